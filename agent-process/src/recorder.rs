@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, StepId, TurnId};
 use goondan_protocol::message::ToolCall;
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, SpanPhase};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext};
 
@@ -90,25 +90,16 @@ impl Recorder {
         now: Instant,
     ) -> RuntimeEvent {
         let place = self.place_of(&observation.scope);
-        let duration_ms = match observation.kind {
-            Kind::TurnStarted | Kind::TurnResumed | Kind::StepStarted | Kind::ToolCalled => {
+        let duration_ms = match observation.kind.phase() {
+            SpanPhase::Begins => {
                 self.begun.insert(place.span_id, now);
                 None
             }
-            Kind::TurnParked
-            | Kind::QuestionAsked
-            | Kind::QuestionClosed
-            | Kind::BudgetWarning
-            | Kind::MessageWarning => None,
-            Kind::TurnCompleted
-            | Kind::TurnFailed
-            | Kind::StepCompleted
-            | Kind::StepFailed
-            | Kind::ToolCompleted
-            | Kind::ToolFailed => self.begun.remove(&place.span_id).map(|begun| {
+            SpanPhase::Ends(_) => self.begun.remove(&place.span_id).map(|begun| {
                 let lasted = now.saturating_duration_since(begun);
                 u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)
             }),
+            SpanPhase::Within => None,
         };
         let event_id = matches!(observation.scope, Scope::Turn).then(|| self.event_id.clone());
         let (step_id, tool_call_id, tool_name) = match observation.scope {
@@ -120,26 +111,19 @@ impl Recorder {
                 tool_name,
             } => (Some(step_id), Some(call_id), Some(tool_name)),
         };
+        let whose = (agent_name.clone(), instance_key.clone());
+        let turn_id = self.turn_id.clone();
         let event = RuntimeEvent {
-            kind: observation.kind,
-            timestamp,
-            trace_id: place.trace_id,
-            span_id: place.span_id,
-            parent_span_id: place.parent_span_id,
-            agent_name: agent_name.clone(),
-            instance_key: instance_key.clone(),
-            turn_id: self.turn_id.clone(),
             event_id,
             step_id,
             tool_call_id,
             tool_name,
-            question_id: None,
-            config_digest: None,
             duration_ms,
             usage: observation.spent.usage,
             cost_micro_usd: observation.spent.cost,
             response: observation.response,
             detail: observation.detail,
+            ..RuntimeEvent::new(observation.kind, timestamp, place, whose, turn_id)
         };
         log(&event);
         event

@@ -155,6 +155,7 @@ commands! {
     #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
     Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,
+    Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,
     Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
     Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,
     Audit(args: audit::AuditArgs) => commands::audit::run(&args, context).await,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
     Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
-    TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
+    TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
@@ -131,6 +131,8 @@ pub(crate) enum Notice {
     Piece(Box<TurnPiece>),
     /// One line of the log.
     Line(Box<RawValue>),
+    /// What a client that watches a workspace is told.
+    Change(Box<WorkspaceChange>),
 }
 
 /// How long a request may take.
@@ -309,6 +311,13 @@ impl Client {
                     let line: LogLine = serde_json::from_str(params).map_err(unreadable)?;
                     if line.request_id == self.request_id {
                         on_notice(Notice::Line(line.line));
+                    }
+                }
+                Some(WORKSPACE_CHANGE) => {
+                    let change: WorkspaceChange =
+                        serde_json::from_str(params).map_err(unreadable)?;
+                    if change.request_id == self.request_id {
+                        on_notice(Notice::Change(Box::new(change)));
                     }
                 }
                 // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.

@@ -39,4 +39,5 @@ mod turns;
 pub(crate) mod usage;
 pub(crate) mod validate;
 pub(crate) mod verify;
+pub(crate) mod watch;
 pub(crate) mod workspace;

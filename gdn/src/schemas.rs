@@ -71,6 +71,8 @@ pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
 pub const FORGET: &str = "gdn.forget/v1";
 /// `gdn trace`.
 pub const TRACE: &str = "gdn.trace/v1";
+/// Each thing that `gdn watch` is told.
+pub const WATCH: &str = "gdn.watch/v1";
 /// `gdn usage`.
 pub const USAGE: &str = "gdn.usage/v1";
 /// `gdn audit`.
@@ -123,6 +125,7 @@ pub const ALL: &[&str] = &[
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,
+    WATCH,
     USAGE,
     AUDIT,
     RESTART,

@@ -16,6 +16,7 @@ mod secret;
 mod trace;
 mod usage;
 mod verification;
+mod watch;
 mod wire;
 mod workspace;
 
@@ -42,6 +43,9 @@ pub use secret::{
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
+pub use watch::{
+    InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceSnapshot,
+};
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
@@ -101,6 +105,8 @@ methods! {
     Restart = "workspace.restart" -> Restarted;
     /// Reads configurations again, and restarts what changed, after the turns in progress.
     Reload = "workspace.reload" -> Reloaded;
+    /// How a workspace is and what happens in it, as `workspace.change` notifications under the request's id.
+    WatchWorkspace = "workspace.watch" -> Done;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
     /// What replies of models took.
@@ -168,6 +174,10 @@ pub const TURN_PROGRESS: &str = "turn.progress";
 /// Name of the notification that carries a part of what comes of a call in a turn a client waits for:
 /// `params` is [`TurnPiece`].
 pub const TURN_PIECE: &str = "turn.piece";
+
+/// Name of the notification that carries what a client that watches a workspace is told: `params` is
+/// [`WorkspaceChange`].
+pub const WORKSPACE_CHANGE: &str = "workspace.change";
 
 /// Nothing more to say than that it is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

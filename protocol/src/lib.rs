@@ -32,6 +32,7 @@ pub mod frame;
 pub mod ids;
 pub mod images;
 pub mod ipc;
+pub mod lifecycle;
 pub mod limits;
 pub mod message;
 pub mod module_file;

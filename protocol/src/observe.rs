@@ -10,8 +10,12 @@ use crate::ids::{AgentName, EventId, InstanceKey, QuestionId, StepId, ToolCallId
 use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
 use crate::time::Timestamp;
-use crate::trace::{SpanId, TraceId};
+use crate::trace::{SpanId, TraceContext, TraceId};
 use crate::usage::{MicroUsd, Usage};
+
+mod span;
+
+pub use span::{SpanOutcome, SpanPhase, SpanRecord, Standing};
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +197,38 @@ pub fn behind_turn<'a>(turn_id: &TurnId, id: &'a str) -> Option<&'a str> {
 }
 
 impl RuntimeEvent {
+    /// Something that happened in a turn, at its place in a trace, of which nothing else is known yet.
+    #[must_use]
+    pub fn new(
+        kind: RuntimeEventKind,
+        timestamp: Timestamp,
+        place: TraceContext,
+        (agent_name, instance_key): (AgentName, InstanceKey),
+        turn_id: TurnId,
+    ) -> Self {
+        Self {
+            kind,
+            timestamp,
+            trace_id: place.trace_id,
+            span_id: place.span_id,
+            parent_span_id: place.parent_span_id,
+            agent_name,
+            instance_key,
+            turn_id,
+            event_id: None,
+            step_id: None,
+            tool_call_id: None,
+            tool_name: None,
+            question_id: None,
+            config_digest: None,
+            duration_ms: None,
+            usage: None,
+            cost_micro_usd: None,
+            response: None,
+            detail: None,
+        }
+    }
+
     /// Its line in `runtime-events.jsonl`, with the newline. The ids of a step and of a tool call continue
     /// the turn's, which a line names once: of theirs it has what is [behind](behind_turn) that.
     ///

@@ -7,7 +7,9 @@ use std::collections::{HashMap, VecDeque};
 
 use goondan_protocol::export::{ExportedEvent, ExportedModel};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Event};
+use goondan_protocol::observe::{
+    RuntimeEvent, RuntimeEventKind as Event, SpanOutcome, SpanPhase, SpanRecord,
+};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::Usage;
@@ -18,7 +20,7 @@ use crate::limits::EXPORT_OPEN_SPANS_MAX;
 /// What is remembered of a span that has not ended.
 #[derive(Debug)]
 struct Open {
-    started_at: Timestamp,
+    record: SpanRecord,
     /// When the first call of a step was made.
     answered_at: Option<Timestamp>,
 }
@@ -31,31 +33,17 @@ pub(super) struct Spans {
     order: VecDeque<SpanId>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Ended {
-    Well,
-    Badly,
-}
-
 impl Spans {
     /// Takes note of something; the span that ended with it, if one did.
     pub(super) fn take(&mut self, id: &WorkspaceId, exported: &ExportedEvent) -> Option<Span> {
-        let event = &exported.event;
-        let ended = match event.kind {
-            Event::TurnStarted | Event::TurnResumed | Event::StepStarted | Event::ToolCalled => {
-                self.begin(event);
-                return None;
+        match exported.event.kind.phase() {
+            SpanPhase::Begins => {
+                self.begin(&exported.event);
+                None
             }
-            Event::TurnCompleted | Event::StepCompleted | Event::ToolCompleted => Ended::Well,
-            Event::TurnFailed | Event::TurnParked | Event::StepFailed | Event::ToolFailed => {
-                Ended::Badly
-            }
-            Event::QuestionAsked
-            | Event::QuestionClosed
-            | Event::BudgetWarning
-            | Event::MessageWarning => return None,
-        };
-        Some(self.end(id, exported, ended))
+            SpanPhase::Ends(outcome) => Some(self.end(id, exported, outcome)),
+            SpanPhase::Within => None,
+        }
     }
 
     fn begin(&mut self, event: &RuntimeEvent) {
@@ -68,7 +56,7 @@ impl Spans {
             return;
         }
         let open = Open {
-            started_at: event.timestamp,
+            record: SpanRecord::begun_by(event),
             answered_at: None,
         };
         self.open.insert(event.span_id, open);
@@ -81,20 +69,18 @@ impl Spans {
         }
     }
 
-    fn end(&mut self, id: &WorkspaceId, exported: &ExportedEvent, ended: Ended) -> Span {
+    fn end(&mut self, id: &WorkspaceId, exported: &ExportedEvent, outcome: SpanOutcome) -> Span {
         let event = &exported.event;
-        let open = self.open.remove(&event.span_id);
-        let end_ms = millis(event.timestamp);
-        let lasted_ms = event.duration_ms.unwrap_or(0);
-        let start_ms = open.as_ref().map_or_else(
-            || end_ms.saturating_sub(lasted_ms),
-            |open| millis(open.started_at),
-        );
-        let answered_at = open.and_then(|open| open.answered_at);
+        let open = self.open.remove(&event.span_id).unwrap_or_else(|| Open {
+            record: SpanRecord::begun_by(event),
+            answered_at: None,
+        });
+        let start_ms = millis(open.record.started_at);
+        let ended_at = open.answered_at.unwrap_or(event.timestamp);
         let (name, kind, mut attributes) = described(exported);
         attributes.push(("goondan.workspace.id", Attribute::from(id.as_str())));
         attributes.push(("goondan.turn.id", Attribute::from(event.turn_id.as_str())));
-        let failed = matches!(ended, Ended::Badly);
+        let failed = outcome != SpanOutcome::Completed;
         if failed {
             let code = event.detail.as_deref().unwrap_or("_OTHER");
             attributes.push(("error.type", Attribute::from(code)));
@@ -106,7 +92,7 @@ impl Spans {
             name,
             kind,
             start_ms,
-            end_ms: answered_at.map_or(end_ms, millis).max(start_ms),
+            end_ms: millis(ended_at).max(start_ms),
             attributes,
             failed,
         }

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::control::{GetTrace, Trace};
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
-use goondan_protocol::time::Timestamp;
+use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, Standing};
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
 use serde::Serialize;
@@ -76,17 +75,6 @@ enum SpanKind {
     Tool,
 }
 
-/// How a span ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Standing {
-    /// It has not ended, as far as is known.
-    Open,
-    Completed,
-    Failed,
-    Parked,
-}
-
 /// A turn, a step or a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -104,18 +92,14 @@ struct Span {
     tool_call_id: Option<ToolCallId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<String>,
-    started_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended_at: Option<Timestamp>,
+    #[serde(flatten)]
+    record: SpanRecord,
     duration_ms: u64,
-    standing: Standing,
     /// What the replies of a step or turn took.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_micro_usd: Option<MicroUsd>,
-    /// How many processes worked on a turn.
-    attempts: u32,
     /// What it was given, or what went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -140,34 +124,22 @@ impl Span {
             step_id: event.step_id.clone(),
             tool_call_id: event.tool_call_id.clone(),
             tool_name: event.tool_name.clone(),
-            started_at: event.timestamp,
-            ended_at: None,
+            record: SpanRecord::begun_by(event),
             duration_ms: 0,
-            standing: Standing::Open,
             usage: None,
             cost_micro_usd: None,
-            attempts: 0,
             detail: event.detail.clone(),
             depth: 0,
         }
     }
 
     fn take(&mut self, event: &RuntimeEvent) {
-        let standing = match event.kind {
-            Kind::TurnStarted | Kind::TurnResumed => {
-                self.attempts += 1;
-                return;
+        self.record.take(event);
+        if matches!(event.kind.phase(), SpanPhase::Ends(_)) {
+            (self.usage, self.cost_micro_usd) = (event.usage, event.cost_micro_usd);
+            if self.record.standing != Standing::Completed {
+                self.detail.clone_from(&event.detail);
             }
-            Kind::TurnCompleted | Kind::StepCompleted | Kind::ToolCompleted => Standing::Completed,
-            Kind::TurnFailed | Kind::StepFailed | Kind::ToolFailed => Standing::Failed,
-            Kind::TurnParked => Standing::Parked,
-            _ => return,
-        };
-        self.standing = standing;
-        self.ended_at = Some(event.timestamp);
-        (self.usage, self.cost_micro_usd) = (event.usage, event.cost_micro_usd);
-        if standing != Standing::Completed {
-            self.detail.clone_from(&event.detail);
         }
     }
 
@@ -187,7 +159,7 @@ impl Span {
     }
 
     fn look(&self) -> anstyle::Style {
-        match (self.standing, self.kind) {
+        match (self.record.standing, self.kind) {
             (Standing::Failed | Standing::Parked, _) => style::BAD,
             (Standing::Open, _) => style::WARN,
             (Standing::Completed, SpanKind::Tool) => style::GOOD,
@@ -216,17 +188,17 @@ impl Span {
     /// What is worth a remark.
     fn remark(&self) -> String {
         let mut remarks = Vec::new();
-        if self.attempts > 1 {
-            remarks.push(format!("{} attempts", self.attempts));
+        if self.record.attempts > 1 {
+            remarks.push(format!("{} attempts", self.record.attempts));
         }
-        match self.standing {
+        match self.record.standing {
             Standing::Open => remarks.push("not ended".to_owned()),
             Standing::Failed => remarks.push("failed".to_owned()),
             Standing::Parked => remarks.push("parked".to_owned()),
             Standing::Completed => {}
         }
-        if self.standing != Standing::Completed
-            && self.standing != Standing::Open
+        if self.record.standing != Standing::Completed
+            && self.record.standing != Standing::Open
             && let Some(detail) = &self.detail
         {
             remarks.push(detail.clone());
@@ -235,21 +207,16 @@ impl Span {
     }
 }
 
-/// Whether an event begins and ends nothing.
-fn is_remark(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::MessageWarning | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed
-    )
-}
-
 /// The spans of a trace as a tree, written out from top to bottom. Those without a parent that is part
 /// of it begin a tree.
 fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     let mut spans: BTreeMap<SpanId, Span> = BTreeMap::new();
     let mut order: Vec<SpanId> = Vec::new();
     let last = events.last().map(|event| event.timestamp);
-    for event in events.iter().filter(|event| !is_remark(event.kind)) {
+    for event in events
+        .iter()
+        .filter(|event| event.kind.phase() != SpanPhase::Within)
+    {
         let id = event.span_id;
         let span = spans.entry(id).or_insert_with(|| {
             order.push(id);
@@ -271,8 +238,12 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     push(&mut next, below.get(&None), 0);
     while let Some((id, depth)) = next.pop() {
         if let Some(mut span) = spans.remove(&id) {
-            let end = span.ended_at.or(last).unwrap_or(span.started_at);
-            span.duration_ms = text::ms_between(span.started_at, end);
+            let end = span
+                .record
+                .ended_at
+                .or(last)
+                .unwrap_or(span.record.started_at);
+            span.duration_ms = text::ms_between(span.record.started_at, end);
             span.depth = depth;
             tree.push(span);
             push(&mut next, below.get(&Some(id)), depth + 1);
@@ -296,7 +267,7 @@ fn total_of(spans: &[Span]) -> Option<Spending> {
 
 /// When the trace began and how long it took.
 fn extent(spans: &[Span]) -> (i64, u64) {
-    let begin = |span: &Span| span.started_at.as_unix_millis();
+    let begin = |span: &Span| span.record.started_at.as_unix_millis();
     let first = spans.iter().map(begin).min().unwrap_or(0);
     let last = spans
         .iter()
@@ -345,7 +316,7 @@ fn waterfall(spans: &[Span], canvas: impl Into<Canvas>) -> String {
     let metered = metered.into_iter().flatten();
     let mut table = Table::new(titles.into_iter().chain(metered).chain(end));
     for span in spans {
-        let begun_ms = span.started_at.as_unix_millis() - first_ms;
+        let begun_ms = span.record.started_at.as_unix_millis() - first_ms;
         let begun_ms = u64::try_from(begun_ms).unwrap_or(0);
         let agent = if span.kind == SpanKind::Turn {
             span.agent_name.as_str()

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use goondan_protocol::control::InstanceTurns;
 use goondan_protocol::ids::{EventId, InstanceKey, StepId, ToolCallId, TurnId, WorkspaceId};
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, SpanRecord, Standing};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use serde::Serialize;
@@ -60,7 +60,7 @@ struct Turn {
     duration_ms: Option<u64>,
     outcome: Outcome,
     /// Processes that worked on it.
-    attempts: usize,
+    attempts: u32,
     steps: usize,
     tools: Vec<ToolUse>,
     /// The configurations its attempts ran under, each once, in order; none of a turn that was recorded
@@ -174,6 +174,7 @@ struct Story {
 #[derive(Debug)]
 struct Begun {
     turn: Turn,
+    record: SpanRecord,
     steps: HashSet<StepId>,
     /// By step and call: a resumed turn calls again under the same id.
     calls: HashSet<(Option<StepId>, Option<ToolCallId>)>,
@@ -200,18 +201,30 @@ impl Begun {
                     .clone()
                     .filter(|_| event.kind == Kind::TurnStarted),
             },
+            record: SpanRecord::begun_by(event),
             steps: HashSet::new(),
             calls: HashSet::new(),
         }
     }
 
-    fn end(&mut self, event: RuntimeEvent, outcome: Outcome) {
-        let turn = &mut self.turn;
-        turn.outcome = outcome;
-        turn.ended_at = Some(event.timestamp);
-        turn.duration_ms = Some(text::ms_between(turn.started_at, event.timestamp));
-        // What a completed turn says there is its answer, which is in the conversation.
-        turn.reason = event.detail.filter(|_| outcome != Outcome::Completed);
+    /// The turn, as far as it is recorded.
+    fn finish(self) -> Turn {
+        let record = self.record;
+        let ended_at = record.ended_at;
+        Turn {
+            started_at: record.started_at,
+            ended_at,
+            duration_ms: ended_at.map(|end| text::ms_between(record.started_at, end)),
+            outcome: match record.standing {
+                Standing::Completed => Outcome::Completed,
+                Standing::Failed => Outcome::Failed,
+                Standing::Parked => Outcome::Parked,
+                Standing::Open => Outcome::NotRecorded,
+            },
+            attempts: record.attempts,
+            steps: self.steps.len(),
+            ..self.turn
+        }
     }
 
     fn tool(&mut self, name: Option<String>) -> &mut ToolUse {
@@ -246,14 +259,17 @@ impl Story {
         }
         match event.kind {
             Kind::TurnStarted | Kind::TurnResumed => {
-                begun.turn.attempts += 1;
+                begun.record.take(&event);
                 let digests = &mut begun.turn.config_digests;
                 let ran_under = event.config_digest.take();
                 digests.extend(ran_under.filter(|digest| !digests.contains(digest)));
             }
-            Kind::TurnCompleted => begun.end(event, Outcome::Completed),
-            Kind::TurnFailed => begun.end(event, Outcome::Failed),
-            Kind::TurnParked => begun.end(event, Outcome::Parked),
+            Kind::TurnCompleted | Kind::TurnFailed | Kind::TurnParked => {
+                begun.record.take(&event);
+                // What a completed turn says there is its answer, which is in the conversation.
+                let is_answer = event.kind == Kind::TurnCompleted;
+                begun.turn.reason = event.detail.filter(|_| !is_answer);
+            }
             Kind::StepStarted => begun.steps.extend(event.step_id),
             Kind::ToolCalled => {
                 let call = (event.step_id, event.tool_call_id);
@@ -275,11 +291,7 @@ impl Story {
     /// The turns, oldest first. `busy` says whether anything is still to be done: then a last turn
     /// without an end is in progress, since turns are worked on one by one.
     fn tell(self, busy: bool) -> Vec<Turn> {
-        let finish = |begun: Begun| Turn {
-            steps: begun.steps.len(),
-            ..begun.turn
-        };
-        let mut turns: Vec<Turn> = self.turns.into_iter().map(finish).collect();
+        let mut turns: Vec<Turn> = self.turns.into_iter().map(Begun::finish).collect();
         if let Some(last) = turns.last_mut()
             && busy
             && last.ended_at.is_none()

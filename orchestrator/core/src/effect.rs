@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 
 use crate::LoadPurpose;
 use crate::exchange::{ProcessId, RequestToken, SecretWork, StateWork};
+use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
 
 /// Something to be done. The shell does it and decides nothing.
@@ -145,6 +146,13 @@ pub enum Effect {
         /// The part.
         piece: Box<RawValue>,
     },
+    /// Tell a client that watches a workspace.
+    Tell {
+        /// The request that watches.
+        token: RequestToken,
+        /// What it is told.
+        told: Box<Told>,
+    },
     /// Write a line to the log.
     Log(LogEvent),
     /// Everything has ended; so may the daemon.
@@ -231,7 +239,7 @@ pub struct LogEvent {
 }
 
 impl LogEvent {
-    fn new(severity: Severity, message: &'static str) -> Self {
+    pub(super) fn new(severity: Severity, message: &'static str) -> Self {
         Self {
             severity,
             message,

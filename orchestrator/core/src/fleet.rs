@@ -23,12 +23,14 @@ use self::instance::Instance;
 use self::models::Model;
 use self::room::Room;
 use self::starts::Starts;
+use self::watchers::Watchers;
 use crate::jobs::{Asked, Continuation, Jobs};
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::{Effect, Facts, LogEvent, Now, ProcessId, RequestToken};
 
 pub(crate) mod agents;
+pub(crate) mod announcing;
 pub(crate) mod answers;
 pub(crate) mod asking;
 pub(crate) mod authority;
@@ -60,6 +62,7 @@ pub(crate) mod turn;
 pub(crate) mod turns;
 pub(crate) mod views;
 pub(crate) mod waiters;
+pub(crate) mod watchers;
 pub(crate) mod workspaces;
 
 /// Whose process a process is.
@@ -113,11 +116,12 @@ pub(crate) struct Workspace {
     pub(crate) denied: BTreeSet<String>,
     /// How its closing stands; none while it is open.
     pub(crate) closing: Option<Closing>,
+    pub(crate) watchers: Watchers,
 }
 
 impl Workspace {
     /// One of which nothing runs yet.
-    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>) -> Self {
+    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>, watch_epoch: u64) -> Self {
         Self {
             record,
             bundle: None,
@@ -133,6 +137,7 @@ impl Workspace {
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             closing: None,
+            watchers: Watchers::new(watch_epoch),
         }
     }
 }

@@ -51,6 +51,7 @@ pub use exchange::{
     Supply,
 };
 pub use fleet::parking::parked_among;
+pub use fleet::watchers::Told;
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
 pub use listing::{ListPurpose, ListedInstances};
 pub use refusals::control_error;

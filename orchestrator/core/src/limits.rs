@@ -131,6 +131,9 @@ pub(crate) const QUESTIONS_OPEN_MAX: usize = 256;
 /// Questions that one call asks at most; one more is refused. A call waits for as long as its questions do.
 pub(crate) const QUESTIONS_PER_CALL_MAX: u32 = 16;
 
+/// Lifecycle events of a workspace that are kept for those who come back to watch it.
+pub(crate) const WATCH_BACKLOG_EVENTS: usize = 512;
+
 /// Events of traces that wait for one connection of `otlp`. One more is lost, which is counted.
 pub(crate) const EXPORT_QUEUE_EVENTS: usize = 8_192;
 /// Events of traces that are handed to such a connection at one time.

@@ -83,6 +83,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ReadUsage(_)
             | Call::InstanceTurns(_)
             | Call::GetTrace(_)
+            | Call::WatchWorkspace(_)
             | Call::ListSecrets(_)
             | Call::Stop(_)
     )
@@ -129,6 +130,7 @@ impl Core {
             return;
         }
         self.fleet.forget_waiters(&gone);
+        self.fleet.forget_watchers(&gone);
     }
 
     /// The trace of an event that a client sends, within its own if it has one.
@@ -337,6 +339,7 @@ impl Core {
                     },
                 );
             }
+            Call::WatchWorkspace(watch) => self.watch_workspace(token, &watch),
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),

@@ -24,6 +24,8 @@ mod budgets;
 mod config;
 mod invariants;
 mod oracle;
+mod places;
+mod watcher;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +88,8 @@ fn work(world: &mut World) {
         return;
     }
     answer_questions(world);
+    let id = workspace_id(world);
+    world.come_or_go(id);
     if world.rng.bool() {
         let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
         let key = key_of(ENTRY_AGENT, conversation);
@@ -354,6 +358,12 @@ impl Tally {
         self.steps += world.steps;
         self.begun_behind += world.begun_behind;
         self.add_told(world.oracle.told);
+        let watched = [
+            ("a watcher: snapshot", world.watcher.snapshots),
+            ("a watcher: what it had missed", world.watcher.came_back),
+        ];
+        let watched = watched.into_iter().filter(|(_, times)| *times > 0);
+        self.add_told(watched.map(|(what, n)| (what.to_owned(), n)).collect());
     }
 
     fn add_told(&mut self, told: BTreeMap<String, u64>) {
@@ -433,6 +443,8 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "question: decline",
         "question: cancel",
         "question: refused",
+        "a watcher: snapshot",
+        "a watcher: what it had missed",
     ] {
         assert!(told.contains_key(what), "nobody was told {what}");
     }

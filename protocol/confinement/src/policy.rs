@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn sec_3_a_policy_with_a_path_that_climbs_or_a_field_nobody_knows_is_refused() {
         let read = |text: &str| serde_json::from_str::<SandboxPolicy>(text);
-        assert!(read(r#"{"require":"landlock","read":["/usr"],"write":["/srv/work"]}"#).is_ok());
+        assert!(read(r#"{"require":"landlock","read":["/usr"],"write":["/srv/data"]}"#).is_ok());
         for wrong in [
-            r#"{"require":"landlock","write":["/srv/work/../.."]}"#,
+            r#"{"require":"landlock","write":["/srv/data/../.."]}"#,
             r#"{"require":"landlock","write":["work"]}"#,
             r#"{"require":"landlock","read":[""]}"#,
             r#"{"require":"landlock","read":["/a\u0000b"]}"#,

@@ -319,6 +319,7 @@ fn check_result(method: &str, result: &str) {
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
         control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
+        control::WatchWorkspace::NAME => result_round_trip::<control::WatchWorkspace>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }
@@ -365,6 +366,9 @@ fn every_method_has_a_request_and_a_result() {
                     control::TURN_PROGRESS => {
                         round_trip::<control::TurnProgress>(params.get());
                     }
+                    control::WORKSPACE_CHANGE => {
+                        round_trip::<control::WorkspaceChange>(params.get());
+                    }
                     control::TURN_PIECE => {
                         // Raw JSON has no equality of its own; its text is compared.
                         round_trip::<control::TurnPiece>(params.get());
@@ -379,7 +383,7 @@ fn every_method_has_a_request_and_a_result() {
     let all: BTreeSet<String> = Call::NAMES.iter().map(ToString::to_string).collect();
     assert_eq!(asked, all);
     assert_eq!(answered, all);
-    assert_eq!(notified.len(), 3);
+    assert_eq!(notified.len(), 4);
 }
 
 #[test]

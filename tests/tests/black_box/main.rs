@@ -97,4 +97,6 @@ mod watch;
 #[cfg(test)]
 mod watched_files;
 #[cfg(test)]
+mod watchers;
+#[cfg(test)]
 mod webhook;

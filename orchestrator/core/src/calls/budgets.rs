@@ -21,8 +21,9 @@ use goondan_protocol::budget::{Amount, Budget, BudgetPeriod, BudgetScope, Budget
 use goondan_protocol::call::{CallError, CallErrorCode, CallId, CallTarget};
 use goondan_protocol::definition::{HostedModel, ModelParams};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
-use goondan_protocol::trace::SpanId;
+use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_protocol::usage::{Charge, MicroUsd, Price, Usage};
 use goondan_store::ledger::Line;
 use serde::Deserialize;
@@ -30,7 +31,6 @@ use serde_json::value::RawValue;
 
 use super::accounts::{Payer, payers, payers_of_line};
 use super::{Calls, OpenCall};
-use crate::LogEvent;
 use crate::fleet::Fleet;
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
@@ -140,30 +140,23 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
     };
     let turn = fleet.turn_of(at).cloned();
     let trace = turn.as_ref().map(|turn| turn.context.trace);
-    let event = LogEvent::warn("a budget is nearly spent").of(at);
-    fleet.log(event.with("budget", warning).in_trace(trace));
+    let event = LifecycleEvent::BudgetWarning {
+        instance_key: at.instance_key.clone(),
+        budget: warning.to_owned(),
+    };
+    fleet.announce(&at.workspace_id, event, trace);
     let Some(turn) = turn else { return };
     let trace = turn.context.trace;
-    let event = RuntimeEvent {
-        kind: RuntimeEventKind::BudgetWarning,
-        timestamp,
-        trace_id: trace.trace_id,
+    let place = TraceContext {
         span_id: step.unwrap_or(trace.span_id),
         parent_span_id: Some(trace.span_id),
-        agent_name,
-        instance_key: at.instance_key.clone(),
-        turn_id: turn.turn_id,
-        event_id: None,
-        step_id: None,
-        tool_call_id: None,
-        tool_name: None,
-        question_id: None,
-        config_digest: None,
-        duration_ms: None,
-        usage: None,
-        cost_micro_usd: None,
-        response: None,
+        ..trace
+    };
+    let whose = (agent_name, at.instance_key.clone());
+    let kind = RuntimeEventKind::BudgetWarning;
+    let event = RuntimeEvent {
         detail: Some(detail_of(warning)),
+        ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id)
     };
     fleet.record_observation(at, &event);
 }

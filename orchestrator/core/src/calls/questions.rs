@@ -11,6 +11,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{ConnectionName, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::ToConnector;
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::question::{
     QuestionAction, QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw,
@@ -94,26 +95,15 @@ fn observe_question(
         (Some(step), None) => whole.child(SpanId::of_step(step)),
         (None, _) => whole,
     };
+    let info = &question.info;
+    let whose = (info.agent_name.clone(), info.instance_key.clone());
     let event = RuntimeEvent {
-        kind,
-        timestamp,
-        trace_id: place.trace_id,
-        span_id: place.span_id,
-        parent_span_id: place.parent_span_id,
-        agent_name: question.info.agent_name.clone(),
-        instance_key: question.info.instance_key.clone(),
-        turn_id: turn.turn_id.clone(),
-        event_id: None,
         step_id: question.step_id.clone(),
-        tool_call_id: question.info.tool_call_id.clone(),
-        tool_name: None,
-        question_id: Some(question.info.question_id.clone()),
-        config_digest: None,
+        tool_call_id: info.tool_call_id.clone(),
+        question_id: Some(info.question_id.clone()),
         duration_ms,
-        usage: None,
-        cost_micro_usd: None,
-        response: None,
         detail: Some(detail_of(detail)),
+        ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id.clone())
     };
     fleet.record_observation(&at, &event);
 }
@@ -147,12 +137,12 @@ impl Calls {
     ) {
         match self.open_question(fleet, (id, connection), process, request_id, ask) {
             Ok(question) => {
-                let event = LogEvent::info("a tool call waits for a person's answer");
-                let event = event
-                    .of(&question.at())
-                    .with("questionId", question.info.question_id.as_str())
-                    .with("connection", connection.as_str());
-                fleet.log(event.in_trace(question.trace));
+                let asked = LifecycleEvent::QuestionAsked {
+                    instance_key: question.info.instance_key.clone(),
+                    question_id: question.info.question_id.clone(),
+                    connection: connection.clone(),
+                };
+                fleet.announce(id, asked, question.trace);
                 let said = question.info.message.clone();
                 observe_question(fleet, &question, Kind::QuestionAsked, None, &said);
                 self.questions.ask(question);
@@ -285,11 +275,13 @@ impl Calls {
             call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
         }
         let told = end.in_words();
-        let event = LogEvent::info("a question to a person is closed").of(&question.at());
-        let event = event
-            .with("questionId", question_id.as_str())
-            .with("connection", question.connection().as_str());
-        fleet.log(event.with("how", told.clone()).in_trace(question.trace));
+        let event = LifecycleEvent::QuestionClosed {
+            instance_key: question.info.instance_key.clone(),
+            question_id: question_id.clone(),
+            connection: question.connection().clone(),
+            how: told.clone(),
+        };
+        fleet.announce(&question.at().workspace_id, event, question.trace);
         observe_question(
             fleet,
             &question,

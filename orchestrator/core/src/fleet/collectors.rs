@@ -14,7 +14,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Head, ToConnector};
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::observe::{RuntimeEvent, SpanOutcome, SpanPhase};
 use serde_json::value::to_raw_value;
 
 use super::Fleet;
@@ -58,10 +58,9 @@ impl Collecting {
 
 /// The code of a failure, of a text that begins with one. What else was said is not exported.
 fn code_of(event: &RuntimeEvent) -> Option<String> {
-    use RuntimeEventKind as Kind;
     let is_failure = matches!(
-        event.kind,
-        Kind::TurnFailed | Kind::TurnParked | Kind::StepFailed | Kind::ToolFailed
+        event.kind.phase(),
+        SpanPhase::Ends(SpanOutcome::Failed | SpanOutcome::Parked)
     );
     let (code, _) = event.detail.as_deref()?.split_once(':')?;
     let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';

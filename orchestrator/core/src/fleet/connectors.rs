@@ -10,6 +10,7 @@ use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{Assignment, EventRefused, Head, RefusalCode, Status, ToConnector};
+use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
@@ -23,7 +24,7 @@ use super::mailbox::AcceptReply;
 use super::slot::Slot;
 use super::{Fleet, Owner, health};
 use crate::limits::BACK_OFF_MAX_MS;
-use crate::{Effect, LogEvent, ProcessId, router};
+use crate::{Effect, ProcessId, router};
 
 /// One connection and its process.
 #[derive(Debug)]
@@ -75,15 +76,14 @@ impl Fleet {
         };
         connector.readiness = health::readiness_of(&status);
         connector.slot.detail = Some(status.detail.clone());
-        let event = if status.ready {
-            LogEvent::info("connector ready")
-        } else {
-            LogEvent::warn("connector not ready")
+        let event = LifecycleEvent::ReadinessChanged {
+            worker: Worker::Connector {
+                connection: name.clone(),
+            },
+            ready: status.ready,
+            detail: status.detail,
         };
-        let event = event
-            .with("workspaceId", id.as_str())
-            .with("connection", name.as_str());
-        self.log(event.with("detail", status.detail));
+        self.announce(id, event, None);
     }
 
     /// Starts a connection's process if one is wanted and may start.

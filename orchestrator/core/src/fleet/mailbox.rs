@@ -4,19 +4,19 @@ use goondan_protocol::control::{ControlError, ErrorCode, Sent};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
 use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
 use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
-use serde_json::json;
 
 use super::Fleet;
 use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
 use super::waiters::Waiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
-use crate::{LogEvent, ProcessId, RequestToken};
+use crate::{ProcessId, RequestToken};
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
@@ -168,19 +168,19 @@ impl Fleet {
         let trace = event.trace_id.zip(event.parent_span_id);
         let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
         let is_new = before == EventState::Unknown;
-        let log = LogEvent::info(if is_new {
-            "event accepted"
-        } else {
-            "event accepted again"
-        });
-        self.log(
-            log.of(instance)
-                .with("eventId", event.id.as_str())
-                .in_trace(trace),
-        );
+        let (id, key) = (&instance.workspace_id, &instance.instance_key);
+        let accepted = LifecycleEvent::EventAccepted {
+            instance_key: key.clone(),
+            event_id: event.id.clone(),
+            again: !is_new,
+        };
+        self.announce(id, accepted, trace);
         if created {
-            let fields = json!({"agentName": self.agent_of(instance)});
-            self.audit(instance, "created", fields);
+            let created = LifecycleEvent::InstanceCreated {
+                instance_key: key.clone(),
+                agent_name: self.agent_name(instance).cloned(),
+            };
+            self.announce(id, created, None);
         }
         let event_id = event.id.clone();
         if let Some(entry) = self.instance_mut(instance) {
@@ -280,11 +280,6 @@ impl Fleet {
         is_deleting.then(|| deleted_error(&at.instance_key))
     }
 
-    fn agent_of(&self, at: &InstanceRef) -> Option<String> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        Some(workspace.instances.get(&at.instance_key)?.agent.to_string())
-    }
-
     /// An event was not accepted. `may_be_there`: what was written of it may have survived.
     fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
         if let Some(entry) = self.instance_mut(instance) {
@@ -298,10 +293,11 @@ impl Fleet {
 
     fn refuse_for(&mut self, instance: &InstanceRef, reply: &AcceptReply, error: &StoreError) {
         let text = goondan_log::error_chain(error);
-        let log = LogEvent::warn("event refused")
-            .of(instance)
-            .with("error", text.clone());
-        self.log(log);
+        let refused = LifecycleEvent::EventRefused {
+            instance_key: instance.instance_key.clone(),
+            error: text.clone(),
+        };
+        self.announce(&instance.workspace_id, refused, None);
         let code = if error.is_permanent() {
             RefusalCode::Damaged
         } else {

@@ -5,12 +5,13 @@ use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Status};
+use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::slot::Slot;
 use super::{Fleet, Owner, health};
-use crate::{LogEvent, ProcessId};
+use crate::ProcessId;
 
 /// One model and its process.
 #[derive(Debug)]
@@ -69,15 +70,14 @@ impl Fleet {
         };
         model.readiness = health::readiness_of(&status);
         model.slot.detail = Some(status.detail.clone());
-        let event = if status.ready {
-            LogEvent::info("model ready")
-        } else {
-            LogEvent::warn("model not ready")
+        let event = LifecycleEvent::ReadinessChanged {
+            worker: Worker::Model {
+                model: name.clone(),
+            },
+            ready: status.ready,
+            detail: status.detail,
         };
-        let event = event
-            .with("workspaceId", id.as_str())
-            .with("model", name.as_str());
-        self.log(event.with("detail", status.detail));
+        self.announce(id, event, None);
     }
 
     pub(super) fn model_mut(

@@ -5,7 +5,9 @@
 
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
-use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::observe::{
+    ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, SpanPhase, detail_of,
+};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::writer::operation::Observe;
 
@@ -34,26 +36,6 @@ fn scope_of(kind: Kind) -> Option<Scope> {
         Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
         // The daemon's own.
         Kind::TurnParked | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed => None,
-    }
-}
-
-fn is_end(kind: Kind) -> bool {
-    match kind {
-        Kind::TurnCompleted
-        | Kind::TurnFailed
-        | Kind::StepCompleted
-        | Kind::StepFailed
-        | Kind::ToolCompleted
-        | Kind::ToolFailed => true,
-        Kind::TurnStarted
-        | Kind::TurnResumed
-        | Kind::TurnParked
-        | Kind::StepStarted
-        | Kind::ToolCalled
-        | Kind::QuestionAsked
-        | Kind::QuestionClosed
-        | Kind::BudgetWarning
-        | Kind::MessageWarning => false,
     }
 }
 
@@ -99,16 +81,10 @@ pub(super) fn corrected(
         reported.kind,
         Kind::StepCompleted | Kind::TurnCompleted | Kind::TurnFailed
     );
-    let ends = is_end(reported.kind);
+    let ends = matches!(reported.kind.phase(), SpanPhase::Ends(_));
+    let whose = (agent.clone(), at.instance_key.clone());
+    let turn_id = turn.turn_id.clone();
     Ok(RuntimeEvent {
-        kind: reported.kind,
-        timestamp: now.wall,
-        trace_id: place.trace_id,
-        span_id: place.span_id,
-        parent_span_id: place.parent_span_id,
-        agent_name: agent.clone(),
-        instance_key: at.instance_key.clone(),
-        turn_id: turn.turn_id.clone(),
         event_id: matches!(scope, Scope::Turn).then(|| turn.context.event_id.clone()),
         tool_name: reported
             .tool_name
@@ -116,7 +92,6 @@ pub(super) fn corrected(
             .map(|name| name.chars().take(MAX_NAME_BYTES).collect()),
         step_id,
         tool_call_id,
-        question_id: None,
         config_digest: turn.context.config_digest.clone().filter(|_| is_start),
         duration_ms: reported
             .duration_ms
@@ -129,6 +104,7 @@ pub(super) fn corrected(
             .filter(|_| reported.kind == Kind::StepCompleted)
             .map(ModelResponse::shortened),
         detail: reported.detail.as_deref().map(detail_of),
+        ..RuntimeEvent::new(reported.kind, now.wall, place, whose, turn_id)
     })
 }
 

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use goondan_protocol::control::{Done, EventInfo, EventStanding};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
 use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
-use serde_json::json;
 
 use super::Fleet;
 use super::answers::waiting::QuestionStatus;
@@ -21,7 +21,7 @@ use super::turn::Turn;
 use crate::jobs::{Continuation, LogFailure, continuation};
 use crate::limits::MAX_TURN_CRASHES;
 use crate::refusals::parked_error;
-use crate::{Core, LogEvent, RequestToken, control_error};
+use crate::{Core, RequestToken, control_error};
 
 /// What a person decides about a parked event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +96,12 @@ impl Fleet {
             self.observe_parked(at, &turn, reason);
         }
         self.count_parked(at, |count| count.saturating_add(1));
-        let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
-        let event = event.of(at).with("eventId", event_id.as_str());
-        self.log(event.with("reason", reason));
-        let details = json!({"eventId": event_id, "reason": reason});
-        self.audit(at, "eventParked", details);
+        let event = LifecycleEvent::EventParked {
+            instance_key: at.instance_key.clone(),
+            event_id: event_id.clone(),
+            reason: reason.to_owned(),
+        };
+        self.announce(&at.workspace_id, event, None);
         let error = parked_error(event_id, reason);
         for waiter in self.take_waiters(at, event_id) {
             self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
@@ -185,27 +186,13 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let trace = turn.context.trace;
+        let whose = (entry.agent.clone(), at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnParked;
+        let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
         let event = RuntimeEvent {
-            kind: RuntimeEventKind::TurnParked,
-            timestamp,
-            trace_id: trace.trace_id,
-            span_id: trace.span_id,
-            parent_span_id: trace.parent_span_id,
-            agent_name: entry.agent.clone(),
-            instance_key: at.instance_key.clone(),
-            turn_id: turn.turn_id.clone(),
             event_id: Some(turn.context.event_id.clone()),
-            step_id: None,
-            tool_call_id: None,
-            tool_name: None,
-            question_id: None,
-            config_digest: None,
-            duration_ms: None,
-            usage: None,
-            cost_micro_usd: None,
-            response: None,
             detail: Some(detail_of(reason)),
+            ..RuntimeEvent::new(kind, timestamp, place, whose, turn_id)
         };
         self.record_observation(at, &event);
     }
@@ -251,10 +238,6 @@ impl Fleet {
 
     fn on_decided(&mut self, deciding: &Deciding, result: Result<(), StoreError>) {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
-        let what = match deciding.decision {
-            Decision::Retry => "eventRetried",
-            Decision::Drop => "eventDropped",
-        };
         if let Err(error) = result {
             return self.respond_error(token, control_error(&error));
         }
@@ -262,7 +245,18 @@ impl Fleet {
         if let Some(entry) = self.instance_entry(at, None) {
             entry.inbox.forgive(event_id);
         }
-        self.audit(at, what, json!({"eventId": event_id}));
+        let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
+        let event = match deciding.decision {
+            Decision::Retry => LifecycleEvent::EventRetried {
+                instance_key,
+                event_id,
+            },
+            Decision::Drop => LifecycleEvent::EventDropped {
+                instance_key,
+                event_id,
+            },
+        };
+        self.announce(&at.workspace_id, event, None);
         self.respond(token, &Done {});
         self.invalidate_inbox(at);
     }

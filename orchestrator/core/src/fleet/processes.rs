@@ -4,6 +4,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, Shutdown, ToChild, Welcome};
+use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
@@ -100,8 +101,11 @@ impl Fleet {
                 self.send(owner, process, ping);
             }
             Some(Due::Kill(process, reason)) => {
-                let event = LogEvent::warn("process is killed").with("reason", reason);
-                self.log(Fleet::log_of(owner, event));
+                let killed = Event::ProcessKilled {
+                    worker: owner.worker(),
+                    reason: reason.to_owned(),
+                };
+                self.announce(owner.workspace_id(), killed, None);
                 self.kill(process, false);
             }
             Some(Due::Start | Due::Nothing) | None => {}
@@ -125,17 +129,23 @@ impl Fleet {
             .slot_mut(&owner)
             .map(|slot| slot.exited(now, how.to_owned()));
         let mut is_crash = false;
+        let (worker, how_told) = (owner.worker(), how.to_owned());
         let event = match ending {
-            Some(Ending::Stopped) | None => LogEvent::info("process ended"),
+            Some(Ending::Stopped) | None => Event::ProcessEnded {
+                worker,
+                how: how_told,
+            },
             Some(Ending::Crashed { delay_ms }) => {
                 is_crash = true;
-                let crashes = self.slot_mut(&owner).map_or(0, |slot| slot.crashes);
-                LogEvent::warn("process crashed")
-                    .with("consecutiveCrashes", crashes)
-                    .with("nextStartInMs", delay_ms)
+                Event::ProcessCrashed {
+                    worker,
+                    consecutive_crashes: self.slot_mut(&owner).map_or(0, |slot| slot.crashes),
+                    next_start_in_ms: delay_ms,
+                    how: how_told,
+                }
             }
         };
-        self.log(Fleet::log_of(&owner, event).with("how", how));
+        self.announce(owner.workspace_id(), event, None);
         match &owner {
             Owner::Agent(_) => {}
             Owner::Connector(id, name) => {
@@ -183,10 +193,11 @@ impl Fleet {
         if let Some(slot) = self.slot_mut(&owner) {
             slot.spawned(pid);
         }
-        self.log(Self::log_of(
-            &owner,
-            LogEvent::info("process started").with("childPid", pid),
-        ));
+        let started = Event::ProcessStarted {
+            worker: owner.worker(),
+            child_pid: pid,
+        };
+        self.announce(owner.workspace_id(), started, None);
     }
 
     /// Notes that a process said something, and refuses it where it does not come when it may.
@@ -239,8 +250,11 @@ impl Fleet {
         let Some(owner) = self.owners.get(&process).cloned() else {
             return;
         };
-        let event = LogEvent::error("a process broke the protocol and is killed");
-        self.log(Self::log_of(&owner, event).with("problem", problem));
+        let broke = Event::ProcessBroke {
+            worker: owner.worker(),
+            problem: problem.to_owned(),
+        };
+        self.announce(owner.workspace_id(), broke, None);
         self.kill(process, false);
     }
 

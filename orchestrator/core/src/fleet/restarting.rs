@@ -9,11 +9,10 @@ use std::collections::VecDeque;
 
 use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
-use serde_json::json;
 
 use super::Fleet;
-use crate::LogEvent;
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
 use crate::refusals::Refused;
 
@@ -98,9 +97,12 @@ impl Fleet {
         let now_ms = self.now.mono_ms;
         if let Some(entry) = self.instance_mut(at) {
             entry.restarts.begin(reason.to_owned(), now_ms);
-            let event = LogEvent::info("the process is restarted: its agent asked for it").of(at);
-            self.log(event.with("reason", reason));
-            self.audit(at, "restarted", json!({ "by": "agent", "reason": reason }));
+            let event = LifecycleEvent::InstanceRestarted {
+                instance_key: at.instance_key.clone(),
+                by: "agent".to_owned(),
+                reason: reason.to_owned(),
+            };
+            self.announce(&at.workspace_id, event, None);
         }
     }
 }

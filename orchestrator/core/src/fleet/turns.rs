@@ -7,6 +7,7 @@ use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnI
 use goondan_protocol::ipc::{
     ConversationPage, ToAgent, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
 };
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{LlmMessage, OpenTurn, Page};
@@ -105,14 +106,13 @@ impl Fleet {
             TurnOutcome::Completed { .. } => "completed",
             TurnOutcome::Failed { .. } => "failed",
         };
-        let event = LogEvent::info("turn committed and answered").of(at);
-        self.log(
-            event
-                .with("turnId", turn_id.as_str())
-                .with("eventId", event_id.as_str())
-                .with("outcome", status)
-                .in_trace(trace),
-        );
+        let committed = LifecycleEvent::TurnCommitted {
+            instance_key: at.instance_key.clone(),
+            turn_id: turn_id.clone(),
+            event_id: event_id.clone(),
+            outcome: status.to_owned(),
+        };
+        self.announce(&at.workspace_id, committed, trace);
         if dropped > 0 {
             let event =
                 LogEvent::warn("reports of a turn were dropped: there were too many").of(at);
@@ -181,14 +181,13 @@ impl Fleet {
             process,
             trace: Some(trace),
         });
-        let message = match open.attempt {
-            1 => "turn handed over",
-            _ => "turn handed over again",
+        let started = LifecycleEvent::TurnStarted {
+            instance_key: at.instance_key.clone(),
+            turn_id: open.turn_id,
+            event_id,
+            attempt: open.attempt,
         };
-        let event = LogEvent::info(message).of(at).in_trace(Some(trace));
-        let event = event.with("turnId", open.turn_id.as_str());
-        let event = event.with("eventId", event_id.as_str());
-        self.log(event.with("attempt", open.attempt));
+        self.announce(&at.workspace_id, started, Some(trace));
         let start = ToAgent::Event(Box::new(start));
         self.send_agent(at, process, None, Some(trace), start);
         self.hand_over_answers(at);

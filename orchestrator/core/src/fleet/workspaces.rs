@@ -10,6 +10,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
 };
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::Close;
 use serde_json::json;
@@ -56,10 +57,11 @@ impl Fleet {
         sources: &Arc<Sources>,
     ) {
         let id = record.workspace_id.clone();
+        let (_, watch_epoch) = self.uuid().as_u64_pair();
         let workspace = self.workspaces.entry(id);
         let workspace = workspace.or_insert_with(|| Workspace {
             parked,
-            ..Workspace::new(record.clone(), sources.clone())
+            ..Workspace::new(record.clone(), sources.clone(), watch_epoch)
         });
         workspace.record = record;
         workspace.sources = sources.clone();
@@ -214,11 +216,12 @@ impl Fleet {
             workspace.problem = Some(problem_of(error));
             workspace.since = Some(*since);
         }
-        let event = LogEvent::error("the last known good configuration runs");
-        let event = event.with("workspaceId", id.as_str());
-        let event = event.with("configDigest", digest);
-        let event = event.with("configSince", since.to_string());
-        self.log(event.with("error", error.message.clone()));
+        let event = LifecycleEvent::ConfigurationFellBack {
+            config_digest: digest.to_owned(),
+            config_since: *since,
+            error: error.message.clone(),
+        };
+        self.announce(id, event, None);
     }
 
     /// Has the files of the configuration that runs kept, to fall back to.
@@ -256,18 +259,17 @@ impl Fleet {
         let changes: Vec<String> = changes
             .map(|change| format!("{} {}", change.resource, change.change.as_str()))
             .collect();
+        let config_digest = digest.to_owned();
         let event = if changes.is_empty() {
-            LogEvent::info("the configuration is valid again, and as it was")
+            LifecycleEvent::ConfigurationRestored { config_digest }
         } else {
-            LogEvent::info("configuration changed")
+            LifecycleEvent::ConfigurationChanged {
+                config_digest,
+                changes,
+                restarting: applied.processes,
+            }
         };
-        self.log(
-            event
-                .with("workspaceId", id.as_str())
-                .with("configDigest", digest)
-                .with("changes", changes)
-                .with("restarting", applied.processes),
-        );
+        self.announce(id, event, None);
     }
 
     /// Runs nothing of a workspace any more until a valid configuration is read: its processes end, after

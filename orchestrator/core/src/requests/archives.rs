@@ -5,6 +5,7 @@ use goondan_protocol::control::{
     ControlError, ErrorCode, ExportInstance, ExportPart, ImportInstance, Imported,
 };
 use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{Export, Import};
 use serde_json::json;
@@ -117,8 +118,12 @@ impl Core {
         match result {
             Ok(imported) => {
                 let messages = imported.messages;
-                let details = json!({"agentName": agent, "messages": messages});
-                self.fleet.audit(at, "imported", details);
+                let event = LifecycleEvent::InstanceImported {
+                    instance_key: at.instance_key.clone(),
+                    agent_name: agent.clone(),
+                    messages,
+                };
+                self.fleet.announce(&at.workspace_id, event, None);
                 self.fleet.respond(token, &imported);
             }
             Err(error) => self.fleet.respond_error(token, import_error(&error)),

@@ -5,9 +5,9 @@ use std::collections::btree_map::Entry;
 
 use goondan_protocol::control::{ControlError, Deleted, Prunable, Pruned, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{Delete, Removed};
-use serde_json::json;
 
 use crate::fleet::instance::DeleteReply;
 use crate::jobs::continuation;
@@ -66,7 +66,10 @@ impl Core {
             return;
         };
         if let Ok(Deleted { existed: true }) = outcome {
-            self.fleet.audit(at, "deleted", json!({}));
+            let deleted = LifecycleEvent::InstanceDeleted {
+                instance_key: at.instance_key.clone(),
+            };
+            self.fleet.announce(&at.workspace_id, deleted, None);
         }
         for reply in replies {
             match (reply, &outcome) {

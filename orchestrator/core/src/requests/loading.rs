@@ -7,8 +7,8 @@ use crate::{Core, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken};
 use goondan_config::Sources;
 use goondan_protocol::control::{ControlError, Done, ErrorCode, Restart, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::instance::Metadata;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,9 +82,11 @@ impl Core {
             Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
         }
         if is_new {
-            let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
-            self.fleet
-                .log(event.with("instancesWithWork", found.with_work.len()));
+            let instances_with_work = found.with_work.len();
+            let opened = LifecycleEvent::WorkspaceOpened {
+                instances_with_work,
+            };
+            self.fleet.announce(&id, opened, None);
         }
         for instance in found.with_work {
             let at = InstanceRef {
@@ -206,20 +208,16 @@ impl Core {
         id: &WorkspaceId,
         result: &Result<(), ControlError>,
     ) {
-        let Some(workspace) = self.fleet.forget_workspace(id) else {
+        let stopped = LifecycleEvent::WorkspaceStopped {
+            error: result.as_ref().err().map(|error| error.message.clone()),
+        };
+        self.fleet.announce(id, stopped, None);
+        let Some(mut workspace) = self.fleet.forget_workspace(id) else {
             return;
         };
-        let event = match result {
-            Ok(()) => {
-                self.fleet.audit_workspace(id, "stopped", json!({}));
-                LogEvent::info("workspace stopped")
-            }
-            Err(error) => {
-                let event = LogEvent::error("workspace stopped, but its record was not written");
-                event.with("error", error.message.clone())
-            }
-        };
-        self.fleet.log(event.with("workspaceId", id.as_str()));
+        for token in workspace.watchers.take_all() {
+            self.fleet.respond(token, &Done {});
+        }
         self.calls.forget_calls_of(id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {

@@ -2,7 +2,8 @@
 //! of models took.
 
 use goondan_protocol::control::{
-    ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit, ReadUsage,
+    ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit, ReadUsage, WatchUpdate,
+    WatchWorkspace, WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
@@ -19,6 +20,25 @@ impl Core {
         match only {
             Some(id) => self.fleet.workspace(&id).map(|_| vec![id]),
             None => Ok(self.fleet.workspaces().keys().cloned().collect()),
+        }
+    }
+
+    /// Somebody watches a workspace (`OBS-1`). It is answered when the workspace is stopped.
+    pub(super) fn watch_workspace(&mut self, token: RequestToken, watch: &WatchWorkspace) {
+        let id = &watch.workspace_id;
+        if let Err(error) = self.fleet.workspace(id) {
+            return self.fleet.respond_error(token, error);
+        }
+        if self.fleet.watch(id, token, watch.after) {
+            return;
+        }
+        if let Some(workspace) = self.fleet.workspace_info(&self.calls, id) {
+            let snapshot = Box::new(WorkspaceSnapshot {
+                workspace,
+                processes: self.fleet.processes(&self.calls, Some(id)),
+            });
+            let update = WatchUpdate::Snapshot(snapshot);
+            self.fleet.tell_snapshot(id, token, update);
         }
     }
 

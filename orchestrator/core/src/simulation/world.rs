@@ -21,8 +21,9 @@ mod children;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};
-use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
+use super::places::Places;
+use super::watcher::Watcher;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
@@ -148,6 +149,7 @@ pub(super) struct World {
     /// The parked events, as the latest answer had them.
     pub(super) parked: Option<Vec<EventInfo>>,
     pub(super) oracle: Oracle,
+    pub(super) watcher: Watcher,
     pub(super) has_exited: bool,
     pub(super) steps: u64,
     pub(super) trace: VecDeque<String>,
@@ -215,6 +217,7 @@ impl World {
             edits_felt: 0,
             parked: None,
             oracle: Oracle::default(),
+            watcher: Watcher::new(seed),
             has_exited: false,
             steps: 0,
             trace: VecDeque::new(),
@@ -434,6 +437,8 @@ impl World {
             // Its connectors keep nothing.
             Effect::ConnectionState { .. } => {}
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
+            Effect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
+            Effect::Tell { token, told } => self.watcher.told(token, *told),
             Effect::Respond { token, result } => match self.oracle.answer(token, &result) {
                 Answered::Nothing => {}
                 Answered::PostAgain(event_id) => self.post_again(&event_id),
@@ -556,6 +561,7 @@ impl World {
         self.worker = Worker::new(Arc::new(self.disk.clone()), self.layout.clone());
         self.batch.clear();
         self.core = new_core(&self.layout, self.rng.u64(..));
+        self.watcher.ended(None);
         self.queue.clear();
         self.children.clear();
         self.places = Places::default();

@@ -7,7 +7,7 @@ use goondan_core::{
 };
 use goondan_protocol::control::{
     ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
-    TurnProgress,
+    TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Head, ToChild};
@@ -111,6 +111,14 @@ impl Supervisor {
                 place: *place,
                 piece,
             }),
+            Effect::Tell { token, told } => {
+                self.notify(token, WORKSPACE_CHANGE, |request_id| WorkspaceChange {
+                    request_id,
+                    cursor: told.cursor,
+                    at: told.at,
+                    told: told.update,
+                });
+            }
             Effect::Log(event) => write_log(&self.reports.hub, event),
             Effect::Exit => self.is_over = true,
         }

@@ -1,0 +1,186 @@
+//! What happens to workspaces, conversations and processes, said once: from here it goes to the log, to the
+//! audit log and to those who watch (`OBS-1`, `INST-6`).
+
+use std::collections::HashSet;
+
+use goondan_protocol::control::{WatchCursor, WatchUpdate};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
+use goondan_protocol::trace::TraceContext;
+use serde_json::Value;
+
+use super::watchers::Told;
+use super::{Fleet, Owner};
+use crate::effect::Severity;
+use crate::{Effect, LogEvent, RequestToken};
+
+/// Whose audit log something goes to, and under which name.
+enum Audited {
+    Instance(&'static str),
+    Workspace(&'static str),
+}
+
+/// How the log tells of something; none if the audit log's own line is all.
+fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
+    use Severity::{Error, Info, Warn};
+    Some(match event {
+        Event::WorkspaceOpened { .. } => (Info, "workspace opened"),
+        Event::WorkspaceStopped { error: None } => (Info, "workspace stopped"),
+        Event::WorkspaceStopped { error: Some(_) } => {
+            (Error, "workspace stopped, but its record was not written")
+        }
+        Event::ConfigurationChanged { .. } => (Info, "configuration changed"),
+        Event::ConfigurationRestored { .. } => {
+            (Info, "the configuration is valid again, and as it was")
+        }
+        Event::ConfigurationFellBack { .. } => (Error, "the last known good configuration runs"),
+        Event::ProcessStarted { .. } => (Info, "process started"),
+        Event::ProcessEnded { .. } => (Info, "process ended"),
+        Event::ProcessCrashed { .. } => (Warn, "process crashed"),
+        Event::ProcessKilled { .. } => (Warn, "process is killed"),
+        Event::ProcessBroke { .. } => (Error, "a process broke the protocol and is killed"),
+        Event::ReadinessChanged { worker, ready, .. } => match (worker, ready) {
+            (Worker::Model { .. }, true) => (Info, "model ready"),
+            (Worker::Model { .. }, false) => (Warn, "model not ready"),
+            (_, true) => (Info, "connector ready"),
+            (_, false) => (Warn, "connector not ready"),
+        },
+        Event::InstanceRestarted { .. } => {
+            (Info, "the process is restarted: its agent asked for it")
+        }
+        Event::EventAccepted { again: false, .. } => (Info, "event accepted"),
+        Event::EventAccepted { again: true, .. } => (Info, "event accepted again"),
+        Event::EventRefused { .. } => (Warn, "event refused"),
+        Event::EventParked { .. } => (
+            Error,
+            "an event is parked: its turn crashes whoever works on it",
+        ),
+        Event::TurnStarted { attempt: 1, .. } => (Info, "turn handed over"),
+        Event::TurnStarted { .. } => (Info, "turn handed over again"),
+        Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
+        Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
+        Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
+        Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
+        Event::InstanceCreated { .. }
+        | Event::InstanceImported { .. }
+        | Event::InstanceDeleted { .. }
+        | Event::EventRetried { .. }
+        | Event::EventDropped { .. } => return None,
+    })
+}
+
+/// Where the audit log keeps it; none for what nobody has to answer for.
+fn audited(event: &Event) -> Option<Audited> {
+    Some(match event {
+        Event::WorkspaceStopped { error: None } => Audited::Workspace("stopped"),
+        Event::InstanceCreated { .. } => Audited::Instance("created"),
+        Event::InstanceImported { .. } => Audited::Instance("imported"),
+        Event::InstanceRestarted { .. } => Audited::Instance("restarted"),
+        Event::InstanceDeleted { .. } => Audited::Instance("deleted"),
+        Event::EventParked { .. } => Audited::Instance("eventParked"),
+        Event::EventRetried { .. } => Audited::Instance("eventRetried"),
+        Event::EventDropped { .. } => Audited::Instance("eventDropped"),
+        _ => return None,
+    })
+}
+
+impl Owner {
+    /// Whose process it is, within its workspace.
+    pub(super) fn worker(&self) -> Worker {
+        match self {
+            Self::Agent(at) => Worker::Agent {
+                instance_key: at.instance_key.clone(),
+            },
+            Self::Connector(_, connection) => Worker::Connector {
+                connection: connection.clone(),
+            },
+            Self::Model(_, model) => Worker::Model {
+                model: model.clone(),
+            },
+        }
+    }
+}
+
+impl Fleet {
+    /// Tells the log, the audit log and those who watch that something happened in a workspace; in the log,
+    /// as part of a trace.
+    pub(crate) fn announce(&mut self, id: &WorkspaceId, event: Event, trace: Option<TraceContext>) {
+        let at = event.instance_key().map(|key| InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: key.clone(),
+        });
+        let mut fields = event.fields();
+        if let Some((severity, message)) = line_of(&event) {
+            let line = LogEvent::new(severity, message).all(fields.clone());
+            let line = match &at {
+                Some(at) => line.of(at),
+                None => line.with("workspaceId", id.as_str()),
+            };
+            self.log(line.in_trace(trace));
+        }
+        match (audited(&event), &at) {
+            (Some(Audited::Instance(what)), Some(at)) => {
+                fields.remove("instanceKey");
+                self.audit(at, what, Value::Object(fields));
+            }
+            (Some(Audited::Workspace(what)), _) => {
+                self.audit_workspace(id, what, Value::Object(fields));
+            }
+            (Some(Audited::Instance(_)) | None, _) => {}
+        }
+        let wall = self.now.wall;
+        let workspace = self.workspaces.get_mut(id);
+        let told = workspace.and_then(|workspace| workspace.watchers.happened(wall, event));
+        let Some((tokens, told)) = told else { return };
+        let effects = tokens.iter().map(|token| Effect::Tell {
+            token: *token,
+            told: Box::new(told.clone()),
+        });
+        self.effects.extend(effects);
+    }
+
+    /// Somebody watches a workspace from now on, and is told what came after a cursor. False if that is not
+    /// known: then a [snapshot](Self::tell_snapshot) is what it needs.
+    pub(crate) fn watch(
+        &mut self,
+        id: &WorkspaceId,
+        token: RequestToken,
+        after: Option<WatchCursor>,
+    ) -> bool {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return false;
+        };
+        let missed = after.and_then(|cursor| workspace.watchers.since(cursor));
+        workspace.watchers.add(token);
+        let is_known = missed.is_some();
+        for told in missed.into_iter().flatten() {
+            let told = Box::new(told);
+            self.effects.push(Effect::Tell { token, told });
+        }
+        is_known
+    }
+
+    /// Tells somebody who watches how everything is.
+    pub(crate) fn tell_snapshot(
+        &mut self,
+        id: &WorkspaceId,
+        token: RequestToken,
+        update: WatchUpdate,
+    ) {
+        if let Some(workspace) = self.workspaces.get(id) {
+            let told = Box::new(Told {
+                cursor: workspace.watchers.cursor(),
+                at: self.now.wall,
+                update,
+            });
+            self.effects.push(Effect::Tell { token, told });
+        }
+    }
+
+    /// These clients watch no longer.
+    pub(crate) fn forget_watchers(&mut self, gone: &HashSet<RequestToken>) {
+        for workspace in self.workspaces.values_mut() {
+            workspace.watchers.forget(gone);
+        }
+    }
+}

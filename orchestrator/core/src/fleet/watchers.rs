@@ -1,0 +1,176 @@
+//! Who watches a workspace, and what they may have missed.
+
+use std::collections::{HashSet, VecDeque};
+
+use goondan_protocol::control::{WatchCursor, WatchUpdate};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::time::Timestamp;
+
+use crate::RequestToken;
+use crate::limits::WATCH_BACKLOG_EVENTS;
+
+/// Something that those who watch are told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// Where to go on behind it.
+    pub cursor: WatchCursor,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What.
+    pub update: WatchUpdate,
+}
+
+/// Who watches one workspace.
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    /// Tells these events from those of before, if the workspace was opened before.
+    epoch: u64,
+    /// How many events there were.
+    count: u64,
+    /// The latest of them.
+    backlog: VecDeque<(Timestamp, LifecycleEvent)>,
+    tokens: Vec<RequestToken>,
+}
+
+impl Watchers {
+    /// Nobody. No other workspace that was opened has the same epoch.
+    pub(super) fn new(epoch: u64) -> Self {
+        Self {
+            epoch,
+            count: 0,
+            backlog: VecDeque::new(),
+            tokens: Vec::new(),
+        }
+    }
+
+    /// Where whoever has seen everything stands.
+    pub(super) fn cursor(&self) -> WatchCursor {
+        self.cursor_at(self.count)
+    }
+
+    fn cursor_at(&self, count: u64) -> WatchCursor {
+        WatchCursor {
+            epoch: self.epoch,
+            count,
+        }
+    }
+
+    /// What came after a cursor; none if it is not known any more.
+    pub(super) fn since(&self, cursor: WatchCursor) -> Option<Vec<Told>> {
+        let missed = self.count.checked_sub(cursor.count)?;
+        let missed = usize::try_from(missed).ok()?;
+        let known = self.backlog.len().checked_sub(missed)?;
+        if cursor.epoch != self.epoch {
+            return None;
+        }
+        let told = self.backlog.iter().skip(known);
+        let counts = cursor.count + 1..;
+        let told = told.zip(counts).map(|((at, event), count)| Told {
+            cursor: self.cursor_at(count),
+            at: *at,
+            update: WatchUpdate::Event(event.clone()),
+        });
+        Some(told.collect())
+    }
+
+    /// Somebody watches from now on.
+    pub(super) fn add(&mut self, token: RequestToken) {
+        self.tokens.push(token);
+    }
+
+    /// These watch no longer.
+    pub(super) fn forget(&mut self, gone: &HashSet<RequestToken>) {
+        self.tokens.retain(|token| !gone.contains(token));
+    }
+
+    /// Nobody watches any longer. Gives who did.
+    pub(crate) fn take_all(&mut self) -> Vec<RequestToken> {
+        std::mem::take(&mut self.tokens)
+    }
+
+    /// Something happened. Gives who is to be told of it, and what.
+    pub(super) fn happened(
+        &mut self,
+        at: Timestamp,
+        event: LifecycleEvent,
+    ) -> Option<(&[RequestToken], Told)> {
+        self.count += 1;
+        let told = (!self.tokens.is_empty()).then(|| Told {
+            cursor: self.cursor(),
+            at,
+            update: WatchUpdate::Event(event.clone()),
+        });
+        if self.backlog.len() >= WATCH_BACKLOG_EVENTS {
+            self.backlog.pop_front();
+        }
+        self.backlog.push_back((at, event));
+        told.map(|told| (self.tokens.as_slice(), told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: u64) -> LifecycleEvent {
+        LifecycleEvent::InstanceDeleted {
+            instance_key: name.to_string().parse().unwrap(),
+        }
+    }
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_unix_millis(ms)
+    }
+
+    fn names(told: &[Told]) -> Vec<(u64, WatchUpdate)> {
+        told.iter()
+            .map(|told| (told.cursor.count, told.update.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn whoever_comes_back_is_told_what_came_after_its_cursor_and_nothing_twice() {
+        let mut watchers = Watchers::new(7);
+        let begin = watchers.cursor();
+        for name in 1..=3 {
+            assert!(watchers.happened(at(8), event(name)).is_none());
+        }
+        let missed = watchers.since(begin).unwrap();
+        let expected = (1..=3).map(|name| (name, WatchUpdate::Event(event(name))));
+        assert_eq!(names(&missed), expected.collect::<Vec<_>>());
+        assert_eq!(watchers.since(missed[1].cursor).unwrap(), missed[2..]);
+        assert_eq!(watchers.since(watchers.cursor()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_cursor_of_another_opening_of_the_future_or_from_too_long_ago_is_not_known() {
+        let mut watchers = Watchers::new(7);
+        let begin = watchers.cursor();
+        let other = Watchers::new(8).cursor();
+        watchers.happened(at(8), event(0));
+        assert_eq!(watchers.since(other), None);
+        let mut ahead = watchers.cursor();
+        ahead.count += 1;
+        assert_eq!(watchers.since(ahead), None);
+        for name in 1..=WATCH_BACKLOG_EVENTS as u64 {
+            watchers.happened(at(8), event(name));
+        }
+        assert_eq!(watchers.since(begin), None);
+        assert_eq!(watchers.backlog.len(), WATCH_BACKLOG_EVENTS);
+    }
+
+    #[test]
+    fn those_who_watch_are_told_at_once_until_they_go() {
+        let mut watchers = Watchers::new(7);
+        let (first, second) = (RequestToken(1), RequestToken(2));
+        watchers.add(first);
+        watchers.add(second);
+        let (tokens, told) = watchers.happened(at(9), event(1)).unwrap();
+        assert_eq!((tokens, told.at), (&[first, second][..], at(9)));
+        watchers.forget(&[first].into());
+        let (tokens, _) = watchers.happened(at(9), event(2)).unwrap();
+        assert_eq!(tokens, [second]);
+        assert_eq!(watchers.take_all(), [second]);
+        assert!(watchers.happened(at(9), event(3)).is_none());
+    }
+}

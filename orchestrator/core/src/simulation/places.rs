@@ -1,0 +1,92 @@
+//! The places of processes in a simulated core, and how one may follow from what it was.
+
+use std::collections::HashMap;
+
+use crate::ProcessId;
+use crate::fleet::Owner;
+use crate::fleet::slot::Slot;
+use crate::limits::TICK_MS;
+
+/// A place, as it was after the step before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    crashes: u32,
+    pub(super) process: Option<ProcessId>,
+    next_start_ms: Option<u64>,
+    /// When the put-off start is due, by the clock that only moves forwards.
+    due_ms: u64,
+}
+
+/// The places after the step before.
+pub(super) type Places = HashMap<Owner, Seen>;
+
+/// What a step was, as far as places are concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) now_ms: u64,
+    /// The same time on the core's own clock.
+    pub(super) core_now_ms: u64,
+    /// Whether something may fail without any process having ended.
+    pub(super) may_fail: bool,
+    /// The process that ended in this step though nobody had asked it to.
+    pub(super) crashed: Option<ProcessId>,
+    /// The process that ended in this step because it was killed, which may be for a fault of its own.
+    pub(super) killed: Option<ProcessId>,
+    /// How many processes could not be started in this step.
+    pub(super) failed_starts: u32,
+}
+
+/// The rule (`SUP-4`), written down a second time.
+fn delay_ms(crashes: u32) -> u64 {
+    match crashes {
+        0..=5 => 0,
+        6..=14 => 1_000 << (crashes - 6),
+        _ => 300_000,
+    }
+}
+
+impl Seen {
+    /// The place as it is now, which must follow from what it was.
+    pub(super) fn follow(
+        self,
+        slot: &Slot,
+        is_wanted: bool,
+        step: Step,
+        name: &dyn std::fmt::Debug,
+    ) -> Self {
+        let mut seen = Self {
+            crashes: slot.crashes,
+            process: slot.up().map(|up| up.process),
+            next_start_ms: slot.next_start_ms(),
+            due_ms: self.due_ms,
+        };
+        let has_crashed = self.process.is_some() && self.process == step.crashed;
+        let least = u32::from(has_crashed);
+        let was_killed = self.process.is_some() && self.process == step.killed;
+        let most = least + u32::from(was_killed) + step.failed_starts + u32::from(step.may_fail);
+        // A process that had worked, or a person who asked for it, sets the count back first.
+        let is_counted = [self.crashes, 0]
+            .iter()
+            .any(|from| (from + least..=from + most).contains(&seen.crashes));
+        assert!(
+            is_counted,
+            "{name:?}: {self:?} became {seen:?} with {least} to {most} crashes (SUP-4)"
+        );
+        if let Some(at) = seen.next_start_ms {
+            if self.next_start_ms != Some(at) {
+                let delay = delay_ms(seen.crashes);
+                assert_eq!(at, step.core_now_ms + delay, "{name:?}: {seen:?} (SUP-4)");
+                assert!(delay > 0, "{name:?}: {seen:?} waits for nothing");
+                seen.due_ms = step.now_ms + delay_ms(seen.crashes);
+            }
+            let latest_ms = seen.due_ms + 2 * TICK_MS;
+            let is_late = is_wanted && step.now_ms > latest_ms;
+            assert!(
+                !is_late,
+                "{name:?}: {seen:?} is late at {} (SUP-4)",
+                step.now_ms
+            );
+        }
+        seen
+    }
+}
