@@ -16,7 +16,7 @@
 //!
 //! Before one of these arguments may stand the policy of a sandbox (`sandbox`), which the supervisor enters
 //! before it does anything else. One that cannot do so starts nothing, says why on its standard error and
-//! exits with [`NOT_CONFINED`].
+//! exits with 125.
 //!
 //! It exits with the exit code of what it stands around, or with 128 and the signal's number as a shell
 //! does.
