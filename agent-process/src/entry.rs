@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::link::{self, Link, LinkError};
 use crate::process::{self, Ended, ProcessError};
 use crate::tools::orphan_reaper;
-use crate::tools::tool_supervisor::{self, Supervised};
+use crate::tools::tool_supervisor::{self, Supervision};
 
 /// The process did what it was asked to and was asked to end.
 const EXIT_DONE: u8 = 0;
@@ -59,8 +59,12 @@ pub fn main_impl() -> ExitCode {
         return ExitCode::from(tell(&mut std::io::stderr(), &text, EXIT_FAULT));
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let code = if let Some(supervised) = Supervised::from_arguments(&arguments) {
-        run_tool_supervisor(&supervised)
+    #[cfg(target_os = "linux")]
+    if let Some(code) = goondan_confinement::try_as_asked(&arguments) {
+        return code;
+    }
+    let code = if let Some(supervision) = Supervision::from_arguments(&arguments) {
+        run_tool_supervisor(&supervision)
     } else {
         match arguments.as_slice() {
             [] => match std::env::var(IPC_FD_VAR).as_deref() {
@@ -91,8 +95,8 @@ fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
     code
 }
 
-fn run_tool_supervisor(supervised: &Supervised) -> u8 {
-    tool_supervisor::run(supervised).unwrap_or_else(|error| {
+fn run_tool_supervisor(supervision: &Supervision) -> u8 {
+    tool_supervisor::run(supervision).unwrap_or_else(|error| {
         let text = format!("goondan: cannot enclose a command: {error}\n");
         tell(&mut std::io::stderr(), &text, EXIT_FAULT)
     })

@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
+use goondan_confinement::{Level, SandboxPolicy};
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
@@ -58,7 +59,7 @@ pub(crate) use invocation::CallSite;
 use invocation::ToolInvocation;
 use mcp::Server;
 pub(crate) use origin::Origin;
-use pipe::Surroundings;
+use pipe::{Surroundings, TEMPORARY_DIRECTORY};
 use places::Places;
 use residents::Residents;
 use rooted::Root;
@@ -383,8 +384,14 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
             source,
         })
     };
+    let work = Arc::new(open("work directory", &assignment.work_dir)?);
+    let sandbox = SandboxPolicy::off();
+    if sandbox.require == Level::Landlock {
+        // If it cannot be made, programs say so that need it.
+        work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
+    }
     Ok(Places {
-        work: Arc::new(open("work directory", &assignment.work_dir)?),
+        work,
         project: open("project root", &assignment.project_root)?,
         surroundings: Arc::new(Surroundings {
             supervisor,
@@ -398,6 +405,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),
             agent_name: assignment.agent.name.clone(),
+            sandbox,
             residents: Residents::default(),
         }),
         sessions: Sessions::default(),

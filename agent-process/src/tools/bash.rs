@@ -1,6 +1,6 @@
 //! The tool `bash`: shell commands in the work directory.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::capture::{Capture, Stream};
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, supervisor_in};
+use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, not_confined, supervisor_in};
 use super::places::Places;
 use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
@@ -123,14 +123,23 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
         }
     }
 
+    outcome(is_given_up.then_some(timeout_ms), status, &capture)
+}
+
+fn outcome(
+    timed_out_after_ms: Option<u64>,
+    status: Option<ExitStatus>,
+    capture: &Capture,
+) -> Result<ToolOutcome, ToolFault> {
     let code = status.and_then(|status| status.code());
-    let has_failed = status.is_some_and(|status| !status.success());
-    let timed_out_after_ms = is_given_up.then_some(timeout_ms);
+    if let Some(fault) = not_confined(code, capture) {
+        return Err(fault);
+    }
     Ok(ToolOutcome {
-        text: told(timed_out_after_ms, code, &capture),
-        is_error: is_given_up,
+        text: told(timed_out_after_ms, code, capture),
+        is_error: timed_out_after_ms.is_some(),
         images: Vec::new(),
-        has_failed,
+        has_failed: status.is_some_and(|status| !status.success()),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The output of a command, held in bounded memory however much there is of it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
@@ -106,6 +107,11 @@ impl Capture {
     /// Whether nothing came yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.stdout.total_bytes == 0 && self.stderr.total_bytes == 0
+    }
+
+    /// How the standard error begins.
+    pub(crate) fn beginning_of_stderr(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.stderr.head)
     }
 
     /// Adds what came on a stream.

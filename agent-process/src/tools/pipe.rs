@@ -5,14 +5,21 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use goondan_confinement::{Level, SandboxPolicy};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
+use super::capture::Capture;
+use super::fault::ToolFault;
 use super::residents::Residents;
+use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS, sandbox};
 
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
 const OWN_PREFIX: &str = "GOONDAN_";
+
+/// Where temporary files go, within the work directory, if what is started may not write to the machine's own.
+pub(crate) const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// Time a tool supervisor has to end its tree before it is killed itself.
 pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
@@ -37,6 +44,8 @@ pub(crate) struct Surroundings {
     pub(crate) instance_key: InstanceKey,
     /// The agent.
     pub(crate) agent_name: AgentName,
+    /// What of the machine they may touch.
+    pub(crate) sandbox: SandboxPolicy,
     /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
 }
@@ -60,8 +69,29 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
     supervisor
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
-        .env("GOONDAN_INSTANCE_KEY", instance_key);
+        .env("GOONDAN_INSTANCE_KEY", instance_key)
+        .args(sandbox::in_words(&surroundings.sandbox));
+    match surroundings.sandbox.require {
+        Level::Full => {
+            supervisor.env("TMPDIR", "/tmp");
+        }
+        Level::Landlock => {
+            supervisor.env("TMPDIR", surroundings.work_dir.join(TEMPORARY_DIRECTORY));
+        }
+        Level::Off => {}
+    }
     supervisor
+}
+
+/// What a tool supervisor said that has ended with `code`, since it could not make the sandbox; none if it
+/// ended otherwise.
+pub(crate) fn not_confined(code: Option<i32>, said: &Capture) -> Option<ToolFault> {
+    if code != Some(NOT_CONFINED.into()) {
+        return None;
+    }
+    let stderr = said.beginning_of_stderr();
+    let reason = stderr.strip_prefix(NOT_CONFINED_WORDS)?;
+    Some(ToolFault::new("E_SANDBOX", reason.trim_end()))
 }
 
 /// One output of the supervisor, until its end.
@@ -94,5 +124,28 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
             self.source = None;
         }
         self.buffer.split()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::capture::Stream;
+    use super::super::rooted::Root;
+    use super::*;
+
+    #[test]
+    fn sec_6_a_sandbox_that_cannot_be_made_is_told_apart_from_a_command_that_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let said = |text: &str| {
+            let mut capture = Capture::new("c");
+            capture.push(&root, Stream::Stderr, text.as_bytes());
+            capture
+        };
+        let reason = format!("{NOT_CONFINED_WORDS}this kernel has none\n");
+        let fault = not_confined(Some(125), &said(&reason)).unwrap();
+        assert_eq!(fault.to_string(), "E_SANDBOX: this kernel has none");
+        assert_eq!(not_confined(Some(1), &said(&reason)), None);
+        assert_eq!(not_confined(Some(125), &said("no such container")), None);
     }
 }

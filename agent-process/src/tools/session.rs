@@ -20,7 +20,9 @@ use tokio::task::JoinSet;
 use super::capture::{Capture, Stream};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, Surroundings, supervisor_in};
+use super::pipe::{
+    DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, Surroundings, not_confined, supervisor_in,
+};
 use super::residents::Resident;
 use super::rooted::Root;
 use super::tool_supervisor;
@@ -251,10 +253,24 @@ impl Session {
             End::Code(code) => code,
             End::ShellEnded => self.exit_code().await,
         };
-        let outcome = self.outcome(&request, is_over_time, goes_on, &exit_code, &capture);
+        let answer = self.answer(&request, is_over_time, goes_on, &exit_code, &capture);
         // Whoever has given the call up misses nothing.
-        drop(request.reply.send(Ok(outcome)));
+        drop(request.reply.send(answer));
         goes_on
+    }
+
+    fn answer(
+        &mut self,
+        request: &Request,
+        is_over_time: bool,
+        goes_on: bool,
+        exit_code: &str,
+        capture: &Capture,
+    ) -> Result<ToolOutcome, ToolFault> {
+        match not_confined(exit_code.parse().ok(), capture) {
+            Some(fault) if !goes_on => Err(fault),
+            _ => Ok(self.outcome(request, is_over_time, goes_on, exit_code, capture)),
+        }
     }
 
     fn outcome(

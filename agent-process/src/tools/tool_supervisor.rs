@@ -14,6 +14,10 @@
 //! * its standard input, which the agent holds, is closed: the call was given up or timed out, or the agent
 //!   is gone, even by `SIGKILL`.
 //!
+//! Before one of these arguments may stand the policy of a sandbox (`sandbox`), which the supervisor enters
+//! before it does anything else. One that cannot do so starts nothing, says why on its standard error and
+//! exits with 125.
+//!
 //! It exits with the exit code of what it stands around, or with 128 and the signal's number as a shell
 //! does.
 //!
@@ -24,6 +28,7 @@
 mod ending;
 mod limits;
 mod program;
+pub(super) mod sandbox;
 pub(super) mod session;
 
 use std::ffi::OsString;
@@ -40,6 +45,7 @@ pub(super) use limits::in_words;
 
 use super::orphan_reaper;
 use ending::{code_at_end, end_group};
+use sandbox::{Entered, Sandbox};
 
 /// The argument before a command of bash.
 pub const COMMAND: &str = "--enclose";
@@ -50,9 +56,22 @@ pub const PROGRAM: &str = "--enclose-program";
 
 /// Exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
+/// Exit code if the sandbox could not be had, so that nothing was started; other programs that stand around
+/// commands have this one, too.
+pub(super) const NOT_CONFINED: u8 = 125;
+/// How the standard error begins then. A command that imitates both deceives only whoever gave it.
+pub(super) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
+
+/// A tool supervisor's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supervision {
+    sandbox: Option<Sandbox>,
+    supervised: Supervised,
+}
+
 /// What a tool supervisor stands around.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Supervised {
+enum Supervised {
     /// A command of bash.
     Command(OsString),
     /// A shell for command after command.
@@ -61,10 +80,20 @@ pub enum Supervised {
     Program(ProcessLimits, Vec<OsString>),
 }
 
-impl Supervised {
+impl Supervision {
     /// Reads the binary's arguments; none if they ask for no supervisor.
     #[must_use]
     pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
+        let (sandbox, arguments) = sandbox::out_of_words(arguments);
+        Some(Self {
+            sandbox,
+            supervised: Supervised::from_arguments(arguments)?,
+        })
+    }
+}
+
+impl Supervised {
+    fn from_arguments(arguments: &[OsString]) -> Option<Self> {
         match arguments {
             [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
             [flag] if flag == SESSION => Some(Self::Session),
@@ -77,12 +106,22 @@ impl Supervised {
     }
 }
 
-/// Stands around something until its end and returns the exit code to end with.
+/// Enters the sandbox, stands around something until its end and returns the exit code to end with. To be
+/// called before there is a second thread.
 ///
 /// # Errors
 ///
 /// If the process cannot be set up.
-pub fn run(supervised: &Supervised) -> std::io::Result<u8> {
+pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
+    match supervision.sandbox.as_ref().map(Sandbox::enter) {
+        None | Some(Ok(Entered::Inside)) => {}
+        Some(Ok(Entered::Ended(status))) => return Ok(code_at_end(Some(status))),
+        Some(Err(error)) => {
+            tell(&format!("{NOT_CONFINED_WORDS}{error}\n"));
+            return Ok(NOT_CONFINED);
+        }
+    }
+    let supervised = &supervision.supervised;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -13,6 +13,9 @@ mod files;
 mod lifecycle;
 #[cfg(test)]
 mod modules;
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod sandbox;
 #[cfg(test)]
 mod service_tools;
 #[cfg(test)]

@@ -4,7 +4,20 @@
 //! whether the one can be had from the other: a pure function, which fails closed. [`enforce`] then restricts
 //! the calling thread and everything it starts from there on. None of it can be taken back.
 //!
+//! At the level `full` two processes do it: one calls [`unshare_all`] and starts a second, which is the first
+//! process of a PID namespace, binds its life to the other by [`die_with`], and calls [`enforce`].
+//!
+//! # Map
+//!
+//! * `policy` and `plan` are data and a decision. `layout` is which paths a new root holds.
+//! * `namespaces`, `mounts`, `capabilities`, `system_calls` each change one thing about the calling process;
+//!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
+//! * `probe` and `namespace_probe` find out by trying.
+//!
 //! # Invariants
+//!
+//! * Nothing is created on a file system of the machine, and nothing of the sandbox is to be seen outside of
+//!   it: mounts end with the last process of their namespace.
 //!
 //! * A right that is missing is an error that names it. Nothing is enforced in part.
 //! * A right is counted as given only after an act of its kind was seen to be refused: kernels claim versions
@@ -13,10 +26,16 @@
 //!
 //! # Limits
 //!
-//! The level `landlock` hides no processes and drops no capabilities: a program of root stays one. What it
-//! lets a program read of `/proc` is what the policy lists of it. A socket that the program inherits stays
-//! usable. Modes, owners, times and extended attributes of the user's files are no rights of Landlock: they
-//! can be seen and changed outside, too.
+//! The level `landlock` hides no processes: their names, arguments and states can be read in `/proc`, which no
+//! program can do without; their environment, memory and open files cannot. A socket that the program
+//! inherits stays usable ([`close_inherited_files`]). Modes, owners, times and extended attributes of the
+//! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
+//! be written with all below it, even if the policy lists a part of it to be read.
+//!
+//! At the level `full` temporary files are memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16 MiB in `/run`. A
+//! socket in a listed directory cannot be reached: no socket of files can be made. What is mounted from another user's FUSE is mounted and not readable.
+//!
+//! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
 pub use self::plan::{Facts, Plan, Right, Unmet, plan};
 pub use self::policy::{InvalidPath, Level, SandboxPath, SandboxPolicy};
@@ -24,10 +43,30 @@ pub use self::policy::{InvalidPath, Level, SandboxPath, SandboxPolicy};
 #[cfg(target_os = "linux")]
 pub use self::enforcement::{EnforceError, Report, enforce};
 #[cfg(target_os = "linux")]
+pub use self::inherited::close_inherited_files;
+#[cfg(target_os = "linux")]
+pub use self::namespace_probe::{probe_namespaces, try_as_asked};
+#[cfg(target_os = "linux")]
+pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
+#[cfg(target_os = "linux")]
 pub use self::probe::probe;
 
 #[cfg(target_os = "linux")]
+mod capabilities;
+#[cfg(target_os = "linux")]
 mod enforcement;
+#[cfg(target_os = "linux")]
+mod inherited;
+#[cfg(target_os = "linux")]
+mod layout;
+#[cfg(target_os = "linux")]
+mod mountinfo;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+mod namespace_probe;
+#[cfg(target_os = "linux")]
+mod namespaces;
 mod plan;
 mod policy;
 #[cfg(target_os = "linux")]

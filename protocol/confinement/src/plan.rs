@@ -19,16 +19,46 @@ pub enum Right {
     AbstractSockets,
     /// System calls can be refused (seccomp).
     SystemCalls,
+    /// This user may have a user namespace, in which the rights below can be had.
+    UserNamespaces,
+    /// Nothing but the policy's paths is there (mount namespace).
+    Mounts,
+    /// Processes outside are not there (PID namespace).
+    Processes,
+    /// There is no way out but a loopback of its own (network namespace).
+    Network,
 }
 
 impl Right {
-    /// All of them: the level `landlock` needs each.
-    pub const ALL: [Self; 4] = [
+    /// The level `landlock` needs each of these.
+    pub const LANDLOCK: [Self; 4] = [
         Self::Files,
         Self::Signals,
         Self::AbstractSockets,
         Self::SystemCalls,
     ];
+
+    /// The level `full` needs each of them.
+    pub const ALL: [Self; 8] = [
+        Self::Files,
+        Self::Signals,
+        Self::AbstractSockets,
+        Self::SystemCalls,
+        Self::UserNamespaces,
+        Self::Mounts,
+        Self::Processes,
+        Self::Network,
+    ];
+
+    /// What a level needs.
+    #[must_use]
+    pub fn of(level: Level) -> &'static [Self] {
+        match level {
+            Level::Full => &Self::ALL,
+            Level::Landlock => &Self::LANDLOCK,
+            Level::Off => &[],
+        }
+    }
 }
 
 impl fmt::Display for Right {
@@ -38,6 +68,10 @@ impl fmt::Display for Right {
             Self::Signals => "signals (Landlock, ABI 6, Linux 6.12)",
             Self::AbstractSockets => "abstract sockets (Landlock, ABI 6, Linux 6.12)",
             Self::SystemCalls => "system calls (seccomp)",
+            Self::UserNamespaces => "users (user namespaces)",
+            Self::Mounts => "mounts (mount namespaces)",
+            Self::Processes => "processes (PID namespaces and their own /proc)",
+            Self::Network => "the network (network namespaces)",
         })
     }
 }
@@ -56,11 +90,13 @@ pub struct Plan {
 /// Rights that the policy requires and the kernel does not hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the sandbox level `landlock` cannot be had, since this kernel does not confine {}; use a kernel that \
-     does, or write `require: off` to run without a sandbox",
-    .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    "the sandbox level `{level}` cannot be had, since this kernel does not confine {}; use a kernel that \
+     does, or write `require: {}`",
+    .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    .level.lesser()
 )]
 pub struct Unmet {
+    level: Level,
     missing: Facts,
 }
 
@@ -75,13 +111,8 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
         read,
         write,
     } = policy;
-    let missing: Facts = match require {
-        Level::Landlock => Right::ALL
-            .into_iter()
-            .filter(|right| !facts.contains(right))
-            .collect(),
-        Level::Off => Facts::new(),
-    };
+    let needed = Right::of(require).iter().copied();
+    let missing: Facts = needed.filter(|right| !facts.contains(right)).collect();
     if missing.is_empty() {
         Ok(Plan {
             level: require,
@@ -89,7 +120,10 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
             write,
         })
     } else {
-        Err(Unmet { missing })
+        Err(Unmet {
+            level: require,
+            missing,
+        })
     }
 }
 
@@ -107,21 +141,27 @@ mod tests {
 
     #[test]
     fn sec_3_a_level_is_refused_if_any_of_its_rights_is_missing() {
-        for missing in Right::ALL {
-            let facts = Right::ALL
-                .into_iter()
-                .filter(|right| *right != missing)
-                .collect();
-            let unmet = plan(policy(Level::Landlock), &facts).unwrap_err();
-            assert_eq!(
-                unmet,
-                Unmet {
-                    missing: [missing].into()
-                }
-            );
-            assert!(unmet.to_string().contains(&missing.to_string()), "{unmet}");
+        for level in [Level::Full, Level::Landlock] {
+            for missing in Right::of(level).iter().copied() {
+                let facts = Right::ALL
+                    .into_iter()
+                    .filter(|right| *right != missing)
+                    .collect();
+                let unmet = plan(policy(level), &facts).unwrap_err();
+                assert_eq!(
+                    unmet,
+                    Unmet {
+                        level,
+                        missing: [missing].into()
+                    }
+                );
+                let told = unmet.to_string();
+                assert!(told.contains(&missing.to_string()), "{told}");
+                assert!(told.contains(&format!("`{level}`")), "{told}");
+            }
         }
-        assert!(plan(policy(Level::Landlock), &Right::ALL.into()).is_ok());
+        assert!(plan(policy(Level::Full), &Right::ALL.into()).is_ok());
+        assert!(plan(policy(Level::Landlock), &Right::LANDLOCK.into()).is_ok());
         assert!(plan(policy(Level::Off), &Facts::new()).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 //! What a person asked for, as checked data.
 
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -8,10 +9,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// `Landlock`, and namespaces of its own: no file but the policy's paths, no process and no network of the
+    /// machine is there.
+    Full,
     /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
     Landlock,
     /// All rights of the user.
     Off,
+}
+
+impl Level {
+    /// The level that asks for less of the kernel.
+    pub(crate) fn lesser(self) -> Self {
+        match self {
+            Self::Full => Self::Landlock,
+            Self::Landlock | Self::Off => Self::Off,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Landlock => "landlock",
+            Self::Off => "off",
+        })
+    }
 }
 
 /// A policy that cannot be weakened once it is enforced.
@@ -28,6 +52,18 @@ pub struct SandboxPolicy {
     pub write: Vec<SandboxPath>,
 }
 
+impl SandboxPolicy {
+    /// No sandbox.
+    #[must_use]
+    pub fn off() -> Self {
+        Self {
+            require: Level::Off,
+            read: Vec::new(),
+            write: Vec::new(),
+        }
+    }
+}
+
 /// An absolute path without `.`, `..` and NUL bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PathBuf", into = "PathBuf")]
@@ -38,6 +74,11 @@ impl SandboxPath {
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_root(&self) -> bool {
+        self.0 == Path::new("/")
     }
 }
 

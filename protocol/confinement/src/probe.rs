@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 
 use crate::enforcement::filter_system_calls;
 use crate::plan::{Facts, Right};
+use crate::policy::Level;
 
 /// Tries each right on a thread that ends with it. What cannot be tried is not counted as given.
 ///
@@ -92,7 +93,7 @@ fn abstract_sockets() -> bool {
 
 fn system_calls() -> bool {
     changes(
-        || filter_system_calls().is_ok(),
+        || filter_system_calls(Level::Landlock).is_ok(),
         || UnixStream::connect("/").is_err_and(|e| e.raw_os_error() == Some(1)),
     )
 }

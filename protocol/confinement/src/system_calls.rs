@@ -8,6 +8,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
+use crate::policy::Level;
+
 /// Refused whatever their arguments.
 const DENIED: &[libc::c_long] = &[
     // The tree of files, and ways around the checks of paths.
@@ -58,8 +60,6 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_clock_settime,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
-    // The network. Pairs come from another call.
-    libc::SYS_socket,
 ];
 
 /// Namespaces that `clone` could make.
@@ -85,8 +85,9 @@ const X32: libc::c_long = 0x4000_0000;
 /// # Errors
 ///
 /// If the machine is of a kind that `seccompiler` does not know.
-pub(crate) fn filters() -> Result<[BpfProgram; 2], BackendError> {
+pub(crate) fn filters(level: Level) -> Result<[BpfProgram; 2], BackendError> {
     let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    denied.insert(libc::SYS_socket, sockets(level)?);
     denied.insert(libc::SYS_clone, namespaces()?);
     denied.insert(libc::SYS_ioctl, typing()?);
     denied.insert(libc::SYS_socketpair, pairs()?);
@@ -144,6 +145,46 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
+/// All of them where the network is the machine's: pairs come from another call. In a network of one's own TCP,
+/// UDP and the list of interfaces are let through; not sockets of files, which a network does not contain.
+fn sockets(level: Level) -> Result<Vec<SeccompRule>, BackendError> {
+    if level != Level::Full {
+        return Ok(Vec::new());
+    }
+    let is = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Eq, value);
+    let is_not = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Ne, value);
+    let is_kind = |kind: libc::c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind);
+    let mut rules = vec![
+        SeccompRule::new(vec![
+            is_not(0, libc::AF_INET)?,
+            is_not(0, libc::AF_INET6)?,
+            is_not(0, libc::AF_NETLINK)?,
+        ])?,
+        SeccompRule::new(vec![
+            is_not(0, libc::AF_NETLINK)?,
+            is_not(2, 0)?,
+            is_not(2, libc::IPPROTO_TCP)?,
+            is_not(2, libc::IPPROTO_UDP)?,
+        ])?,
+        SeccompRule::new(vec![
+            is(0, libc::AF_NETLINK)?,
+            is_not(2, libc::NETLINK_ROUTE)?,
+        ])?,
+    ];
+    for kind in [
+        libc::SOCK_RAW,
+        libc::SOCK_RDM,
+        libc::SOCK_SEQPACKET,
+        libc::SOCK_DCCP,
+    ] {
+        rules.push(SeccompRule::new(vec![
+            is_not(0, libc::AF_NETLINK)?,
+            is_kind(kind)?,
+        ])?);
+    }
+    Ok(rules)
+}
+
 /// Pairs that are not connected for good: a datagram socket of a pair can send to any path.
 fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
     let kind = |kind: libc::c_int| {
@@ -160,6 +201,15 @@ fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
         kind(libc::SOCK_DGRAM)?,
         kind(libc::SOCK_RAW)?,
     ])
+}
+
+fn condition(
+    argument: u8,
+    is: SeccompCmpOp,
+    value: libc::c_int,
+) -> Result<SeccompCondition, BackendError> {
+    let value = u64::from(value.unsigned_abs());
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)
 }
 
 fn rule(

@@ -9,9 +9,10 @@ use crate::sources::rust_files;
 const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"];
 
 /// Files whose processes start where they are themselves, having asked before.
-const INHERITING: [&str; 4] = [
+const INHERITING: [&str; 5] = [
     "agent-process/src/tools/tool_supervisor.rs",
     "agent-process/src/tools/tool_supervisor/program.rs",
+    "agent-process/src/tools/tool_supervisor/sandbox.rs",
     "agent-process/src/tools/tool_supervisor/session.rs",
     "connector-process/src/process.rs",
 ];

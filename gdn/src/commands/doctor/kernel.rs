@@ -1,11 +1,15 @@
 //! What the kernel lets a user do that confinement and limits stand on.
 
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 #[cfg(target_os = "linux")]
-use goondan_confinement::{Facts, Right, probe};
+use goondan_confinement::{Facts, Level, Right, probe, probe_namespaces};
 
 use super::finding::Finding;
+#[cfg(target_os = "linux")]
+use super::own::{AGENT_PROCESS, place_of};
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn findings() -> Vec<Finding> {
@@ -24,30 +28,50 @@ pub(super) fn findings() -> Vec<Finding> {
             apparmor.as_deref(),
         ),
         seccomp(read("/proc/self/status").as_deref()),
-        confinement(&probe()),
+        confinement(&rights()),
         control_groups(Path::new("/sys/fs/cgroup")),
     ]
+}
+
+/// Namespaces are tried by the program that would make them. If it is not there, that is told elsewhere.
+#[cfg(target_os = "linux")]
+fn rights() -> Facts {
+    let mut held = probe();
+    if let Some(program) = place_of(AGENT_PROCESS) {
+        held.extend(probe_namespaces(|| Command::new(&program)));
+    }
+    held
 }
 
 /// What a tool could be kept from, right by right, as it was seen a moment ago.
 #[cfg(target_os = "linux")]
 fn confinement(held: &Facts) -> Finding {
     const CHECK: &str = "confinement";
-    let listed = |is_held: bool| {
-        let rights = Right::ALL.into_iter();
+    let listed = |level: Level, is_held: bool| {
+        let rights = Right::of(level).iter();
         let rights = rights.filter(|right| held.contains(right) == is_held);
-        let named: Vec<String> = rights.map(|right| right.to_string()).collect();
+        let named: Vec<String> = rights.map(ToString::to_string).collect();
         named.join(", ")
     };
-    let missing = listed(false);
-    if missing.is_empty() {
-        return Finding::ok(CHECK, format!("the kernel confines {}", listed(true)));
+    let missing = listed(Level::Landlock, false);
+    if !missing.is_empty() {
+        let found = format!("no level can be had: the kernel does not confine {missing}");
+        let hint = "use Linux 6.12 or later, with `landlock` in `lsm=`";
+        return Finding::warn(CHECK, found, hint);
     }
-    let found = format!("the kernel does not confine {missing}");
-    Finding::warn(
+    let missing = listed(Level::Full, false);
+    if !missing.is_empty() {
+        let held = listed(Level::Landlock, true);
+        let found = format!(
+            "the level `landlock` can be had: the kernel confines {held}; it does not confine {missing}"
+        );
+        let hint = "see `user namespaces`, or write `require: landlock`";
+        return Finding::warn(CHECK, found, hint);
+    }
+    let held = listed(Level::Full, true);
+    Finding::ok(
         CHECK,
-        found,
-        "use Linux 6.12 or later, with `landlock` in `lsm=`",
+        format!("the level `full` can be had: the kernel confines {held}"),
     )
 }
 
@@ -135,6 +159,14 @@ mod tests {
         assert_eq!(finding.verdict, Verdict::Warn);
         assert!(finding.found.contains("signals"), "{}", finding.found);
         assert!(!finding.found.contains("seccomp"), "{}", finding.found);
+        let finding = confinement(&Right::LANDLOCK.into());
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert!(
+            finding.found.contains("user namespaces"),
+            "{}",
+            finding.found
+        );
+        assert!(finding.hint.unwrap().contains("`require: landlock`"));
     }
 
     #[test]

@@ -13,10 +13,13 @@ use crate::client::ConnectError;
 use crate::context::Context;
 use crate::output::text;
 
+/// The program that runs tools, too.
+pub(super) const AGENT_PROCESS: &str = "goondan-agent-process";
+
 /// The programs beside `gdn` that a daemon needs.
 const PROGRAMS: [&str; 3] = [
     "goondan-orchestrator",
-    "goondan-agent-process",
+    AGENT_PROCESS,
     "goondan-connector-process",
 ];
 
@@ -27,7 +30,7 @@ const OTHERS: u32 = 0o077;
 const CLOCK_TOLERANCE_S: u64 = 60;
 
 /// Where a program is: beside this one, else in `PATH`.
-fn place_of(program: &str) -> Option<PathBuf> {
+pub(super) fn place_of(program: &str) -> Option<PathBuf> {
     let exe = std::env::current_exe().ok();
     let beside = exe.and_then(|exe| Some(exe.parent()?.join(program)));
     if let Some(beside) = beside.filter(|path| path.is_file()) {

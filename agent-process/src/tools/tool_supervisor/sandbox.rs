@@ -1,0 +1,143 @@
+//! The sandbox of what a tool supervisor stands around (`SEC-3`, `SEC-6`).
+//!
+//! The supervisor restricts itself, and whatever it starts inherits that: so it holds from the first
+//! instruction of the program. It cannot be taken back, and there is nothing between it and the kernel that a
+//! program could talk to.
+//!
+//! At the level `full` there are two supervisors, `agent → supervisor → first process → bash → …`. The outer one
+//! makes the namespaces and waits. The inner one is the first process in them: it puts the new root in place,
+//! restricts itself and supervises as it would anywhere. Both have the agent's pipe or socket as their standard
+//! input, which only the inner one reads. When the inner one ends, the kernel ends all that is in its PID
+//! namespace; it is sent `SIGKILL` when the outer one ends.
+
+use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::process::Command;
+
+use goondan_confinement::{Level, SandboxPolicy};
+
+/// The argument before a policy in JSON.
+const SANDBOX: &str = "--sandbox";
+
+/// The argument before the number of the process that made the namespaces, and the arguments of that one.
+const WITHIN: &str = "--within";
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SandboxError {
+    /// The policy cannot be read.
+    #[error(
+        "the sandbox policy cannot be read: {0}; use the daemon and the agent process of one release"
+    )]
+    Policy(#[from] serde_json::Error),
+    /// The kernel has no such sandbox.
+    #[error(transparent)]
+    Unmet(#[from] goondan_confinement::Unmet),
+    /// What was open before cannot be listed.
+    #[cfg(target_os = "linux")]
+    #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
+    Inherited(#[source] std::io::Error),
+    /// The namespaces cannot be made.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Namespace(#[from] goondan_confinement::NamespaceError),
+    /// The process within cannot be started.
+    #[cfg(target_os = "linux")]
+    #[error("the first process of the sandbox cannot be started: {0}")]
+    First(#[source] std::io::Error),
+    /// The kernel refused a part of it.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Enforce(#[from] goondan_confinement::EnforceError),
+}
+
+/// The policy as arguments of the binary, before all others. None without a sandbox.
+pub(in super::super) fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
+    // A policy of paths that are text is always JSON; any other is refused by the supervisor.
+    let json = || serde_json::to_string(policy).unwrap_or_default();
+    match policy.require {
+        Level::Off => Vec::new(),
+        Level::Full | Level::Landlock => vec![SANDBOX.into(), json().into()],
+    }
+}
+
+/// How this process is to be confined, as its arguments say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sandbox {
+    /// The policy, unread.
+    policy: OsString,
+    /// The number of the process that has made the namespaces this process is the first one in.
+    parent: Option<OsString>,
+}
+
+/// Where the supervisor is, once the sandbox is made.
+pub(super) enum Entered {
+    /// In the sandbox.
+    Inside,
+    /// Outside, and what it started inside has ended.
+    Ended(std::process::ExitStatus),
+}
+
+/// Takes the sandbox off the front of the arguments.
+pub(super) fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
+    let (parent, words) = match words {
+        [flag, parent, rest @ ..] if flag == WITHIN => (Some(parent.clone()), rest),
+        rest => (None, rest),
+    };
+    match words {
+        [flag, policy, rest @ ..] if flag == SANDBOX => {
+            let policy = policy.clone();
+            (Some(Sandbox { policy, parent }), rest)
+        }
+        rest => (None, rest),
+    }
+}
+
+impl Sandbox {
+    /// Restricts this process, which has one thread as yet, for good; or starts one that is.
+    #[cfg(target_os = "linux")]
+    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
+        use goondan_confinement::{Right, close_inherited_files, die_with, enforce, plan};
+
+        if let Some(parent) = &self.parent {
+            die_with(&parent.to_string_lossy())?;
+        }
+        close_inherited_files().map_err(SandboxError::Inherited)?;
+        let policy: SandboxPolicy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
+        if policy.require == Level::Full && self.parent.is_none() {
+            return start_within();
+        }
+        // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
+        enforce(&plan(policy, &Right::ALL.into())?)?;
+        Ok(Entered::Inside)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
+        let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
+        goondan_confinement::plan(policy, &goondan_confinement::Facts::new())?;
+        Ok(Entered::Inside)
+    }
+}
+
+/// Starts this binary again as the first process of a PID namespace and waits for it. Whichever of the two ends,
+/// the other does, and all that is in the namespace: the kernel sees to it.
+#[cfg(target_os = "linux")]
+fn start_within() -> Result<Entered, SandboxError> {
+    use goondan_confinement::{own_number, unshare_all};
+    use nix::sys::signal::{SigSet, Signal};
+
+    let number = own_number().map_err(SandboxError::First)?;
+    // A signal to the group is the business of the process within, which begins without this mask.
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
+        .thread_block()
+        .map_err(|errno| SandboxError::First(errno.into()))?;
+    unshare_all()?;
+    let mut first = Command::new("/proc/self/exe")
+        .arg(WITHIN)
+        .arg(number)
+        .args(std::env::args_os().skip(1))
+        .spawn()
+        .map_err(SandboxError::First)?;
+    Ok(Entered::Ended(first.wait().map_err(SandboxError::First)?))
+}

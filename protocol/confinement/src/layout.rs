@@ -1,0 +1,188 @@
+//! Which parts of the machine's files are to be seen, worked out before anything is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::plan::Plan;
+
+/// Devices that hold nothing; without them hardly a program runs.
+pub(crate) const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
+
+/// What may be done with a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// What the new root holds. Paths are absolute; those of mounts go through no symbolic link.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Each before those beneath it.
+    pub(crate) mounts: BTreeMap<PathBuf, Access>,
+    /// Where a link stands, and what it says.
+    pub(crate) links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Layout {
+    /// # Errors
+    ///
+    /// If a path is not there, or goes through a link that a confined program could have put there.
+    pub(crate) fn of(plan: &Plan) -> io::Result<Self> {
+        let mut layout = Self::default();
+        for path in &plan.read {
+            let real = layout.resolve(path.as_path())?;
+            layout.mounts.insert(real, Access::Read);
+        }
+        for path in &plan.write {
+            let real = layout.resolve(path.as_path())?;
+            layout.mounts.insert(real, Access::Write);
+        }
+        let planted = layout.links.keys().find(|link| {
+            let access = layout.nearest(link.parent().unwrap_or(link));
+            access == Some(Access::Write)
+        });
+        if let Some(link) = planted {
+            let text = format!(
+                "`{}` is a link in a place that may be written",
+                link.display()
+            );
+            return Err(io::Error::other(text));
+        }
+        layout.simplify();
+        Ok(layout)
+    }
+
+    /// What may be done at a path.
+    pub(crate) fn nearest(&self, path: &Path) -> Option<Access> {
+        let mut above = path.ancestors();
+        above.find_map(|path| self.mounts.get(path).copied())
+    }
+
+    /// Whether something above a path is mounted.
+    pub(crate) fn is_beneath_a_mount(&self, path: &Path) -> bool {
+        path.parent()
+            .is_some_and(|parent| self.nearest(parent).is_some())
+    }
+
+    /// Leaves out what is there anyway with what stands above it.
+    fn simplify(&mut self) {
+        let is_needed = |(path, access): (&PathBuf, &Access)| {
+            let above = path.parent().and_then(|parent| self.nearest(parent));
+            above != Some(*access)
+        };
+        let needed = self.mounts.iter().filter(|entry| is_needed(*entry));
+        self.mounts = needed
+            .map(|(path, access)| (path.clone(), *access))
+            .collect();
+        let links = std::mem::take(&mut self.links);
+        let own = links
+            .into_iter()
+            .filter(|(link, _)| !self.is_beneath_a_mount(link));
+        self.links = own.collect();
+    }
+
+    /// The path without links, each of which is noted.
+    fn resolve(&mut self, path: &Path) -> io::Result<PathBuf> {
+        /// As many as the kernel follows.
+        const MOST_LINKS: usize = 40;
+        let mut left: Vec<PathBuf> = parts_reversed(path);
+        let (mut real, mut links) = (PathBuf::from("/"), 0);
+        while let Some(part) = left.pop() {
+            if part == Path::new("..") {
+                real.pop();
+                continue;
+            }
+            real.push(part);
+            let at = |error| {
+                io::Error::new(
+                    io::Error::kind(&error),
+                    format!("`{}`: {error}", path.display()),
+                )
+            };
+            if fs::symlink_metadata(&real).map_err(at)?.is_symlink() {
+                let target = fs::read_link(&real).map_err(at)?;
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(at(io::Error::from(io::ErrorKind::InvalidInput)));
+                }
+                self.links.insert(real.clone(), target.clone());
+                if target.is_absolute() {
+                    real = PathBuf::from("/");
+                } else {
+                    real.pop();
+                }
+                left.extend(parts_reversed(&target));
+            }
+        }
+        Ok(real)
+    }
+}
+
+fn parts_reversed(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(PathBuf::from(part)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    parts.rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Level, SandboxPath};
+
+    fn layout(read: &[&Path], write: &[&Path]) -> io::Result<Layout> {
+        let paths = |paths: &[&Path]| -> Vec<SandboxPath> {
+            let paths = paths.iter().map(|path| path.to_path_buf().try_into());
+            paths.collect::<Result<_, _>>().unwrap()
+        };
+        Layout::of(&Plan {
+            level: Level::Full,
+            read: paths(read),
+            write: paths(write),
+        })
+    }
+
+    #[test]
+    fn sec_6_links_are_made_again_and_what_is_there_anyway_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("usr/bin")).unwrap();
+        fs::create_dir_all(at("work")).unwrap();
+        std::os::unix::fs::symlink("usr/bin", at("bin")).unwrap();
+        let all = [at("usr"), at("bin"), at("usr/bin")];
+        let read: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
+        let layout = layout(&read, &[&at("work"), &at("usr/bin")]).unwrap();
+        let mounts = [
+            (at("usr"), Access::Read),
+            (at("usr/bin"), Access::Write),
+            (at("work"), Access::Write),
+        ];
+        assert_eq!(layout.mounts, mounts.into());
+        assert_eq!(layout.links, [(at("bin"), "usr/bin".into())].into());
+    }
+
+    #[test]
+    fn sec_6_a_link_that_a_program_could_have_made_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("work")).unwrap();
+        fs::create_dir_all(at("secret")).unwrap();
+        std::os::unix::fs::symlink("../secret", at("work/input")).unwrap();
+        let refused = layout(&[&at("work/input")], &[&at("work")]).unwrap_err();
+        assert!(refused.to_string().contains("work/input"), "{refused}");
+        assert!(layout(&[&at("work/input")], &[]).is_ok());
+        assert!(layout(&[&at("missing")], &[]).is_err());
+    }
+}

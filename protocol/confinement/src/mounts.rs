@@ -1,0 +1,228 @@
+//! A root on which only the policy's paths stand (level `full`).
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+
+use crate::layout::{Access, DEVICES, Layout};
+use crate::mountinfo::{MountPoint, mount_points};
+use crate::namespaces::NamespaceError;
+
+/// Where the new root is put together; it covers what is there, in this mount namespace only.
+const BASE: &str = "/tmp";
+
+/// Directories that are empty at first and go with the sandbox, and the options of their file systems.
+const EMPTY: [(&str, &std::ffi::CStr); 3] = [
+    ("tmp", c"mode=1777,size=1g"),
+    ("run", c"mode=755,size=16m"),
+    ("dev/shm", c"mode=1777,size=256m"),
+];
+
+/// Links of `/dev`.
+const LINKS: [(&str, &str); 5] = [
+    ("/proc/self/fd", "dev/fd"),
+    ("/proc/self/fd/0", "dev/stdin"),
+    ("/proc/self/fd/1", "dev/stdout"),
+    ("/proc/self/fd/2", "dev/stderr"),
+    ("pts/ptmx", "dev/ptmx"),
+];
+
+/// A part of the machine's files, taken out of its tree.
+struct Part {
+    at: PathBuf,
+    tree: OwnedFd,
+    is_directory: bool,
+}
+
+/// Replaces the root of the calling process, the first of its PID namespace, by one that holds the policy's
+/// paths, a `/proc` of that namespace, a few devices, and empty directories for temporary files. Nothing is
+/// created on the machine's own file systems. The working directory stays the same.
+pub(crate) fn replace_root(layout: &Layout) -> Result<(), NamespaceError> {
+    let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
+    let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
+    if layout.mounts.contains_key(Path::new("/")) {
+        let error = io::Error::other("list what is needed of it");
+        return Err(NamespaceError::new(
+            "`/` cannot be a part of a new root",
+            error,
+        ));
+    }
+    let parts = take_out(layout).map_err(step("a path of the policy cannot be mounted"))?;
+    let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
+    lay_base().map_err(step("a root of its own cannot be mounted"))?;
+    // First, so that what the policy lists may lie beneath one of them.
+    for (directory, options) in EMPTY {
+        empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
+    }
+    for part in &parts {
+        put_in(part, layout).map_err(step("a path of the policy cannot be mounted"))?;
+    }
+    for (link, target) in &layout.links {
+        put_link(target, &beneath_root(link)).map_err(step("a link cannot be made"))?;
+    }
+    put_devices(&devices).map_err(step("the devices cannot be mounted"))?;
+    mount_proc().map_err(step("a /proc of its own cannot be mounted"))?;
+    restrict(layout).map_err(step("what is mounted cannot be made read-only"))?;
+    pivot().map_err(step("the root cannot be replaced"))?;
+    chdir(&working_directory)
+        .map_err(io::Error::from)
+        .map_err(step(
+            "the working directory is not within the sandbox; list it in the policy",
+        ))
+}
+
+fn take_out(layout: &Layout) -> io::Result<Vec<Part>> {
+    let all = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", all)?;
+    layout.mounts.keys().map(|path| take(path)).collect()
+}
+
+fn take_out_devices() -> io::Result<Vec<Part>> {
+    let there = DEVICES.iter().map(Path::new).filter(|path| path.exists());
+    there.map(take).collect()
+}
+
+/// A copy of the mounts at a path and beneath it. No link is followed, whoever puts one there meanwhile.
+fn take(path: &Path) -> io::Result<Part> {
+    let named = |errno: rustix::io::Errno| {
+        let error = io::Error::from(errno);
+        io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file =
+        openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(named)?;
+    let is_directory = fs::metadata(path)?.is_dir();
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(&file, c"", flags).map_err(named)?;
+    let at = beneath_root(path);
+    Ok(Part {
+        at,
+        tree,
+        is_directory,
+    })
+}
+
+/// The path as it is found from the new root, which is the working directory while it is put together.
+fn beneath_root(path: &Path) -> PathBuf {
+    Path::new(".").join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn lay_base() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount(c"tmpfs", BASE, c"tmpfs", flags, c"mode=755,size=4m")?;
+    Ok(chdir(BASE)?)
+}
+
+fn put_in(part: &Part, layout: &Layout) -> io::Result<()> {
+    let path = Path::new("/").join(part.at.strip_prefix(".").unwrap_or(&part.at));
+    // Beneath a mount are the machine's own files, where nothing is to be created.
+    if !layout.is_beneath_a_mount(&path) {
+        make_room(part)?;
+    }
+    attach(&part.tree, &part.at)
+}
+
+fn make_room(part: &Part) -> io::Result<()> {
+    if part.is_directory {
+        make_directory(&part.at)
+    } else {
+        if let Some(parent) = part.at.parent() {
+            make_directory(parent)?;
+        }
+        File::create_new(&part.at).map(drop)
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+fn attach(tree: &OwnedFd, at: &Path) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    let target = openat2(CWD, at, flags, Mode::empty(), resolve)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, c"", &target, c"", flags)?)
+}
+
+fn put_link(target: &Path, at: &Path) -> io::Result<()> {
+    if let Some(parent) = at.parent() {
+        make_directory(parent)?;
+    }
+    symlink(target, at)
+}
+
+fn put_devices(devices: &[Part]) -> io::Result<()> {
+    make_directory(Path::new("dev"))?;
+    for device in devices {
+        make_room(device)?;
+        attach(&device.tree, &device.at)?;
+    }
+    for (target, at) in LINKS {
+        symlink(target, at)?;
+    }
+    make_directory(Path::new("dev/pts"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount(
+        c"devpts",
+        c"dev/pts",
+        c"devpts",
+        flags,
+        c"newinstance,ptmxmode=0666,mode=620",
+    )?;
+    Ok(())
+}
+
+fn mount_proc() -> io::Result<()> {
+    make_directory(Path::new("proc"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    Ok(mount(c"proc", c"proc", c"proc", flags, c"")?)
+}
+
+/// Takes rights away from each mount that came with a part: what it had not before, it does not get.
+fn restrict(layout: &Layout) -> io::Result<()> {
+    let table = fs::read("proc/self/mountinfo")?;
+    for MountPoint { path, has } in mount_points(&table) {
+        let Ok(path) = path.strip_prefix(BASE) else {
+            continue;
+        };
+        let Some(access) = layout.nearest(&Path::new("/").join(path)) else {
+            continue;
+        };
+        let mut flags = has | MountFlags::NOSUID | MountFlags::NODEV;
+        if access == Access::Read {
+            flags |= MountFlags::RDONLY;
+        }
+        if flags != has {
+            mount_remount(Path::new(".").join(path), flags | MountFlags::BIND, c"")?;
+        }
+    }
+    Ok(())
+}
+
+fn empty(directory: &str, options: &std::ffi::CStr) -> io::Result<()> {
+    make_directory(Path::new(directory))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount(c"tmpfs", directory, c"tmpfs", flags, options)?)
+}
+
+/// The old root is put over the new one and taken away.
+fn pivot() -> io::Result<()> {
+    pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    chdir("/")?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount_remount("/", flags, c"")?)
+}
