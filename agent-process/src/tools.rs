@@ -5,8 +5,10 @@
 //! tool is an error result and never ends the turn.
 
 mod agents;
+mod allowed;
 mod bash;
 mod capture;
+mod denial;
 mod export;
 mod fault;
 mod file_system;
@@ -40,18 +42,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use goondan_confinement::{Level, SandboxPolicy};
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::service::service_of;
 use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
+use allowed::{Allowed, TEMPORARY_DIRECTORY};
 use export::{Export, Output, Run};
 pub(crate) use fault::ToolFault;
 use host::{HostProgram, Hosts};
@@ -59,7 +62,7 @@ pub(crate) use invocation::CallSite;
 use invocation::ToolInvocation;
 use mcp::Server;
 pub(crate) use origin::Origin;
-use pipe::{Surroundings, TEMPORARY_DIRECTORY};
+use pipe::Surroundings;
 use places::Places;
 use residents::Residents;
 use rooted::Root;
@@ -385,11 +388,12 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         })
     };
     let work = Arc::new(open("work directory", &assignment.work_dir)?);
-    let sandbox = SandboxPolicy::off();
-    if sandbox.require == Level::Landlock {
+    let allowed = Allowed::of(assignment);
+    if allowed.policy.require == Level::Landlock {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
+    let path = allowed.path();
     Ok(Places {
         work,
         project: open("project root", &assignment.project_root)?,
@@ -405,12 +409,12 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),
             agent_name: assignment.agent.name.clone(),
-            sandbox,
+            allowed,
             residents: Residents::default(),
         }),
         sessions: Sessions::default(),
         hosts: Hosts::default(),
-        runtimes: Runtimes::default(),
+        runtimes: Runtimes::in_path(path),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_config::ThisMachine;
 use goondan_protocol::control::{ListWorkspaces, WorkspaceInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_vault::{Given, Vault};
@@ -11,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::text::shell_quoted;
-use crate::project;
+use crate::{programs, project};
 
 /// The environment variable that names the state root.
 const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
@@ -87,6 +88,11 @@ impl Context {
     /// The secret store, to read from. Nothing is read before a configuration asks for a secret.
     pub(crate) fn vault(&self) -> Vault {
         Vault::new(&self.state_root, Given::to_this_process())
+    }
+
+    /// What of this machine decides whether a project can run on it.
+    pub(crate) fn machine(&self) -> ThisMachine {
+        ThisMachine::new(self.state_root.clone(), programs::rights)
     }
 
     /// Connects to the daemon.

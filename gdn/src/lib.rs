@@ -31,6 +31,7 @@ mod daemon;
 pub mod exit;
 mod failure;
 mod output;
+mod programs;
 mod project;
 pub mod schemas;
 

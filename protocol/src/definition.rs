@@ -10,6 +10,7 @@ use crate::ids::{
 };
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::process_limits::ProcessLimits;
+use crate::sandbox::SandboxPolicy;
 use crate::script::Script;
 use crate::working_directory::CwdMode;
 
@@ -62,6 +63,8 @@ pub struct AgentDefinition {
     /// takes environment variables from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<PathBuf>,
+    /// How what its tools and modules start is confined, and what that may touch beside the usual.
+    pub sandbox: SandboxPolicy,
 }
 
 impl AgentDefinition {

@@ -40,6 +40,7 @@ pub mod observe;
 pub mod process_limits;
 pub mod question;
 pub mod records;
+pub mod sandbox;
 pub mod script;
 pub mod secret;
 pub mod service;

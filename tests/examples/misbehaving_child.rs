@@ -28,6 +28,10 @@ fn main() -> ExitCode {
     let program = PathBuf::from(std::env::args_os().next().unwrap());
     let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let name = program.file_name().unwrap().to_str().unwrap();
+    // Who has arguments is no child, but is to try something or to stand around a tool.
+    if std::env::args_os().len() > 1 {
+        become_real(&program);
+    }
     match take_order(&orders(&home, name)) {
         Some(order) => match order.strip_prefix(SAY) {
             Some(frames) => say(&program, frames, &heard_file(&home, name)),
@@ -67,7 +71,7 @@ fn real_binary(program: &Path) -> PathBuf {
 
 fn become_real(program: &Path) -> ! {
     let real = real_binary(program);
-    let error = Command::new(&real).exec();
+    let error = Command::new(&real).args(std::env::args_os().skip(1)).exec();
     panic!("cannot run {}: {error}", real.display());
 }
 

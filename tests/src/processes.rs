@@ -31,7 +31,7 @@ impl Process {
     }
 }
 
-/// Every process whose `HOME` is `home`, but this one. What has ended and is not reaped yet does not
+/// Every process whose `HOME` is `home`, or within it as that of confined tools, but this one. What has ended and is not reaped yet does not
 /// count.
 #[must_use]
 pub fn of_home(home: &Path) -> Vec<Process> {
@@ -45,9 +45,11 @@ pub fn of_home(home: &Path) -> Vec<Process> {
         .filter_map(|pid| {
             let dir = PathBuf::from(format!("/proc/{pid}"));
             let environment = fs::read(dir.join("environ")).ok()?;
-            let is_ours = environment
-                .split(|byte| *byte == 0)
-                .any(|var| var == marker);
+            let mut variables = environment.split(|byte| *byte == 0);
+            let is_ours = variables.any(|variable| {
+                let rest = variable.strip_prefix(&*marker);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            });
             let args = is_ours.then(|| fs::read(dir.join("cmdline")).ok())??;
             let args = args.split(|byte| *byte == 0).filter(|arg| !arg.is_empty());
             let args = args

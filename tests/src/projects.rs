@@ -83,6 +83,7 @@ spec:
   policy:
     shutdown:
       gracePeriodSeconds: 60
+    sandbox: {write: [NOTES]}
 ---
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -96,3 +97,11 @@ spec:
     rules:
       - route: {instanceKeyPrefix: ""}
 "#;
+
+/// The same, with its tools confined otherwise: `off` leaves all rights to them, `landlock` the machine's
+/// processes in sight.
+#[must_use]
+pub fn lab_at(level: &str) -> String {
+    let require = format!("sandbox: {{require: {level}, write: [NOTES]}}");
+    LAB.replace("sandbox: {write: [NOTES]}", &require)
+}

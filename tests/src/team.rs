@@ -127,4 +127,5 @@ metadata:
   name: team
 spec:
   entryAgent: Agent/boss
+  policy: {sandbox: {write: [NOTES]}}
 "#;

@@ -13,7 +13,7 @@ use super::capture::{Capture, Stream};
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, not_confined, supervisor_in};
+use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, explained, not_confined, supervisor_in};
 use super::places::Places;
 use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
@@ -67,7 +67,7 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
     let args: ExecArgs = call.args()?;
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     if let Some(session) = &args.session {
-        return places
+        let outcome = places
             .sessions
             .exec(
                 &places.work,
@@ -77,7 +77,8 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
                 args.command,
                 timeout_ms,
             )
-            .await;
+            .await?;
+        return Ok(explained(outcome, &places.surroundings));
     }
     let mut supervisor = supervisor_in(&places.surroundings)
         .arg(tool_supervisor::COMMAND)
@@ -123,7 +124,8 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
         }
     }
 
-    outcome(is_given_up.then_some(timeout_ms), status, &capture)
+    let outcome = outcome(is_given_up.then_some(timeout_ms), status, &capture)?;
+    Ok(explained(outcome, &places.surroundings))
 }
 
 fn outcome(

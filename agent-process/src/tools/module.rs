@@ -11,6 +11,7 @@ use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::host::{JAVASCRIPT_HOST, ModuleCall};
 use super::invocation::ToolInvocation;
+use super::pipe::explained;
 use super::places::Places;
 use crate::tool_call::ToolOutcome;
 
@@ -70,8 +71,11 @@ async fn run(
     let program = runtimes
         .host_of(JAVASCRIPT_HOST, entry, &call.module, limits)
         .await?;
-    places
+    let surroundings = &places.surroundings;
+    let called = places
         .hosts
-        .call(&places.surroundings, program, call, invocation)
-        .await
+        .call(surroundings, program, call, invocation)
+        .await;
+    let outcome = called.unwrap_or_else(ToolOutcome::from);
+    Ok(explained(outcome, surroundings))
 }

@@ -5,21 +5,20 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use goondan_confinement::{Level, SandboxPolicy};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
+use super::allowed::Allowed;
 use super::capture::Capture;
+use super::denial;
 use super::fault::ToolFault;
 use super::residents::Residents;
 use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS, sandbox};
+use crate::tool_call::ToolOutcome;
 
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
 const OWN_PREFIX: &str = "GOONDAN_";
-
-/// Where temporary files go, within the work directory, if what is started may not write to the machine's own.
-pub(crate) const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// Time a tool supervisor has to end its tree before it is killed itself.
 pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
@@ -45,7 +44,7 @@ pub(crate) struct Surroundings {
     /// The agent.
     pub(crate) agent_name: AgentName,
     /// What of the machine they may touch.
-    pub(crate) sandbox: SandboxPolicy,
+    pub(crate) allowed: Allowed,
     /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
 }
@@ -70,17 +69,33 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key)
-        .args(sandbox::in_words(&surroundings.sandbox));
-    match surroundings.sandbox.require {
-        Level::Full => {
-            supervisor.env("TMPDIR", "/tmp");
-        }
-        Level::Landlock => {
-            supervisor.env("TMPDIR", surroundings.work_dir.join(TEMPORARY_DIRECTORY));
-        }
-        Level::Off => {}
+        .args(sandbox::in_words(&surroundings.allowed.policy));
+    for (name, value) in &surroundings.allowed.environment {
+        match value {
+            Some(value) => supervisor.env(name, value),
+            None => supervisor.env_remove(name),
+        };
     }
     supervisor
+}
+
+/// The outcome of a program that has failed, with what the sandbox may have denied it.
+pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> ToolOutcome {
+    let has_failed = outcome.is_error || outcome.has_failed;
+    let denial = has_failed
+        .then(|| denial::explain(&outcome.text, &surroundings.allowed.policy))
+        .flatten();
+    match denial {
+        None => outcome,
+        Some(denial) => {
+            let mut text = outcome.text;
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&denial);
+            ToolOutcome { text, ..outcome }
+        }
+    }
 }
 
 /// What a tool supervisor said that has ended with `code`, since it could not make the sandbox; none if it

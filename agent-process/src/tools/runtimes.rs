@@ -1,6 +1,6 @@
 //! What runs modules of the project on this machine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,12 +21,22 @@ use super::host::HostProgram;
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What runs modules on this machine, found out when it is needed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Runtimes {
+    /// The `PATH` that they are looked for in.
+    path: OsString,
     node: OnceCell<Option<NodeVersion>>,
 }
 
 impl Runtimes {
+    /// What runs modules, found in `path`.
+    pub(super) fn in_path(path: OsString) -> Self {
+        Self {
+            path,
+            node: OnceCell::new(),
+        }
+    }
+
     /// The one host for modules in JavaScript and TypeScript, which runs `script`.
     ///
     /// # Errors
@@ -60,7 +70,7 @@ impl Runtimes {
         let kind = ModuleKind::of(path);
         let mut node = UnfitNode::Absent;
         for runtime in kind.runtimes() {
-            let Some(program) = in_path(runtime.program()) else {
+            let Some(program) = in_path(runtime.program(), &self.path) else {
                 continue;
             };
             let name = runtime.program().to_owned();
@@ -122,11 +132,10 @@ fn words(words: &[&str]) -> Vec<OsString> {
 }
 
 /// Finds a program as a shell would.
-fn in_path(program: &str) -> Option<PathBuf> {
-    let directories = std::env::var_os("PATH")?;
-    let directories = directories.as_bytes().split(|byte| *byte == b':');
+pub(super) fn in_path(program: &str, path: &OsStr) -> Option<PathBuf> {
+    let directories = path.as_bytes().split(|byte| *byte == b':');
     directories
-        .map(|directory| Path::new(std::ffi::OsStr::from_bytes(directory)).join(program))
+        .map(|directory| Path::new(OsStr::from_bytes(directory)).join(program))
         .find(|path| {
             path.is_absolute() && path.is_file() && access(path, AccessFlags::X_OK).is_ok()
         })

@@ -83,6 +83,7 @@ impl Site {
                 cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
                 secret_files: Vec::new(),
+                sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

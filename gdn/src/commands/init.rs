@@ -6,6 +6,8 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use goondan_config::{Machine as _, ThisMachine};
+use goondan_protocol::sandbox::Level;
 use serde_json::json;
 
 use crate::context::Context;
@@ -81,6 +83,9 @@ const PACKAGE_NAME_MAX_BYTES: usize = 64;
 
 /// Stands for the version of goondan in the templates.
 const VERSION: &str = "GOONDAN_VERSION";
+
+/// Stands for how strictly the templates confine programs.
+const SANDBOX_LEVEL: &str = "SANDBOX_LEVEL";
 
 /// A file of a template: its path in the project, and its text.
 type File = (&'static str, &'static str);
@@ -163,7 +168,8 @@ fn listed(files: &[PathBuf]) -> String {
 
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let made = create(&args.path, args.template, args.force)
+    let level = strictest(&context.machine());
+    let made = create(&args.path, args.template, level, args.force)
         .map_err(|error| failure(&error, &args.path))?;
     let git = if args.no_git {
         Git::NotWanted
@@ -197,11 +203,31 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
         Git::NotWanted | Git::Inside => {}
         Git::Failed => output.note("No git repository was made: `git init` did not succeed."),
     }
+    match level {
+        Level::Full => {}
+        Level::Landlock => output.note(
+            "\nThis machine cannot confine programs at the level `full`, so the project asks for `landlock`. \
+             `gdn doctor` says why.",
+        ),
+        Level::Off => output.note(
+            "\nThis machine cannot confine programs, so the project asks for no sandbox: what its agents start \
+             has all your rights. `gdn doctor` says why.",
+        ),
+    }
     output.note(format!(
         "\nNext:\n{}",
         next_commands(&args.path, args.template)
     ));
     Ok(())
+}
+
+/// How strictly this machine can confine programs.
+fn strictest(machine: &ThisMachine) -> Level {
+    let mut level = Level::default();
+    while machine.lacks_sandbox(level).is_some() {
+        level = level.lesser();
+    }
+    level
 }
 
 fn next_commands(path: &Path, template: Template) -> String {
@@ -246,7 +272,7 @@ struct Made {
 
 /// Writes the project's files. Without `force`, none that is there is touched, and then nothing is
 /// written at all.
-fn create(path: &Path, template: Template, force: bool) -> Result<Made, InitError> {
+fn create(path: &Path, template: Template, level: Level, force: bool) -> Result<Made, InitError> {
     let files = files(template);
     let existing: Vec<PathBuf> = files
         .iter()
@@ -283,7 +309,8 @@ fn create(path: &Path, template: Template, force: bool) -> Result<Made, InitErro
         }
         let text = text
             .replace(PACKAGE_NAME, &made.package)
-            .replace(VERSION, env!("CARGO_PKG_VERSION"));
+            .replace(VERSION, env!("CARGO_PKG_VERSION"))
+            .replace(SANDBOX_LEVEL, &level.to_string());
         write(&file, &text, force)?;
         made.files.push(name);
     }
@@ -428,7 +455,7 @@ mod tests {
         let script = dir.path().join("scripts/assistant.yaml");
         fs::create_dir_all(script.parent().unwrap()).unwrap();
         write(&script, "mine", false).unwrap();
-        let error = create(dir.path(), Template::Default, false).unwrap_err();
+        let error = create(dir.path(), Template::Default, Level::Full, false).unwrap_err();
         assert!(matches!(error, InitError::Exists { .. }), "{error}");
         assert!(!dir.path().join(PROJECT_FILE).exists());
         assert!(!dir.path().join(".gitignore").exists());
@@ -438,11 +465,11 @@ mod tests {
     #[test]
     fn force_overwrites_all_but_the_gitignore() {
         let dir = tempfile::tempdir().unwrap();
-        create(dir.path(), Template::Default, false).unwrap();
+        create(dir.path(), Template::Default, Level::Full, false).unwrap();
         for name in [".gitignore", "goondan.yaml"] {
             write(&dir.path().join(name), "mine", true).unwrap();
         }
-        let made = create(dir.path(), Template::Default, true).unwrap();
+        let made = create(dir.path(), Template::Default, Level::Full, true).unwrap();
         assert_eq!(made.kept, [".gitignore"]);
         assert_eq!(
             fs::read_to_string(dir.path().join(".gitignore")).unwrap(),

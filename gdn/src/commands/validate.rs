@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, ThisMachine};
+use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure>
     let loader = Loader::new(&ProcessEnvironment)
         .with_env_files(&env_files)
         .with_secrets(&secrets);
-    let machine = ThisMachine::new();
+    let machine = context.machine();
     let loader = match args.other_machine {
         true => loader,
         false => loader.with_machine(&machine),

@@ -7,8 +7,10 @@
 mod agents;
 mod connections;
 mod members;
+mod sandboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
@@ -20,6 +22,7 @@ use serde_json::{Value, json};
 use agents::resolve_agent;
 use connections::resolve_connections;
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
+use sandboxes::Ground;
 
 use crate::codes;
 use crate::digest;
@@ -27,6 +30,7 @@ use crate::fields::Located;
 use crate::kind::Kind;
 use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
+use crate::machine::Machine;
 use crate::report::{Problem, Report};
 use crate::{ConnectionDefinition, Lifecycle, Package};
 
@@ -63,22 +67,43 @@ pub struct Bundle {
     pub digest: String,
 }
 
+fn agents_of(
+    membership: &Membership,
+    resources: &Resources,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) -> BTreeMap<AgentName, AgentDefinition> {
+    let mut agents = BTreeMap::new();
+    for agent in &resources.agents {
+        let definition = resolve_agent(&agent.value, &membership.policy, resources, report);
+        if let Some(definition) = definition
+            && membership.members.contains(definition.name.as_str())
+        {
+            sandboxes::check(&definition, &agent.value, agent.place, ground, report);
+            agents.insert(definition.name.clone(), definition);
+        }
+    }
+    agents
+}
+
 impl Bundle {
     /// Connects what was read: follows every reference. `None` only if a problem has been reported.
-    pub(crate) fn of(resources: Resources, report: &mut Report) -> Option<Self> {
+    pub(crate) fn of(
+        resources: Resources,
+        project: &Path,
+        machine: &dyn Machine,
+        report: &mut Report,
+    ) -> Option<Self> {
         let swarm = only_swarm(&resources, report);
         let membership = read_membership(swarm, &resources, report);
         let entry_agent = find_entry_agent(swarm, &membership, &resources, report);
 
-        let mut agents = BTreeMap::new();
-        for agent in &resources.agents {
-            let definition = resolve_agent(&agent.value, membership.policy, &resources, report);
-            if let Some(definition) = definition
-                && membership.members.contains(definition.name.as_str())
-            {
-                agents.insert(definition.name.clone(), definition);
-            }
-        }
+        let ground = Ground {
+            machine,
+            project,
+            swarm: &membership.policy.sandbox,
+        };
+        let agents = agents_of(&membership, &resources, &ground, report);
         let (connections, local) = resolve_connections(&membership, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];

@@ -63,6 +63,10 @@ codes! {
     SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
     /// This machine has nothing that runs a module or a program of the project.
     NO_RUNTIME = "E_CONFIG_NO_RUNTIME";
+    /// This machine cannot confine programs as the configuration requires.
+    NO_SANDBOX = "E_CONFIG_NO_SANDBOX";
+    /// A path that no sandbox grants: it is not there, or it is one of goondan's own.
+    SANDBOX_PATH = "E_CONFIG_SANDBOX_PATH";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

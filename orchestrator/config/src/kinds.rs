@@ -15,6 +15,7 @@ pub(crate) mod package;
 pub(crate) mod params;
 pub(crate) mod prices;
 pub(crate) mod process_limits;
+pub(crate) mod sandbox;
 pub(crate) mod script;
 pub(crate) mod settings;
 pub(crate) mod swarm;
@@ -147,7 +148,7 @@ static KINDS: [(Kind, Content, Read); 8] = [
         Kind::SWARM,
         Content::Mapping(&swarm::SPEC),
         |document, all, cx| {
-            let swarm = swarm::read(document, &mut cx.report);
+            let swarm = swarm::read(document, cx);
             all.swarms.extend(document.located(swarm));
         },
     ),

@@ -125,6 +125,9 @@ pub const MIN_LIMIT_PROCESSES: u64 = 16;
 /// Largest `processes`: the most a kernel counts.
 pub const MAX_LIMIT_PROCESSES: u64 = 1 << 22;
 
+/// Most paths in each list of a `sandbox`.
+pub const MAX_SANDBOX_PATHS: usize = 64;
+
 /// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
 pub const MAX_KEY_PREFIX_BYTES: usize = 256;
 

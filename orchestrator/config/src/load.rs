@@ -67,7 +67,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         secrets,
         ..
     } = cx;
-    let bundle = Bundle::of(resources, &mut report);
+    let bundle = Bundle::of(resources, files.root(), machine, &mut report);
     Reading {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,

@@ -1,6 +1,6 @@
 //! What of the machine decides whether a project can run on it.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
+use goondan_protocol::sandbox::{Facts, Level, Right};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 /// Longest wait for node to say its version, in milliseconds: as long as whoever starts a module waits.
@@ -29,6 +30,18 @@ pub trait Machine {
     /// Whether a program is found there, as a shell finds it: by its name in `PATH`, or by its path from
     /// `directory`.
     fn has_program(&self, program: &str, directory: &Path) -> bool;
+
+    /// What its kernel lacks of what a level of the sandbox needs, in words; `None` if nothing.
+    fn lacks_sandbox(&self, level: Level) -> Option<String>;
+
+    /// The path without links; `None` if nothing is there.
+    fn real_path(&self, path: &Path) -> Option<PathBuf>;
+
+    /// The home directory of the user, if there is one.
+    fn home(&self) -> Option<PathBuf>;
+
+    /// The directory of goondan's own files, without links, if there is one yet.
+    fn state_root(&self) -> Option<PathBuf>;
 }
 
 /// A machine of which nothing is known, and which is taken to have everything.
@@ -43,42 +56,57 @@ impl Machine for AnyMachine {
     fn has_program(&self, _program: &str, _directory: &Path) -> bool {
         true
     }
+
+    fn lacks_sandbox(&self, _level: Level) -> Option<String> {
+        None
+    }
+
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        Some(path.to_owned())
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        std::env::home_dir()
+    }
+
+    fn state_root(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
-/// The machine of this process, by its `PATH`. Asks node for its version at most once, when a module needs
-/// it.
+/// The machine of this process, by its `PATH`. Asks node for its version, and the kernel for what it can
+/// confine, at most once, when a project needs it.
 #[derive(Debug)]
 pub struct ThisMachine {
     path: OsString,
     node: OnceCell<Option<NodeVersion>>,
+    state_root: PathBuf,
+    rights: LazyCell<Facts, Box<dyn FnOnce() -> Facts>>,
 }
 
 impl ThisMachine {
-    /// This machine, as this process finds programs.
+    /// This machine, as this process finds programs. `state_root` holds goondan's own files; `rights` finds out
+    /// what the kernel can confine.
     #[must_use]
-    pub fn new() -> Self {
-        Self::with_path(std::env::var_os("PATH").unwrap_or_default())
+    pub fn new(state_root: PathBuf, rights: impl FnOnce() -> Facts + 'static) -> Self {
+        Self {
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            node: OnceCell::new(),
+            state_root,
+            rights: LazyCell::new(Box::new(rights)),
+        }
     }
 
-    /// This machine with another `PATH`.
+    /// The same with another `PATH`.
     #[must_use]
-    pub fn with_path(path: OsString) -> Self {
-        Self {
-            path,
-            node: OnceCell::new(),
-        }
+    pub fn with_path(self, path: OsString) -> Self {
+        Self { path, ..self }
     }
 
     fn find(&self, program: &str) -> Option<PathBuf> {
         std::env::split_paths(&self.path)
             .map(|directory| directory.join(program))
             .find(|file| file.is_absolute() && is_executable(file))
-    }
-}
-
-impl Default for ThisMachine {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -109,6 +137,25 @@ impl Machine for ThisMachine {
             true => is_executable(&directory.join(program)),
             false => self.find(program).is_some(),
         }
+    }
+
+    fn lacks_sandbox(&self, level: Level) -> Option<String> {
+        let needed = Right::of(level).iter();
+        let missing = needed.filter(|right| !self.rights.contains(right));
+        let missing: Vec<String> = missing.map(ToString::to_string).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        std::fs::canonicalize(path).ok()
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        std::env::home_dir().filter(|home| home.is_absolute())
+    }
+
+    fn state_root(&self) -> Option<PathBuf> {
+        self.real_path(&self.state_root)
     }
 }
 

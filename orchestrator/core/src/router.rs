@@ -372,6 +372,7 @@ mod tests {
                 cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
                 secret_files: Vec::new(),
+                sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
             };
             (name, definition)
         };

@@ -195,6 +195,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         layout.clone(),
         known.clone(),
         masks.clone(),
+        launcher.agent_process().to_owned(),
         args.strict,
     );
     let opened = read_opened(args, &projects)?;

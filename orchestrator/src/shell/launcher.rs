@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -104,6 +104,11 @@ impl Launcher {
             #[cfg(target_os = "linux")]
             descriptors,
         })
+    }
+
+    /// The binary of agents.
+    pub(super) fn agent_process(&self) -> &Path {
+        self.programs.agent()
     }
 
     /// Why no connector process can be started, if none can.

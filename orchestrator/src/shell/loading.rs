@@ -30,6 +30,8 @@ pub(super) struct Projects {
     pub(super) layout: Layout,
     pub(super) known: Known,
     masks: Arc<Masks>,
+    /// The program that would confine others.
+    agent_process: PathBuf,
     vault: Arc<Vault>,
     pub(super) secrets: Arc<SecretKeeper>,
     /// Whether a project whose configuration is not valid is not run at all (`--strict`).
@@ -60,6 +62,7 @@ impl Projects {
         layout: Layout,
         known: Known,
         masks: Arc<Masks>,
+        agent_process: PathBuf,
         is_strict: bool,
     ) -> Self {
         let vault = Arc::new(Vault::new(layout.root(), Given::to_this_process()));
@@ -75,6 +78,7 @@ impl Projects {
             layout,
             known,
             masks,
+            agent_process,
             vault,
             secrets: Arc::new(secrets),
             is_strict,
@@ -120,7 +124,10 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
-        let machine = ThisMachine::new();
+        let agent_process = self.agent_process.clone();
+        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
+            goondan_confinement::probe_all(&agent_process)
+        });
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)

@@ -42,6 +42,11 @@ impl Programs {
         }
     }
 
+    /// The binary of agents.
+    pub(super) fn agent(&self) -> &Path {
+        &self.agent
+    }
+
     /// Why no connector process can be started, if none can.
     pub(super) fn missing(&self) -> Option<&ProgramMissing> {
         self.connector.as_ref().err()

@@ -18,9 +18,9 @@ use crate::capabilities;
 use crate::layout::{DEVICES, Layout};
 use crate::mounts::replace_root;
 use crate::namespaces::{NamespaceError, raise_loopback};
-use crate::plan::{Plan, Right};
-use crate::policy::{Level, SandboxPath};
+use crate::plan::Plan;
 use crate::system_calls;
+use goondan_protocol::sandbox::{Level, Right, SandboxPath};
 
 /// What only the sandbox has, at the level `full`.
 const OWN: [&str; 4] = ["/tmp", "/run", "/dev/shm", "/dev/pts"];

@@ -140,7 +140,7 @@ fn parts_reversed(path: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Level, SandboxPath};
+    use goondan_protocol::sandbox::{Level, SandboxPath};
 
     fn layout(read: &[&Path], write: &[&Path]) -> io::Result<Layout> {
         let paths = |paths: &[&Path]| -> Vec<SandboxPath> {

@@ -9,7 +9,7 @@
 //!
 //! # Map
 //!
-//! * `policy` and `plan` are data and a decision. `layout` is which paths a new root holds.
+//! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds.
 //! * `namespaces`, `mounts`, `capabilities`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
@@ -37,8 +37,8 @@
 //!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
-pub use self::plan::{Facts, Plan, Right, Unmet, plan};
-pub use self::policy::{InvalidPath, Level, SandboxPath, SandboxPolicy};
+pub use self::plan::{Plan, Unmet, plan};
+pub use goondan_protocol::sandbox::{Facts, InvalidPath, Level, Right, SandboxPath, SandboxPolicy};
 
 #[cfg(target_os = "linux")]
 pub use self::enforcement::{EnforceError, Report, enforce};
@@ -49,7 +49,14 @@ pub use self::namespace_probe::{probe_namespaces, try_as_asked};
 #[cfg(target_os = "linux")]
 pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 #[cfg(target_os = "linux")]
-pub use self::probe::probe;
+pub use self::probe::{probe, probe_all};
+
+/// What the kernel holds of all levels: nothing, since there is no sandbox for this system yet.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
+    Facts::new()
+}
 
 #[cfg(target_os = "linux")]
 mod capabilities;
@@ -68,7 +75,6 @@ mod namespace_probe;
 #[cfg(target_os = "linux")]
 mod namespaces;
 mod plan;
-mod policy;
 #[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]

@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::process::{Command, ExitCode, Stdio};
 
+use goondan_protocol::sandbox::{Facts, Right};
 use nix::sched::CloneFlags;
 use rustix::mount::{MountFlags, mount};
 
 use crate::namespaces::{has_own_proc, pass_on_capabilities, raise_loopback, unshare_with};
-use crate::plan::{Facts, Right};
 
 /// The argument before what is to be tried.
 const TRY: &str = "--try-right";

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -15,12 +16,26 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::enforcement::filter_system_calls;
-use crate::plan::{Facts, Right};
-use crate::policy::Level;
+use crate::namespace_probe::probe_namespaces;
+use goondan_protocol::sandbox::{Facts, Level, Right};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+/// What the kernel holds of all levels. `agent_process` is the program that calls
+/// [`try_as_asked`](crate::try_as_asked) with its arguments.
+#[must_use]
+pub fn probe_all(agent_process: &Path) -> Facts {
+    let mut held = probe();
+    held.extend(probe_namespaces(|| {
+        let mut command = Command::new(agent_process);
+        command.current_dir(working_directory(Purpose::Own));
+        command
+    }));
+    held
+}
 
 /// Tries each right on a thread that ends with it. What cannot be tried is not counted as given.
 ///
-/// Starts `cat` for a moment, as a process that must not be reached.
+/// Starts the running program with `--version`, as a process that must not be reached.
 #[must_use]
 pub fn probe() -> Facts {
     let tries: [(Right, fn() -> bool); 4] = [
@@ -61,9 +76,13 @@ fn files() -> bool {
 }
 
 fn signals() -> bool {
-    let Ok(mut child) = Command::new("cat")
-        .stdin(Stdio::piped())
+    // It may have ended by then: until it is waited for it can be signaled all the same.
+    let Ok(mut child) = Command::new("/proc/self/exe")
+        .arg("--version")
+        .current_dir(working_directory(Purpose::Own))
+        .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
     else {
         return false;
@@ -73,7 +92,6 @@ fn signals() -> bool {
             kill(Pid::from_raw(id), None) == Err(Errno::EPERM)
         })
     });
-    // Waiting closes its input, which ends it.
     child.wait().is_ok() && holds
 }
 

@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-use crate::policy::Level;
+use goondan_protocol::sandbox::Level;
 
 /// Refused whatever their arguments.
 const DENIED: &[libc::c_long] = &[

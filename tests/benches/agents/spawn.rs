@@ -64,6 +64,7 @@ fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
             cwd_mode: CwdMode::default(),
             limits: ProcessLimits::default(),
             secret_files: Vec::new(),
+            sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
         },
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),

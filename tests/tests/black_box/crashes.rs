@@ -3,7 +3,7 @@
 use goondan_tests::home::{AGENT, CONNECTOR, ORCHESTRATOR};
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::projects::LAB;
+use goondan_tests::projects::{LAB, lab_at};
 use goondan_tests::{Daemon, Home, wait_until};
 
 use crate::conversation::{check, result_text, shape, text};
@@ -127,7 +127,8 @@ fn sup_1_one_agent_killed_does_not_disturb_another() {
 
 #[test]
 fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
-    let home = Home::new(LAB);
+    // At the level `full` the kernel ends all that is in the sandbox.
+    let home = Home::new(&lab_at("landlock"));
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "escape"]);
     let escaped = || {
@@ -139,7 +140,7 @@ fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
     // The agent, and the process that keeps its command in order, get no chance to clean up.
     let mut agents = processes::of_home(home.path());
     agents.retain(|process| {
-        let is_enclosure = process.args.get(1).is_some_and(|arg| arg == "--enclose");
+        let is_enclosure = process.args.iter().any(|arg| arg == "--enclose");
         process.program() == AGENT || is_enclosure
     });
     assert_eq!(agents.len(), 2, "{agents:#?}");
@@ -158,7 +159,8 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
     let numbers = [100_000, 200_000].map(|offset| (offset + std::process::id()).to_string());
     let [home, other] = numbers.each_ref().map(|number| {
         let command = format!("setsid env -i sleep {number} & wait");
-        Home::new(&LAB.replace("setsid sleep 4321 & wait", &command))
+        // At the level `full` the kernel ends all that is in the sandbox.
+        Home::new(&lab_at("landlock").replace("setsid sleep 4321 & wait", &command))
     });
     let escaped = |number: &str| processes::with_args(&["sleep", number]).pop();
     let (daemon, _other_daemon) = (Daemon::serving(&home), Daemon::serving(&other));
@@ -169,7 +171,7 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
     let [own, foreign] = numbers.each_ref().map(|number| escaped(number).unwrap());
     let mut all = processes::of_home(home.path());
     all.retain(|process| {
-        let is_helper = process.args.get(1).is_some_and(|arg| arg == "--enclose");
+        let is_helper = process.args.iter().any(|arg| arg == "--enclose");
         [AGENT, CONNECTOR, ORCHESTRATOR].contains(&process.program()) || is_helper
     });
     assert_eq!(all.len(), 4, "{all:#?}");

@@ -139,7 +139,9 @@ fn a_daemon_killed_after_a_reply_does_not_ask_for_it_again() {
         0 => Answer::stream(&calling).in_parts_of(7),
         _ => Answer::stream(&openai_saying(&["Done."])),
     });
-    home.write("project/goondan.yaml", &project(&provider));
+    let notes = home.notes();
+    let sandbox = format!("  sandbox: {{write: [{}]}}\n", notes.display());
+    home.write("project/goondan.yaml", &(project(&provider) + &sandbox));
     home.write("notes/about", "");
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--event-id", "e1", "Hi."]);

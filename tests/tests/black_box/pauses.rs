@@ -51,6 +51,7 @@ spec:
   modelConfig: {modelRef: Model/scripted}
   tools:
     - {kind: Tool, name: bash, package: "@goondan/base"}
+  sandbox: {write: [NOTES]}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent

@@ -346,6 +346,11 @@ fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
          - when: {user: '^read ",
     );
     let bash = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {builtin: bash}\n";
+    // Who is confined does not reach the daemon at all.
+    let yaml = yaml.replace(
+        "  tools: [Tool/kit, Tool/bash]",
+        "  sandbox: {require: off}\n  tools: [Tool/kit, Tool/bash]",
+    );
     home.write("project/goondan.yaml", &format!("{yaml}{bash}"));
     let _daemon = Daemon::serving(&home);
     let (sending, id) = asked(&home, "a", "order");

@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
-use goondan_tests::projects::LAB;
+use goondan_tests::projects::{LAB, lab_at};
 use goondan_tests::provider::{Answer, OPENAI_DONE, Provider, openai, openai_delta, openai_saying};
 use goondan_tests::{Daemon, Home, http, processes, wait_until};
 use hmac::{Hmac, Mac as _};
@@ -490,7 +490,8 @@ fn as_anyone(command: &std::process::Command) -> std::process::Command {
 #[cfg(target_os = "linux")]
 #[test]
 fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_no_core() {
-    let home = Home::new(LAB);
+    // A root without any capability can have no user namespace.
+    let home = Home::new(&lab_at("landlock"));
     let program = home.command(&bin(ORCHESTRATOR), &[]);
     let mut command = as_anyone(&program);
     for (name, value) in program.get_envs() {

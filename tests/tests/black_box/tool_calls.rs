@@ -27,6 +27,7 @@ spec:
   modelConfig: {modelRef: Model/main}
   tools:
     - {kind: Tool, name: bash, package: "@goondan/base"}
+  sandbox: {write: [NOTES]}
 "#;
 
 #[test]

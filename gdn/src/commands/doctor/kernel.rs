@@ -1,15 +1,13 @@
 //! What the kernel lets a user do that confinement and limits stand on.
 
 use std::path::Path;
-#[cfg(target_os = "linux")]
-use std::process::Command;
 
 #[cfg(target_os = "linux")]
-use goondan_confinement::{Facts, Level, Right, probe, probe_namespaces};
+use goondan_confinement::{Facts, Level, Right};
 
 use super::finding::Finding;
 #[cfg(target_os = "linux")]
-use super::own::{AGENT_PROCESS, place_of};
+use crate::programs::rights;
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn findings() -> Vec<Finding> {
@@ -31,16 +29,6 @@ pub(super) fn findings() -> Vec<Finding> {
         confinement(&rights()),
         control_groups(Path::new("/sys/fs/cgroup")),
     ]
-}
-
-/// Namespaces are tried by the program that would make them. If it is not there, that is told elsewhere.
-#[cfg(target_os = "linux")]
-fn rights() -> Facts {
-    let mut held = probe();
-    if let Some(program) = place_of(AGENT_PROCESS) {
-        held.extend(probe_namespaces(|| Command::new(&program)));
-    }
-    held
 }
 
 /// What a tool could be kept from, right by right, as it was seen a moment ago.

@@ -1,7 +1,7 @@
 //! goondan itself: its programs, its state directory, its daemon.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -12,9 +12,7 @@ use super::finding::Finding;
 use crate::client::ConnectError;
 use crate::context::Context;
 use crate::output::text;
-
-/// The program that runs tools, too.
-pub(super) const AGENT_PROCESS: &str = "goondan-agent-process";
+use crate::programs::{AGENT_PROCESS, place_of};
 
 /// The programs beside `gdn` that a daemon needs.
 const PROGRAMS: [&str; 3] = [
@@ -28,18 +26,6 @@ const OTHERS: u32 = 0o077;
 
 /// How far in the future a file may be before the clock is doubted, in seconds.
 const CLOCK_TOLERANCE_S: u64 = 60;
-
-/// Where a program is: beside this one, else in `PATH`.
-pub(super) fn place_of(program: &str) -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok();
-    let beside = exe.and_then(|exe| Some(exe.parent()?.join(program)));
-    if let Some(beside) = beside.filter(|path| path.is_file()) {
-        return Some(beside);
-    }
-    let dirs = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&dirs).map(|dir| dir.join(program));
-    places.find(|path| path.is_file())
-}
 
 /// Whether all programs are there, and of one version.
 pub(super) fn programs() -> Vec<Finding> {

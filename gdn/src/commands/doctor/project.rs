@@ -1,6 +1,6 @@
 //! The project this is called in, if it is one.
 
-use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, ThisMachine};
+use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment};
 use goondan_vault::Reader;
 
 use super::finding::Finding;
@@ -18,7 +18,7 @@ pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
     let vault = context.vault();
     let project = consent::identity(&root);
     let secrets = Reader::new(&vault, &project);
-    let machine = ThisMachine::new();
+    let machine = context.machine();
     let loader = Loader::new(&ProcessEnvironment)
         .with_secrets(&secrets)
         .with_machine(&machine);

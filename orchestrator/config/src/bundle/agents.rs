@@ -22,7 +22,7 @@ const REQUIRED_TOOLS: &str = "$requiredTools";
 
 pub(super) fn resolve_agent(
     agent: &AgentSpec,
-    policy: Policy,
+    policy: &Policy,
     resources: &Resources,
     report: &mut Report,
 ) -> Option<AgentDefinition> {
@@ -85,6 +85,7 @@ pub(super) fn resolve_agent(
         cwd_mode: agent.runtime.cwd_mode,
         limits: agent.runtime.limits,
         secret_files: resources.env_files.clone(),
+        sandbox: agent.sandbox.within(&policy.sandbox),
     })
 }
 

@@ -93,7 +93,7 @@ pub(super) fn read_membership(
         swarm: Some(swarm.value.name.as_str().to_owned()),
         members,
         complete,
-        policy: swarm.value.policy,
+        policy: swarm.value.policy.clone(),
     }
 }
 

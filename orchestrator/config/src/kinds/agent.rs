@@ -6,7 +6,7 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
-use super::{Context, budgets, id, params, process_limits, read_named_file};
+use super::{Context, budgets, id, params, process_limits, read_named_file, sandbox};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
@@ -65,6 +65,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             "Tools, by their full names, without a call of which no turn ends.",
         ),
         budgets::OF_AGENT,
+        sandbox::OF_AGENT,
     ],
 );
 
@@ -173,6 +174,7 @@ pub(crate) struct AgentSpec {
     /// Where they are written, if they are.
     pub(crate) params_place: Option<Place>,
     pub(crate) runtime: Runtime,
+    pub(crate) sandbox: sandbox::Written,
 }
 
 /// What runs an agent.
@@ -219,6 +221,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
     });
     let required_tools = required_tools.collect();
     let budgets = budgets::read(&mut spec, name.as_ref(), &mut cx.report);
+    let sandbox = sandbox::read(&mut spec, cx);
     spec.close();
     Some(AgentSpec {
         name: name?,
@@ -232,6 +235,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         params,
         params_place,
         runtime,
+        sandbox,
     })
 }
 

@@ -9,7 +9,7 @@ use goondan_protocol::limits::{
 };
 use goondan_protocol::observe::ObservationBounds;
 
-use super::{budgets, id};
+use super::{Context, budgets, id, sandbox};
 use crate::Lifecycle;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
@@ -104,6 +104,7 @@ static POLICY_SHAPE: Shape = Shape::of(
             "How much is kept of what was observed.",
         ),
         budgets::OF_SWARM,
+        sandbox::OF_SWARM,
     ],
 );
 
@@ -194,13 +195,14 @@ pub(crate) struct SwarmSpec {
 }
 
 /// What holds for every agent of a swarm.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) max_steps_per_turn: u32,
     pub(crate) loop_breaker: LoopBreaker,
     pub(crate) grace_period_ms: u64,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) observation: ObservationBounds,
+    pub(crate) sandbox: sandbox::Written,
 }
 
 impl std::default::Default for Policy {
@@ -211,12 +213,14 @@ impl std::default::Default for Policy {
             grace_period_ms: DEFAULT_GRACE_PERIOD_MS,
             lifecycle: Lifecycle::default(),
             observation: ObservationBounds::default(),
+            sandbox: sandbox::Written::default(),
         }
     }
 }
 
 /// Reads a Swarm document.
-pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<SwarmSpec> {
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<SwarmSpec> {
+    let report = &mut cx.report;
     let name = id(&document.name, report);
     let mut spec = document.spec(report)?;
     let entry_agent = spec.reference("entryAgent", report);
@@ -227,7 +231,7 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
         .and_then(|key| id::<InstanceKey>(&key, report));
     let (policy, budgets) = spec
         .nested("policy", report)
-        .map(|policy| read_policy(policy, report))
+        .map(|policy| read_policy(policy, cx))
         .unwrap_or_default();
     spec.close();
     Some(SwarmSpec {
@@ -240,7 +244,8 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
     })
 }
 
-fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> (Policy, Vec<Located<Budget>>) {
+fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Located<Budget>>) {
+    let report = &mut cx.report;
     let mut policy = Policy::default();
     let steps = fields.number("maxStepsPerTurn", report);
     if let Some(steps) = steps.and_then(|steps| u32::try_from(steps).ok()) {
@@ -279,6 +284,7 @@ fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> (Policy, Vec<Loca
         observation.close();
     }
     let budgets = budgets::read(&mut fields, None, report);
+    policy.sandbox = sandbox::read(&mut fields, cx);
     fields.close();
     (policy, budgets)
 }

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use goondan_config::ThisMachine;
+use goondan_protocol::sandbox::Right;
 
 use crate::support::Project;
 
@@ -48,7 +49,8 @@ fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
         let executable = Permissions::from_mode(0o755);
         fs::set_permissions(of_them.root().join(name), executable).unwrap();
     }
-    let machine = ThisMachine::with_path(of_them.root().into_os_string());
+    let machine = ThisMachine::new(of_them.root().join("state"), || Right::ALL.into())
+        .with_path(of_them.root().into_os_string());
     let loader = project.loader().with_machine(&machine);
     let Err(found) = loader.load(&project.root()).bundle else {
         return Vec::new();
@@ -83,4 +85,90 @@ fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
     }
     // What nobody asks the machine about is no problem.
     assert!(project.try_load().is_ok());
+}
+
+/// What a machine that holds these rights says of a project with an agent that runs commands.
+fn sandbox_problems(sandbox: &str, rights: &'static [Right]) -> Vec<String> {
+    let project = Project::with(&format!(
+        "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: other}}
+spec:
+  modelConfig: {{modelRef: Model/main}}
+  tools: [{{kind: Tool, name: bash, package: \"@goondan/base\"}}]
+  {sandbox}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: all}}
+spec: {{entryAgent: Agent/helper}}
+"
+    ));
+    let state = project.root().join("nowhere");
+    let machine = ThisMachine::new(state, || rights.iter().copied().collect());
+    let loader = project.loader().with_machine(&machine);
+    let Err(found) = loader.load(&project.root()).bundle else {
+        return Vec::new();
+    };
+    let found = found.as_slice().iter();
+    found
+        .map(|it| {
+            let help = it.suggestion.as_deref().unwrap_or_default();
+            format!("{} {} {help}", it.code, it.message)
+        })
+        .collect()
+}
+
+#[test]
+fn sec_3_a_sandbox_that_cannot_be_had_is_a_problem_that_names_what_is_missing_and_what_to_write() {
+    let of = sandbox_problems;
+    assert_eq!(of("", &Right::ALL), Vec::<String>::new());
+    let landlock = "sandbox: {require: landlock}";
+    assert_eq!(of(landlock, &Right::LANDLOCK), Vec::<String>::new());
+    assert_eq!(of("sandbox: {require: off}", &[]), Vec::<String>::new());
+
+    let [problem] = &of("", &Right::LANDLOCK)[..] else {
+        panic!("one problem");
+    };
+    assert!(
+        problem.starts_with("E_CONFIG_NO_SANDBOX Agent `other`"),
+        "{problem}"
+    );
+    assert!(problem.contains("user namespaces"), "{problem}");
+    assert!(
+        problem.contains("`sandbox: {require: landlock}`"),
+        "{problem}"
+    );
+    let [problem] = &of(landlock, &[])[..] else {
+        panic!("one problem");
+    };
+    assert!(problem.contains("seccomp"), "{problem}");
+    assert!(problem.contains("`sandbox: {require: off}`"), "{problem}");
+}
+
+#[test]
+fn sec_3_a_project_that_holds_goondans_own_files_confines_nobody() {
+    let project = Project::with(
+        "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: other}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: \"@goondan/base\"}]
+  sandbox: {read: [state, missing]}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: all}
+spec: {entryAgent: Agent/helper}
+",
+    )
+    .file("state/system/identity.age", "");
+    let machine = ThisMachine::new(project.root().join("state"), || Right::ALL.into());
+    let loader = project.loader().with_machine(&machine);
+    let found = loader.load(&project.root()).bundle.unwrap_err();
+    let mut codes: Vec<_> = found.as_slice().iter().map(|it| it.code).collect();
+    codes.sort_unstable();
+    let (path, holds) = ("E_CONFIG_SANDBOX_PATH", "E_CONFIG_NO_SANDBOX");
+    assert_eq!(codes, [holds, path, path]);
 }

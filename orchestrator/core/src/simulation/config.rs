@@ -188,6 +188,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         cwd_mode: CwdMode::default(),
         limits: ProcessLimits::default(),
         secret_files: Vec::new(),
+        sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
     }
 }
 

@@ -1,16 +1,23 @@
-//! What a person asked for, as checked data.
+//! What the programs that run for a model may touch, as a person asked for it (`SEC-3`, `BOX-3`).
+//!
+//! This is data. The kernel holds it to that in the crate `goondan-confinement`.
+
+mod right;
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use right::{Facts, Right};
+
 /// How strictly a program is confined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// `Landlock`, and namespaces of its own: no file but the policy's paths, no process and no network of the
     /// machine is there.
+    #[default]
     Full,
     /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
     Landlock,
@@ -20,7 +27,8 @@ pub enum Level {
 
 impl Level {
     /// The level that asks for less of the kernel.
-    pub(crate) fn lesser(self) -> Self {
+    #[must_use]
+    pub fn lesser(self) -> Self {
         match self {
             Self::Full => Self::Landlock,
             Self::Landlock | Self::Off => Self::Off,
@@ -38,8 +46,8 @@ impl fmt::Display for Level {
     }
 }
 
-/// A policy that cannot be weakened once it is enforced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A policy that cannot be weakened once it is enforced. The default is the strictest, with no paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPolicy {
     /// The level that must be reached; with less, nothing is started.
@@ -76,8 +84,9 @@ impl SandboxPath {
         &self.0
     }
 
-    #[cfg(target_os = "linux")]
-    pub(crate) fn is_root(&self) -> bool {
+    /// Whether it is `/`, with all that there is below it.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
         self.0 == Path::new("/")
     }
 }

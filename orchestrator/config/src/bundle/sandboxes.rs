@@ -1,0 +1,89 @@
+//! Whether the machine can confine what an agent starts as its configuration requires (`SEC-3`).
+
+use std::path::Path;
+
+use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
+use goondan_protocol::sandbox::Level;
+
+use crate::codes;
+use crate::kinds::agent::AgentSpec;
+use crate::kinds::sandbox::Written;
+use crate::machine::Machine;
+use crate::report::{Place, Problem, Report};
+
+/// The built-in tool that starts what a model writes.
+const BASH: &str = "bash";
+
+/// What the checks need beside an agent.
+pub(super) struct Ground<'a> {
+    pub(super) machine: &'a dyn Machine,
+    /// The Project Root.
+    pub(super) project: &'a Path,
+    /// What the Swarm's policy says.
+    pub(super) swarm: &'a Written,
+}
+
+/// Reports what keeps an agent from starting its tools. It fails closed: nothing is started with less than
+/// what is required.
+pub(super) fn check(
+    definition: &AgentDefinition,
+    written: &AgentSpec,
+    place: Place,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) {
+    let require = definition.sandbox.require;
+    if require == Level::Off || !starts_programs(definition) {
+        return;
+    }
+    let (own, swarm) = (&written.sandbox, ground.swarm);
+    let level = own.require.as_ref().or(swarm.require.as_ref());
+    let place = level.map_or(place, |level| level.place);
+    if let Some(missing) = ground.machine.lacks_sandbox(require) {
+        let message = format!(
+            "Agent `{}` starts programs in a sandbox of the level `{require}`, which this machine cannot \
+             give: its kernel does not confine {missing}",
+            definition.name
+        );
+        let lesser = next_that_can_be_had(require, ground.machine);
+        let help = format!(
+            "`gdn doctor` says what to change on the machine; or write `sandbox: {{require: {lesser}}}` in the \
+             Agent or in the Swarm's `policy`"
+        );
+        report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
+    }
+    let (state, project) = (
+        ground.machine.state_root(),
+        ground.machine.real_path(ground.project),
+    );
+    if let (Some(state), Some(project)) = (state, project)
+        && state.starts_with(project)
+    {
+        let message = format!(
+            "Agent `{}` may read the project, and goondan's own files are in the project's directory",
+            definition.name
+        );
+        let help = "move the project to a directory of its own, or name another `--state-root`";
+        report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
+    }
+}
+
+fn next_that_can_be_had(level: Level, machine: &dyn Machine) -> Level {
+    let mut lesser = level.lesser();
+    while lesser != Level::Off && machine.lacks_sandbox(lesser).is_some() {
+        lesser = lesser.lesser();
+    }
+    lesser
+}
+
+/// Whether an agent starts programs at all: a command of `bash`, or a module.
+fn starts_programs(agent: &AgentDefinition) -> bool {
+    let tools = agent.tools.iter().any(|tool| match &tool.source {
+        ToolSource::Builtin { name, .. } => name.as_str() == BASH,
+        ToolSource::Module { .. } => true,
+    });
+    let extensions = agent.extensions.iter();
+    let mut extensions =
+        extensions.filter(|it| matches!(it.source, ExtensionSource::Module { .. }));
+    tools || extensions.next().is_some()
+}

@@ -1,0 +1,288 @@
+//! `sandbox`: what the programs of an agent may touch, of a Swarm's policy and of an Agent (`SEC-3`, `BOX-3`).
+
+use std::path::{Component, Path, PathBuf};
+
+use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
+
+use super::Context;
+use crate::codes;
+use crate::fields::{Fields, Located};
+use crate::limits::MAX_SANDBOX_PATHS;
+use crate::machine::Machine;
+use crate::report::Problem;
+use crate::shape::{Content, Default, Field, Shape};
+
+const FULL: &str = "full";
+const LANDLOCK: &str = "landlock";
+const OFF: &str = "off";
+
+/// Paths of the user begin with it.
+const HOME: &str = "~";
+
+/// The field of a Swarm's policy.
+pub(crate) const OF_SWARM: Field = Field::optional(
+    "sandbox",
+    Content::Mapping(&SWARM_SANDBOX),
+    "What the programs that tools and modules start may touch, unless an Agent says otherwise.",
+);
+
+/// The field of an Agent.
+pub(crate) const OF_AGENT: Field = Field::optional(
+    "sandbox",
+    Content::Mapping(&AGENT_SANDBOX),
+    "What the programs that its tools and modules start may touch. A field that is written here stands in \
+     for the Swarm's.",
+);
+
+const ABOUT: &str = "What programs that run for a model may touch. They may always read the system's programs and the \
+                     project, and write in the work directory.";
+
+static SWARM_SANDBOX: Shape = Shape::of(
+    "SwarmSandbox",
+    ABOUT,
+    &[REQUIRE.or(Default::Text(FULL)), READ, WRITE],
+);
+
+static AGENT_SANDBOX: Shape = Shape::of(
+    "AgentSandbox",
+    ABOUT,
+    &[
+        REQUIRE.or(Default::Meaning("as the Swarm's policy says")),
+        READ,
+        WRITE,
+    ],
+);
+
+const REQUIRE: Field = Field::optional(
+    "require",
+    Content::Word(&[FULL, LANDLOCK, OFF]),
+    "How they are confined; what cannot be had is a problem of the configuration. `full`: files by Landlock, \
+     and namespaces of their own, so that nothing else is there. `landlock`: the same files, for machines \
+     without user namespaces. `off`: all rights of the user.",
+);
+
+const READ: Field = Field::optional(
+    "read",
+    PATHS,
+    "More that may be read and executed: absolute paths, below `~/`, or within the project.",
+);
+
+const WRITE: Field = Field::optional(
+    "write",
+    PATHS,
+    "More that may be changed as well: absolute paths, below `~/`, or within the project.",
+);
+
+const PATHS: Content = Content::List(&Content::Text);
+
+/// What was written; nothing stands for what was not.
+#[derive(Debug, Clone, std::default::Default)]
+pub(crate) struct Written {
+    pub(crate) require: Option<Located<Level>>,
+    read: Option<Vec<SandboxPath>>,
+    write: Option<Vec<SandboxPath>>,
+}
+
+impl Written {
+    /// The policy of an agent that has written this, in a swarm with that.
+    pub(crate) fn within(&self, swarm: &Self) -> SandboxPolicy {
+        let require = self.require.as_ref().or(swarm.require.as_ref());
+        let paths = |own: &Option<Vec<SandboxPath>>, swarm: &Option<Vec<SandboxPath>>| {
+            own.as_ref().or(swarm.as_ref()).cloned().unwrap_or_default()
+        };
+        SandboxPolicy {
+            require: require.map(|level| level.value).unwrap_or_default(),
+            read: paths(&self.read, &swarm.read),
+            write: paths(&self.write, &swarm.write),
+        }
+    }
+}
+
+/// Reads the field `sandbox`.
+pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
+    let place = fields.place_of("sandbox");
+    let Some(mut sandbox) = fields.nested("sandbox", &mut cx.report) else {
+        return Written::default();
+    };
+    let require = sandbox.word("require", &mut cx.report);
+    let written = Written {
+        require: require.map(|word| Located {
+            value: match word.value {
+                OFF => Level::Off,
+                LANDLOCK => Level::Landlock,
+                _ => Level::Full,
+            },
+            place: word.place,
+        }),
+        read: read_paths("read", &mut sandbox, cx),
+        write: read_paths("write", &mut sandbox, cx),
+    };
+    sandbox.close();
+    let paths = [("read", &written.read), ("write", &written.write)];
+    let is_off = written.require.as_ref().map(|level| level.value) == Some(Level::Off);
+    for (name, _) in paths.iter().filter(|(_, paths)| paths.is_some()) {
+        if let (true, Some(place)) = (is_off, place) {
+            let message = format!("`{name}` has no effect: at the level `off` nothing is confined");
+            let problem = Problem::warning(codes::NO_EFFECT, place, message);
+            cx.report
+                .add(problem.help("remove it, or require another level"));
+        }
+    }
+    written
+}
+
+fn read_paths(
+    name: &'static str,
+    sandbox: &mut Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<Vec<SandboxPath>> {
+    let place = sandbox.place_of(name);
+    let texts = sandbox.texts(name, &mut cx.report);
+    let place = place?;
+    if texts.len() > MAX_SANDBOX_PATHS {
+        let message = format!(
+            "`{name}` names {} paths; at most {MAX_SANDBOX_PATHS} are allowed",
+            texts.len()
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        cx.report
+            .add(problem.help("name the directories that hold them"));
+        return None;
+    }
+    let paths = texts.iter().filter_map(|text| read_path(text, cx));
+    Some(paths.collect())
+}
+
+fn read_path(text: &Located<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> {
+    match find(text.value, &cx.files.place_of(Path::new("")), cx.machine) {
+        Ok(path) => Some(path),
+        Err((why, help)) => {
+            let message = format!("`{}` {why}", text.value);
+            let problem = Problem::new(codes::SANDBOX_PATH, text.place, message);
+            cx.report.add(problem.help(help));
+            None
+        }
+    }
+}
+
+/// Finds what a path names, or says why it cannot be granted and how to mend that.
+fn find(
+    text: &str,
+    project: &Path,
+    machine: &dyn Machine,
+) -> Result<SandboxPath, (&'static str, &'static str)> {
+    const PLAIN: (&str, &str) = (
+        "cannot be a path of a sandbox",
+        "write an absolute path, or one below `~/` or within the project, without `..`",
+    );
+    let written = Path::new(text);
+    if text.is_empty() || written.components().any(|it| it == Component::ParentDir) {
+        return Err(PLAIN);
+    }
+    let full: PathBuf = match written.strip_prefix(HOME) {
+        Ok(rest) => {
+            let home = machine.home().ok_or((
+                "is below the home directory of a user who has none",
+                "write an absolute path",
+            ))?;
+            home.join(rest)
+        }
+        Err(_) => project.join(written),
+    };
+    // Without `.` and doubled slashes.
+    let full: PathBuf = full.components().collect();
+    if let Some(state) = machine.state_root() {
+        let real = machine.real_path(&full).ok_or((
+            "does not exist",
+            "create it, correct the path, or take it out",
+        ))?;
+        if real.starts_with(&state) || state.starts_with(&real) {
+            return Err((
+                "holds goondan's own files, or is one of them, and no tool may touch those",
+                "name the directories beside it that tools need",
+            ));
+        }
+    }
+    SandboxPath::try_from(full).map_err(|_invalid| PLAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Here;
+
+    impl Machine for Here {
+        fn lacks_runtime(&self, _: &Path) -> Option<goondan_protocol::module_file::NoRuntime> {
+            None
+        }
+
+        fn has_program(&self, _: &str, _: &Path) -> bool {
+            true
+        }
+
+        fn lacks_sandbox(&self, _: Level) -> Option<String> {
+            None
+        }
+
+        fn home(&self) -> Option<PathBuf> {
+            Some("/home/me".into())
+        }
+
+        fn state_root(&self) -> Option<PathBuf> {
+            Some("/home/me/.goondan".into())
+        }
+
+        fn real_path(&self, path: &Path) -> Option<PathBuf> {
+            match path.to_str()? {
+                "/srv/link" => Some("/home/me/.goondan/system".into()),
+                "/srv/missing" => None,
+                _ => Some(path.to_owned()),
+            }
+        }
+    }
+
+    #[test]
+    fn box_3_a_path_is_of_the_machine_of_the_user_or_of_the_project() {
+        let found = |text| find(text, Path::new("/srv/project"), &Here).map(PathBuf::from);
+        assert_eq!(found("/opt/sdk/").unwrap(), Path::new("/opt/sdk"));
+        assert_eq!(found("~/.cargo").unwrap(), Path::new("/home/me/.cargo"));
+        assert_eq!(found("./out").unwrap(), Path::new("/srv/project/out"));
+        for wrong in ["", "../other", "/srv/../etc", "/srv/missing"] {
+            assert!(found(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sec_3_no_path_opens_goondans_own_files() {
+        for own in [
+            "/",
+            "~",
+            "/home",
+            "~/.goondan",
+            "~/.goondan/run",
+            "/srv/link",
+        ] {
+            let (why, _) = find(own, Path::new("/srv/project"), &Here).unwrap_err();
+            assert!(why.contains("goondan's own files"), "{own}: {why}");
+        }
+    }
+
+    #[test]
+    fn box_3_what_an_agent_writes_stands_in_for_what_the_swarm_wrote() {
+        let path = |text: &str| SandboxPath::try_from(PathBuf::from(text)).unwrap();
+        let swarm = Written {
+            read: Some(vec![path("/opt/a")]),
+            write: Some(vec![path("/srv/a")]),
+            ..Written::default()
+        };
+        let agent = Written {
+            read: Some(Vec::new()),
+            ..Written::default()
+        };
+        let policy = agent.within(&swarm);
+        assert_eq!(policy.require, Level::Full);
+        assert_eq!(policy.read, []);
+        assert_eq!(policy.write, [path("/srv/a")]);
+    }
+}
