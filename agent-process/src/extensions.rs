@@ -20,14 +20,15 @@ use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::extension_settings::{ExtensionSettings, InvalidSettings};
 use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
-use goondan_protocol::message::ToolCall;
+use goondan_protocol::message::{MessageEvent, ToolCall};
 use goondan_protocol::time::Timestamp;
 
+use crate::middleware::MiddlewareScope;
 use crate::tool_call::ToolOutcome;
 use context::{ExtensionContext, TurnFacts};
 use extension::Extension;
 use loaded::{LoadedExtension, Module};
-use middleware_stack::MiddlewareStack;
+use middleware_stack::{Layer, MiddlewareStack};
 
 pub(crate) use extension::{Ending, ExtensionOutput, Summary, SummaryWanted};
 
@@ -98,83 +99,100 @@ impl Extensions {
                 is_module: matches!(definition.source, ExtensionSource::Module { .. }),
             });
         }
+        let mut stack = MiddlewareStack::default();
+        // Modules are put among the built-in ones once they are ready.
+        stack.assemble(&loaded, &[]);
         Ok(Self {
             agent_name,
             instance_key,
             loaded,
             turn: None,
-            stack: MiddlewareStack::default(),
+            stack,
         })
     }
 
-    /// A turn begins.
+    /// A turn begins; `recorded` is what a crash left of it.
     pub(crate) fn begin_turn(
         &mut self,
         turn_id: &TurnId,
         event: &AgentEvent,
-        conversation: &mut Conversation,
-        now: Timestamp,
-    ) -> Vec<ExtensionOutput> {
+        recorded: &[MessageEvent],
+    ) {
         if self.loaded.is_empty() {
-            return Vec::new();
+            return;
         }
-        self.stand_around(turn_id, event);
-        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
-            extension.begin_turn(context);
-        };
-        self.ask_inwards(conversation, now, "b", ask)
+        self.turn = Some(TurnFacts {
+            agent_name: self.agent_name.clone(),
+            instance_key: self.instance_key.clone(),
+            turn_id: turn_id.clone(),
+            event: event.clone(),
+        });
+        if self.has_modules() {
+            self.stack.recall(recorded);
+        }
     }
 
-    /// The model is about to be asked for a step.
-    pub(crate) fn before_step(
+    /// A layer of a scope, the outermost being 0.
+    pub(crate) fn layer(&self, scope: MiddlewareScope, at: usize) -> Option<Layer> {
+        self.stack.layers(scope).get(at).copied()
+    }
+
+    /// How many layers a scope has.
+    pub(crate) fn depth(&self, scope: MiddlewareScope) -> usize {
+        self.stack.layers(scope).len()
+    }
+
+    /// The name of the extension at a place.
+    pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
+        self.loaded.get(place).map(|loaded| &loaded.name)
+    }
+
+    /// A built-in extension is asked where a turn or a step begins.
+    pub(crate) fn enter_at(
         &mut self,
-        step: u32,
+        place: usize,
+        step: Option<u32>,
         conversation: &mut Conversation,
         now: Timestamp,
     ) -> Vec<ExtensionOutput> {
-        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
-            extension.before_step(context);
+        let hook = step.map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| match step
+        {
+            None => extension.begin_turn(context),
+            Some(_) => extension.before_step(context),
         };
-        self.ask_inwards(conversation, now, &format!("s{step}"), ask)
+        self.ask_at(place, conversation, now, &hook, &mut ask)
     }
 
-    /// A tool is about to run: the first refusal counts.
-    pub(crate) fn before_call(
+    /// A built-in extension is asked before a tool runs.
+    pub(crate) fn before_call_at(
         &mut self,
+        place: usize,
         call: &ToolCall,
         conversation: &mut Conversation,
         now: Timestamp,
     ) -> (Result<(), String>, Vec<ExtensionOutput>) {
         let mut verdict = Ok(());
-        let outputs = self.ask_inwards(
-            conversation,
-            now,
-            &format!("c{}", call.id),
-            |extension, context| {
-                if verdict.is_ok() {
-                    verdict = extension.before_call(context, call);
-                }
-            },
-        );
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            verdict = extension.before_call(context, call);
+        };
+        let outputs = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
         (verdict, outputs)
     }
 
-    /// A tool has run.
-    pub(crate) fn after_call(
+    /// A built-in extension is asked after a tool has run.
+    pub(crate) fn after_call_at(
         &mut self,
+        place: usize,
         call: &ToolCall,
         outcome: &mut ToolOutcome,
         conversation: &mut Conversation,
         now: Timestamp,
     ) -> Vec<ExtensionOutput> {
-        self.ask_outwards(
-            conversation,
-            now,
-            &format!("r{}", call.id),
-            |extension, context| {
-                extension.after_call(context, call, outcome);
-            },
-        )
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.after_call(context, call, outcome);
+        };
+        self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
     }
 
     /// The turn is about to end. The first that does not accept is the last that is asked.
@@ -185,17 +203,18 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
     ) -> (Ending, Vec<ExtensionOutput>) {
+        let hook = format!("e{step}");
         let mut ending = Ending::Accept;
-        let outputs = self.ask_outwards(
-            conversation,
-            now,
-            &format!("e{step}"),
-            |extension, context| {
-                if ending == Ending::Accept {
-                    ending = extension.end_turn(context, reply);
-                }
-            },
-        );
+        let mut outputs = Vec::new();
+        for place in (0..self.loaded.len()).rev() {
+            let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+                ending = extension.end_turn(context, reply);
+            };
+            outputs.extend(self.ask_at(place, conversation, now, &hook, &mut ask));
+            if ending != Ending::Accept {
+                break;
+            }
+        }
         (ending, outputs)
     }
 
@@ -263,44 +282,6 @@ impl Extensions {
         for loaded in &mut self.loaded {
             loaded.committed.clone_from(&loaded.state);
         }
-    }
-
-    /// Takes note of the turn that is asked about from now on.
-    fn stand_around(&mut self, turn_id: &TurnId, event: &AgentEvent) {
-        self.turn = Some(TurnFacts {
-            agent_name: self.agent_name.clone(),
-            instance_key: self.instance_key.clone(),
-            turn_id: turn_id.clone(),
-            event: event.clone(),
-        });
-    }
-
-    fn ask_inwards(
-        &mut self,
-        conversation: &mut Conversation,
-        now: Timestamp,
-        hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
-    ) -> Vec<ExtensionOutput> {
-        let mut outputs = Vec::new();
-        for place in 0..self.loaded.len() {
-            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
-        }
-        outputs
-    }
-
-    fn ask_outwards(
-        &mut self,
-        conversation: &mut Conversation,
-        now: Timestamp,
-        hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
-    ) -> Vec<ExtensionOutput> {
-        let mut outputs = Vec::new();
-        for place in (0..self.loaded.len()).rev() {
-            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
-        }
-        outputs
     }
 
     /// Asks one extension, by its place in the agent's list.

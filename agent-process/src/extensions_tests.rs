@@ -41,7 +41,25 @@ fn begin(
     facts: &TurnFacts,
     conversation: &mut Conversation,
 ) -> Vec<ExtensionOutput> {
-    extensions.begin_turn(&facts.turn_id, &facts.event, conversation, now())
+    extensions.begin_turn(&facts.turn_id, &facts.event, &[]);
+    enter(extensions, None, conversation)
+}
+
+/// Passes the layers around a turn or a step, which are all of built-in extensions.
+fn enter(
+    extensions: &mut Extensions,
+    step: Option<u32>,
+    conversation: &mut Conversation,
+) -> Vec<ExtensionOutput> {
+    let scope = step.map_or(MiddlewareScope::Turn, |_| MiddlewareScope::Step);
+    let mut outputs = Vec::new();
+    for at in 0..extensions.depth(scope) {
+        let Some(Layer::Builtin { place }) = extensions.layer(scope, at) else {
+            panic!("layer {at} is no built-in extension")
+        };
+        outputs.extend(extensions.enter_at(place, step, conversation, now()));
+    }
+    outputs
 }
 
 fn only(builtin: &str, config: Value, state: Option<Value>) -> Extensions {
@@ -287,7 +305,7 @@ fn calls_and_results_are_paired_again() {
     ]);
     let mut integrity = only("message-integrity", json!({}), None);
     begin(&mut integrity, &facts(&person()), &mut conversation);
-    let outputs = integrity.before_step(1, &mut conversation, now());
+    let outputs = enter(&mut integrity, Some(1), &mut conversation);
     assert_eq!(events(&outputs), 2);
     assert_eq!(ids(&conversation), ["u", "a", "r"]);
     let mended = conversation
@@ -304,7 +322,7 @@ fn calls_and_results_are_paired_again() {
             .to_text()
             .contains("`bash__exec` has no result")
     );
-    let outputs = integrity.before_step(2, &mut conversation, now());
+    let outputs = enter(&mut integrity, Some(2), &mut conversation);
     assert_eq!(outputs, [], "nothing is left to mend");
 }
 
@@ -394,11 +412,11 @@ fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
     assert!(refused.starts_with("`a__b` is not among"), "{refused}");
 
     conversation.push(finding("r0", &["a__b"]));
-    search.before_step(2, &mut conversation, now());
+    enter(&mut search, Some(2), &mut conversation);
     assert_eq!(offers(&search, &all), [true, true, true, false]);
     let state = search.changed().into_values().next().unwrap();
     search.committed();
-    search.before_step(3, &mut conversation, now());
+    enter(&mut search, Some(3), &mut conversation);
     assert!(search.changed().is_empty(), "nothing new (EXT-3)");
 
     // Another process, another turn; and one that goes on with this turn without the state.

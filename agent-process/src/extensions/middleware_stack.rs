@@ -1,4 +1,4 @@
-//! The order in which extensions are asked when modules of the project are among them.
+//! The order in which extensions are asked: built-in ones, and middlewares of modules among them.
 //!
 //! Whoever has the lower priority lies further out; among equals, whoever comes first in the agent's
 //! list. A built-in extension has the priority 0.

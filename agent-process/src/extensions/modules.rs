@@ -1,22 +1,15 @@
-//! Extensions around a turn when modules of the project are among them.
+//! What modules of the project bring to the extensions around a turn.
 //!
-//! A built-in extension is asked in here, by its hooks. A module is a process of its own: its middlewares
-//! are asked one by one, and each stands around what lies further in until that is done.
+//! A module is a process of its own: its middlewares are asked one by one, and each stands around what
+//! lies further in until that is done.
 
-use goondan_protocol::conversation::Conversation;
-use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{ExtensionName, ExtensionStates, TurnId};
+use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
-use goondan_protocol::message::{MessageEvent, ToolCall};
-use goondan_protocol::time::Timestamp;
+use goondan_protocol::message::MessageEvent;
 use serde_json::Value;
 
 use super::Extensions;
-use super::context::ExtensionContext;
-use super::extension::{Extension, ExtensionOutput};
-use super::middleware_stack::Layer;
-use crate::middleware::{InvocationId, Middleware, MiddlewareScope, Notes};
-use crate::tool_call::ToolOutcome;
+use crate::middleware::{InvocationId, Middleware, Notes};
 
 impl Extensions {
     /// Whether modules are among them.
@@ -25,88 +18,14 @@ impl Extensions {
         self.loaded.iter().any(|loaded| loaded.is_module)
     }
 
-    /// A turn begins around which modules stand; `recorded` is what a crash left of it.
-    pub(crate) fn begin_with_modules(
-        &mut self,
-        turn_id: &TurnId,
-        event: &AgentEvent,
-        recorded: &[MessageEvent],
-    ) {
-        self.stand_around(turn_id, event);
-        self.stack.recall(recorded);
-    }
-
     /// The modules are ready: puts all layers in order. What is registered by nobody is left out.
     pub(crate) fn assemble(&mut self, middlewares: &[Middleware]) {
         self.stack.assemble(&self.loaded, middlewares);
     }
 
-    /// A layer of a scope, the outermost being 0.
-    pub(crate) fn layer(&self, scope: MiddlewareScope, at: usize) -> Option<Layer> {
-        self.stack.layers(scope).get(at).copied()
-    }
-
-    /// How many layers a scope has.
-    pub(crate) fn depth(&self, scope: MiddlewareScope) -> usize {
-        self.stack.layers(scope).len()
-    }
-
-    /// The name of the extension at a place.
-    pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
-        self.loaded.get(place).map(|loaded| &loaded.name)
-    }
-
     /// A number for the next invocation, never given twice.
     pub(crate) fn next_invocation(&mut self) -> InvocationId {
         self.stack.next_invocation()
-    }
-
-    /// A built-in extension is asked where a turn or a step begins.
-    pub(crate) fn enter_at(
-        &mut self,
-        place: usize,
-        step: Option<u32>,
-        conversation: &mut Conversation,
-        now: Timestamp,
-    ) -> Vec<ExtensionOutput> {
-        let hook = step.map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
-        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| match step
-        {
-            None => extension.begin_turn(context),
-            Some(_) => extension.before_step(context),
-        };
-        self.ask_at(place, conversation, now, &hook, &mut ask)
-    }
-
-    /// A built-in extension is asked before a tool runs.
-    pub(crate) fn before_call_at(
-        &mut self,
-        place: usize,
-        call: &ToolCall,
-        conversation: &mut Conversation,
-        now: Timestamp,
-    ) -> (Result<(), String>, Vec<ExtensionOutput>) {
-        let mut verdict = Ok(());
-        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
-            verdict = extension.before_call(context, call);
-        };
-        let outputs = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
-        (verdict, outputs)
-    }
-
-    /// A built-in extension is asked after a tool has run.
-    pub(crate) fn after_call_at(
-        &mut self,
-        place: usize,
-        call: &ToolCall,
-        outcome: &mut ToolOutcome,
-        conversation: &mut Conversation,
-        now: Timestamp,
-    ) -> Vec<ExtensionOutput> {
-        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
-            extension.after_call(context, call, outcome);
-        };
-        self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
     }
 
     /// Takes what a module brought: its state, and the events it emitted but for those that the turn
@@ -170,6 +89,8 @@ mod tests {
     use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 
     use super::*;
+    use crate::extensions::middleware_stack::Layer;
+    use crate::middleware::MiddlewareScope;
 
     /// `log`, `module`, `integrity`: a module between two built-in extensions.
     fn extensions() -> Extensions {

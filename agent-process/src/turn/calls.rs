@@ -101,11 +101,6 @@ impl Calls {
                 .is_some_and(|slot| matches!(slot.state, State::Running))
     }
 
-    /// The call at a place.
-    pub(crate) fn call(&self, key: CallKey) -> Option<&ToolCall> {
-        self.slots.get(key.index).map(|slot| &slot.call)
-    }
-
     /// Answers calls that are not to be made: first those of tools that are not offered, then those
     /// whose arguments do not fit.
     pub(crate) fn keep_to_catalog(
@@ -132,23 +127,6 @@ impl Calls {
         }
     }
 
-    /// The calls that are to be run.
-    pub(crate) fn to_run(&self) -> Vec<(usize, ToolCall)> {
-        let slots = self.slots.iter().enumerate();
-        slots
-            .filter(|(_, slot)| matches!(slot.state, State::ToRun))
-            .map(|(index, slot)| (index, slot.call.clone()))
-            .collect()
-    }
-
-    /// A call is not made; the model is told why.
-    pub(crate) fn refuse(&mut self, index: usize, reason: String, effects: &mut Vec<Effect>) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            effects.push(called(&self.step_id, &slot.call));
-            slot.state = State::Finished(ToolOutcome::error(reason));
-        }
-    }
-
     /// Runs every call that is to be run.
     pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -163,12 +141,6 @@ impl Calls {
                     call: slot.call.clone(),
                 });
             }
-        }
-    }
-
-    pub(crate) fn finish(&mut self, key: CallKey, outcome: ToolOutcome) {
-        if let Some(slot) = self.slots.get_mut(key.index) {
-            slot.state = State::Finished(outcome);
         }
     }
 

@@ -151,17 +151,9 @@ impl<R: ToolRules> Engine<R> {
             Progress::Asked => {}
             Progress::Replied(replied) => turn.resume_after(&self.rules, replied),
         }
-        if self.extensions.has_modules() {
-            turn.enter_modules();
-            self.extensions
-                .begin_with_modules(turn.id(), &start.event, open.events());
-            return self.advance(turn, now);
-        }
-        let conversation = &mut self.conversation;
-        let outputs = self
-            .extensions
-            .begin_turn(turn.id(), &start.event, conversation, now);
-        turn.take_outputs(outputs);
+        turn.enter_extensions();
+        self.extensions
+            .begin_turn(turn.id(), &start.event, open.events());
         self.advance(turn, now)
     }
 
@@ -195,12 +187,7 @@ impl<R: ToolRules> Engine<R> {
                 turn.summarize(&mut around, came)?;
             }
             Input::ToolFinished { key, outcome } if turn.is_running(key) => {
-                let mut around = Around {
-                    extensions: &mut self.extensions,
-                    conversation: &mut self.conversation,
-                    now,
-                };
-                turn.finish_call(&mut around, key, outcome);
+                turn.finish_call(key, outcome);
             }
             Input::Answer { event } => turn.give(*event),
             Input::Assembled { middlewares } if turn.is_assembling() => {

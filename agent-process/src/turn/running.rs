@@ -46,8 +46,8 @@ pub(crate) struct Turn {
     response: Option<ModelResponse>,
     /// The last step that extensions were asked about.
     prepared_step: u32,
-    /// What modules of extensions are told and have begun; nothing without them.
-    middlewares: Option<Box<TurnMiddlewares>>,
+    /// What modules of extensions are told and have begun.
+    middlewares: TurnMiddlewares,
     compaction: Compaction,
     effects: Vec<Effect>,
 }
@@ -67,7 +67,7 @@ impl Turn {
             response: None,
             spending: Spending::default(),
             prepared_step: 0,
-            middlewares: None,
+            middlewares: TurnMiddlewares::default(),
             compaction: Compaction::default(),
             effects: Vec::new(),
         }
@@ -137,9 +137,7 @@ impl Turn {
     /// Records an event that is part of the conversation already, under the turn's next number.
     fn record(&mut self, event: Box<MessageEvent>) {
         self.sent_seq += 1;
-        if let Some(middlewares) = &mut self.middlewares {
-            middlewares.note(&event);
-        }
+        self.middlewares.note(|| (*event).clone());
         self.effects.push(Effect::Append {
             turn_id: self.id.clone(),
             seq: self.sent_seq,
@@ -216,11 +214,9 @@ impl Turn {
     }
 
     fn take_recorded_message(&mut self, conversation: &mut Conversation, message: Message) {
-        if let Some(middlewares) = &mut self.middlewares {
-            middlewares.note(&MessageEvent::Append {
-                message: message.clone(),
-            });
-        }
+        self.middlewares.note(|| MessageEvent::Append {
+            message: message.clone(),
+        });
         conversation.push(message);
         // The model is asked only when everything is durable, and nothing is appended meanwhile.
         self.sent_seq += 1;

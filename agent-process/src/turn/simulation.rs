@@ -6,6 +6,7 @@
 //! on a real disk. After each crash a new engine resumes from the journal. Every action checks the
 //! engine's promises; the end checks the whole history.
 
+mod builtins;
 mod modules;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,6 +104,8 @@ struct World {
     answered: Vec<EventId>,
     /// What extensions are to remember with the commit.
     states: ExtensionStates,
+    /// Makes what stands around the turn.
+    extensions: fn() -> Extensions,
     /// The modules around the turn, if there are any.
     modules: Option<modules::Modules>,
 }
@@ -139,6 +142,7 @@ impl World {
             answers: Vec::new(),
             answered: Vec::new(),
             states: ExtensionStates::new(),
+            extensions,
             modules: None,
         }
     }
@@ -173,12 +177,8 @@ impl World {
             open.push(Some(self.turn_id.clone()), event.clone());
         }
         let base = Conversation::from_base(self.base.clone());
-        let extensions = match &self.modules {
-            Some(_) => modules::extensions(),
-            None => extensions(),
-        };
         let limits = limits(self.step_count_max, self.has_recorder);
-        let mut engine = Engine::new(Rules, limits, extensions, base, open);
+        let mut engine = Engine::new(Rules, limits, (self.extensions)(), base, open);
         let start = TurnStart {
             turn_id: self.turn_id.clone(),
             attempt: self.attempt,

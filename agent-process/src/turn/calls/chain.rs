@@ -1,8 +1,9 @@
-//! Calls that middlewares of modules stand around.
+//! The layers of extensions around the calls of a step.
 //!
 //! Each call makes its way by itself: inwards through the layers, into its tool, and outwards again. A
-//! middleware that returns without `next()` gives the call its result, and the tool does not run; one
-//! that throws makes it an error.
+//! built-in extension that refuses a call makes it an error. So does a middleware of a module that
+//! throws; one that returns without `next()` gives the call its result. In each case the tool does not
+//! run.
 
 use serde_json::Value;
 
@@ -29,13 +30,6 @@ pub(crate) struct ChainContext<'a, 'b> {
     pub(crate) outputs: Vec<ExtensionOutput>,
 }
 
-/// What one move led to.
-enum Moved {
-    On(State),
-    Waits(State),
-    Runs,
-}
-
 impl Calls {
     /// Calls that are to be run begin their way inwards.
     pub(crate) fn begin_way_in(&mut self) {
@@ -58,7 +52,8 @@ impl Calls {
         }
     }
 
-    /// Moves every call on that waits for nothing. False if none came to its end by that.
+    /// Moves every call on that waits for nothing; those that have passed all layers are to be run. False
+    /// if none came to its end by that.
     pub(crate) fn advance<R: ToolRules>(
         &mut self,
         rules: &R,
@@ -66,37 +61,26 @@ impl Calls {
     ) -> bool {
         let (step, step_id) = (self.step, &self.step_id);
         let mut has_ended = false;
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+        for slot in &mut self.slots {
             loop {
-                let moved = match std::mem::replace(&mut slot.state, State::Running) {
+                slot.state = match std::mem::replace(&mut slot.state, State::Running) {
                     State::Inwards(inwards) => go_in(slot, step, inwards, rules, chain),
                     State::Outwards(outwards) => {
                         let has_run = outwards.has_run;
-                        let moved = go_out(slot, outwards, chain);
-                        if let Moved::Waits(State::Finished(_)) = &moved {
+                        let state = go_out(slot, outwards, chain);
+                        if matches!(state, State::Finished(_)) {
                             has_ended = true;
                             if !has_run {
                                 chain.effects.push(called(step_id, &slot.call));
                             }
                         }
-                        moved
+                        state
                     }
-                    other => Moved::Waits(other),
+                    waiting => {
+                        slot.state = waiting;
+                        break;
+                    }
                 };
-                match moved {
-                    Moved::On(state) => slot.state = state,
-                    Moved::Waits(state) => {
-                        slot.state = state;
-                        break;
-                    }
-                    Moved::Runs => {
-                        chain.effects.push(called(step_id, &slot.call));
-                        let call = slot.call.clone();
-                        let key = CallKey { step, index };
-                        chain.effects.push(Effect::RunTool { key, call });
-                        break;
-                    }
-                }
             }
         }
         has_ended
@@ -220,14 +204,14 @@ fn go_in<R: ToolRules>(
     inwards: Inwards,
     rules: &R,
     chain: &mut ChainContext<'_, '_>,
-) -> Moved {
+) -> State {
     let Inwards { at, is_changed } = inwards;
     let turned_back = |text: String| {
-        Moved::On(State::Outwards(Outwards {
+        State::Outwards(Outwards {
             below: at,
             outcome: ToolOutcome::error(text),
             has_run: false,
-        }))
+        })
     };
     let Around {
         extensions,
@@ -235,9 +219,9 @@ fn go_in<R: ToolRules>(
         now,
     } = &mut *chain.around;
     match extensions.layer(MiddlewareScope::ToolCall, at) {
-        None => match rules.check(&slot.call) {
-            Err(fault) if is_changed => turned_back(fault.to_string()),
-            Ok(()) | Err(_) => Moved::Runs,
+        None => match is_changed.then(|| rules.check(&slot.call)) {
+            Some(Err(fault)) => turned_back(fault.to_string()),
+            Some(Ok(())) | None => State::ToRun,
         },
         Some(Layer::Builtin { place }) => {
             let (verdict, outputs) =
@@ -245,10 +229,10 @@ fn go_in<R: ToolRules>(
             chain.outputs.extend(outputs);
             match verdict {
                 Err(reason) => turned_back(reason),
-                Ok(()) => Moved::On(State::Inwards(Inwards {
+                Ok(()) => State::Inwards(Inwards {
                     at: at + 1,
                     is_changed,
-                })),
+                }),
             }
         }
         Some(Layer::Module { place, number }) => {
@@ -268,16 +252,16 @@ fn go_in<R: ToolRules>(
             })));
             let open = Open { at, invocation };
             let direction = Direction::In { is_changed };
-            Moved::Waits(State::Invoking(Invoking {
+            State::Invoking(Invoking {
                 place,
                 open,
                 direction,
-            }))
+            })
         }
     }
 }
 
-fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>) -> Moved {
+fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>) -> State {
     let Outwards {
         below,
         mut outcome,
@@ -290,7 +274,7 @@ fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>)
     } = &mut *chain.around;
     let below = below.min(extensions.depth(MiddlewareScope::ToolCall));
     let Some(at) = below.checked_sub(1) else {
-        return Moved::Waits(State::Finished(outcome));
+        return State::Finished(outcome);
     };
     match extensions.layer(MiddlewareScope::ToolCall, at) {
         Some(Layer::Builtin { place }) if has_run => {
@@ -305,18 +289,18 @@ fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>)
                     result: NextResult::Call(outcome),
                 });
                 let direction = Direction::Out { has_run };
-                return Moved::Waits(State::Invoking(Invoking {
+                return State::Invoking(Invoking {
                     place,
                     open,
                     direction,
-                }));
+                });
             }
         }
         Some(Layer::Builtin { .. }) | None => {}
     }
-    Moved::On(State::Outwards(Outwards {
+    State::Outwards(Outwards {
         below: at,
         outcome,
         has_run,
-    }))
+    })
 }

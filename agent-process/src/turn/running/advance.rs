@@ -1,6 +1,7 @@
 //! A turn goes forward: what is done next, once what was appended is durable.
 //!
-//! `act` asks the model, runs tools and completes the turn, and is behind one condition.
+//! `step_forward` alone has the conditions under which the model is asked, tools are run and the turn is
+//! completed.
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::StepId;
@@ -49,30 +50,10 @@ impl Turn {
     }
 
     /// A tool has ended; extensions may say something else of it than it does.
-    pub(crate) fn finish_call(
-        &mut self,
-        around: &mut Around<'_>,
-        key: CallKey,
-        mut outcome: ToolOutcome,
-    ) {
-        let Phase::Calling(calls) = &mut self.phase else {
-            return;
-        };
-        if self.middlewares.is_some() {
+    pub(crate) fn finish_call(&mut self, key: CallKey, outcome: ToolOutcome) {
+        if let Phase::Calling(calls) = &mut self.phase {
             calls.begin_way_out(key, outcome);
-            return;
         }
-        let call = calls.call(key).cloned();
-        let outputs = call.map(|call| {
-            let Around {
-                extensions,
-                conversation,
-                now,
-            } = around;
-            extensions.after_call(&call, &mut outcome, conversation, *now)
-        });
-        calls.finish(key, outcome);
-        self.take_outputs(outputs.unwrap_or_default());
     }
 
     /// Does the next thing that needs no input. False if there is none.
@@ -93,13 +74,10 @@ impl Turn {
                 self.prepare_step(step, step_count_max, around)?
             }
             Phase::Settling(Next::Call(calls)) if is_settled => {
-                let calls = self.ask_before_calls(calls, around);
-                self.act(Next::Call(calls), step_count_max)?
+                Phase::Calling(self.begin_calls(calls, around.extensions))
             }
             Phase::Settling(Next::End { step, reply }) => self.ask_before_end(step, reply, around),
-            // A commit makes durable what was appended before it, with one sync for all.
-            Phase::Settling(next @ Next::Complete(_)) => self.act(next, step_count_max)?,
-            Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
+            Phase::Settling(Next::Complete(outcome)) => self.complete(outcome),
             Phase::Calling(calls) => return self.record_results(calls, rules, around),
             waiting @ (Phase::Settling(_)
             | Phase::Asking { .. }
@@ -131,17 +109,10 @@ impl Turn {
             return Ok(Phase::Settling(ask));
         }
         if self.prepared_step >= step {
-            return self.act(ask, step_count_max);
+            return self.ask(step, step_count_max);
         }
         self.prepared_step = step;
-        if self.middlewares.is_some() {
-            return Ok(self.begin_step(step, ask));
-        }
-        let outputs = around
-            .extensions
-            .before_step(step, around.conversation, around.now);
-        self.take_outputs(outputs);
-        Ok(Phase::Settling(ask))
+        Ok(self.begin_step(step, ask))
     }
 
     /// Records the results that are there; with the last of them, the step is over. False if nothing
@@ -152,13 +123,19 @@ impl Turn {
         rules: &R,
         around: &mut Around<'_>,
     ) -> Result<bool, EngineFault> {
+        let has_modules = self.middlewares.has_modules();
+        // Built-in extensions are asked at once, modules only when every result is durable.
+        if !has_modules {
+            self.advance_calls(&mut calls, rules, around);
+        }
         calls.tell_ends(rules, &mut self.effects);
         while let Some(message) = calls.next_result(around.now)? {
             self.append(around.conversation, message);
         }
         if !calls.all_recorded() {
+            let is_settled = self.durable_seq == self.sent_seq;
             let has_moved =
-                self.middlewares.is_some() && self.advance_calls(&mut calls, rules, around);
+                has_modules && is_settled && self.advance_calls(&mut calls, rules, around);
             self.phase = Phase::Calling(calls);
             return Ok(has_moved);
         }
@@ -168,28 +145,6 @@ impl Turn {
         let step = calls.step().saturating_add(1);
         self.phase = Phase::Settling(Next::Ask { step });
         Ok(true)
-    }
-
-    /// Asks extensions about the calls that are to be made.
-    fn ask_before_calls(&mut self, mut calls: Calls, around: &mut Around<'_>) -> Calls {
-        let extensions = &around.extensions;
-        calls.keep_to_catalog(
-            |tool_name| extensions.why_not_offered(tool_name),
-            &mut self.effects,
-        );
-        for (index, call) in calls.to_run() {
-            let Around {
-                extensions,
-                conversation,
-                now,
-            } = around;
-            let (verdict, outputs) = extensions.before_call(&call, conversation, *now);
-            self.take_outputs(outputs);
-            if let Err(reason) = verdict {
-                calls.refuse(index, reason, &mut self.effects);
-            }
-        }
-        calls
     }
 
     /// Asks extensions whether the turn may end.
@@ -213,60 +168,49 @@ impl Turn {
         })
     }
 
-    /// Everything appended is durable, or becomes so with the commit: touches the outside.
-    fn act(&mut self, next: Next, step_count_max: u32) -> Result<Phase, EngineFault> {
-        let circle = self.watch.verdict();
-        Ok(match (next, circle) {
-            (Next::Ask { .. }, Some(message)) => {
-                Phase::Settling(Next::Complete(TurnOutcome::Failed {
-                    code: "E_LOOP".to_owned(),
-                    message,
-                }))
+    /// Everything appended is durable, or the model is nothing outside: asks it, unless the turn is to
+    /// end instead.
+    fn ask(&mut self, step: u32, step_count_max: u32) -> Result<Phase, EngineFault> {
+        let failed = |code: &str, message| {
+            let code = code.to_owned();
+            Phase::Settling(Next::Complete(TurnOutcome::Failed { code, message }))
+        };
+        if let Some(message) = self.watch.verdict() {
+            return Ok(failed("E_LOOP", message));
+        }
+        if step > step_count_max {
+            let message = format!(
+                "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in the \
+                 swarm's policy, or ask for less at a time"
+            );
+            return Ok(failed("E_MAX_STEPS", message));
+        }
+        let step_id = StepId::of_turn(&self.id, step);
+        let message_id = reply_id(&step_id)?;
+        self.observe(Kind::StepStarted, Scope::Step(step_id), "");
+        self.effects.push(Effect::AskModel {
+            step,
+            seq: self.sent_seq + 1,
+            message_id,
+        });
+        Ok(Phase::Asking { step })
+    }
+
+    /// Has the turn committed; a commit makes durable what was appended before it, with one sync for all.
+    fn complete(&mut self, outcome: TurnOutcome) -> Phase {
+        let (kind, detail) = match &outcome {
+            TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),
+            TurnOutcome::Failed { code, message } => {
+                (Kind::TurnFailed, format!("{code}: {message}"))
             }
-            (Next::Ask { step }, None) if step > step_count_max => {
-                let message = format!(
-                    "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in \
-                     the swarm's policy, or ask for less at a time"
-                );
-                Phase::Settling(Next::Complete(TurnOutcome::Failed {
-                    code: "E_MAX_STEPS".to_owned(),
-                    message,
-                }))
-            }
-            (Next::Ask { step }, None) => {
-                let step_id = StepId::of_turn(&self.id, step);
-                let message_id = reply_id(&step_id)?;
-                self.observe(Kind::StepStarted, Scope::Step(step_id), "");
-                self.effects.push(Effect::AskModel {
-                    step,
-                    seq: self.sent_seq + 1,
-                    message_id,
-                });
-                Phase::Asking { step }
-            }
-            (Next::Call(mut calls), _) => {
-                calls.run(&mut self.effects);
-                Phase::Calling(calls)
-            }
-            (next @ (Next::End { .. } | Next::Assemble(_) | Next::Enter(_)), _) => {
-                Phase::Settling(next)
-            }
-            (Next::Complete(outcome), _) => {
-                let (kind, detail) = match &outcome {
-                    TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),
-                    TurnOutcome::Failed { code, message } => {
-                        (Kind::TurnFailed, format!("{code}: {message}"))
-                    }
-                };
-                self.observe(kind, Scope::Turn, &detail);
-                self.effects.push(Effect::Complete {
-                    turn_id: self.id.clone(),
-                    last_seq: self.sent_seq,
-                    outcome,
-                    answered: self.answers.taken_in(),
-                });
-                Phase::Completing
-            }
-        })
+        };
+        self.observe(kind, Scope::Turn, &detail);
+        self.effects.push(Effect::Complete {
+            turn_id: self.id.clone(),
+            last_seq: self.sent_seq,
+            outcome,
+            answered: self.answers.taken_in(),
+        });
+        Phase::Completing
     }
 }

@@ -1,9 +1,9 @@
-//! A turn that modules of extensions stand around.
+//! The layers of extensions around a turn, its steps and its calls.
 //!
-//! Each scope of the middlewares is passed inwards layer by layer; a middleware that asked for `next()` stays
-//! open, and is told what came of it when the turn leaves the scope, the innermost first. Nothing of this
-//! is recorded: a turn that a crash cut short enters its scopes again, and what its middlewares emit a
-//! second time is known by what is recorded.
+//! Each scope is passed inwards layer by layer. A built-in extension is asked in here. A middleware of a
+//! module that asked for `next()` stays open, and is told what came of it when the turn leaves the scope,
+//! the innermost first. Nothing of this is recorded: a turn that a crash cut short enters its scopes
+//! again, and what its middlewares emit a second time is known by what is recorded.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -33,51 +33,57 @@ const FAILED: &str = "E_EXT_FAILED";
 impl Turn {
     /// Modules stand around this turn, of which `recorded` is there already.
     pub(crate) fn keep_for_modules(&mut self, event: &AgentEvent, recorded: &OpenTurn) {
-        self.middlewares = Some(Box::new(TurnMiddlewares {
-            event: Some(Box::new(event.clone())),
-            events: recorded.events().to_vec(),
-            ..TurnMiddlewares::default()
-        }));
+        self.middlewares.event = Some(Box::new(event.clone()));
+        self.middlewares.events = recorded.events().to_vec();
     }
 
-    /// Has the turn cursor the modules before it goes on from where it is.
-    pub(crate) fn enter_modules(&mut self) {
+    /// Has the turn pass its extensions before it goes on from where it is. Modules are made ready for
+    /// it, and stand around the step that a crash cut short, too.
+    pub(crate) fn enter_extensions(&mut self) {
         let Phase::Settling(next) = std::mem::replace(&mut self.phase, Phase::Completing) else {
             return;
         };
-        let resumed_step = match &next {
-            Next::Call(calls) => Some(calls.step()),
-            Next::End { step, .. } => Some(*step),
-            Next::Ask { .. } | Next::Complete(_) | Next::Assemble(_) | Next::Enter(_) => None,
+        let has_modules = self.middlewares.has_modules();
+        let within = if has_modules {
+            self.enter_resumed_step(next)
+        } else {
+            next
         };
-        if let (Next::Call(_), Some(middlewares)) = (&next, &mut self.middlewares) {
-            middlewares.held_back = Some(Vec::new());
-        }
-        let within = match resumed_step {
-            None => next,
-            Some(step) => {
-                self.prepared_step = step;
-                Next::Enter(self.cursor_of_step(step, next))
-            }
-        };
-        let cursor = ChainCursor {
+        let enter = Next::Enter(ChainCursor {
             step: None,
             at: 0,
             then: Box::new(within),
+        });
+        self.phase = Phase::Settling(if has_modules {
+            Next::Assemble(Box::new(enter))
+        } else {
+            enter
+        });
+    }
+
+    fn enter_resumed_step(&mut self, next: Next) -> Next {
+        let step = match &next {
+            Next::Call(calls) => {
+                self.middlewares.held_back = Some(Vec::new());
+                calls.step()
+            }
+            Next::End { step, .. } => *step,
+            Next::Ask { .. } | Next::Complete(_) | Next::Assemble(_) | Next::Enter(_) => {
+                return next;
+            }
         };
-        self.phase = Phase::Settling(Next::Assemble(Box::new(Next::Enter(cursor))));
+        self.prepared_step = step;
+        Next::Enter(self.cursor_of_step(step, next))
     }
 
     /// The events of the turn so far; none if no module stands around it.
     pub(crate) fn events(&self) -> &[MessageEvent] {
-        self.middlewares
-            .as_ref()
-            .map_or(&[], |middlewares| &middlewares.events)
+        &self.middlewares.events
     }
 
     /// The event the turn answers, if modules stand around it.
     pub(crate) fn event(&self) -> Option<&AgentEvent> {
-        self.middlewares.as_ref()?.event.as_deref()
+        self.middlewares.event.as_deref()
     }
 
     pub(crate) fn is_assembling(&self) -> bool {
@@ -95,9 +101,10 @@ impl Turn {
 
     /// The modules are gone: whatever waits for one of them does so no longer, and the turn fails.
     pub(crate) fn lose_modules(&mut self, fault: ExtensionFault) {
-        let Some(middlewares) = &mut self.middlewares else {
+        let middlewares = &mut self.middlewares;
+        if !middlewares.has_modules() {
             return;
-        };
+        }
         middlewares.open_turn.clear();
         middlewares.open_step.clear();
         let fault = middlewares.fault.get_or_insert(fault).clone();
@@ -153,12 +160,10 @@ impl Turn {
                 self.take_notes(around, open.place, notes);
                 match direction {
                     Direction::In(mut cursor) => {
-                        if let Some(middlewares) = &mut self.middlewares {
-                            middlewares.hidden.extend(hidden);
-                            match cursor.step {
-                                Some(_) => middlewares.open_step.push(open),
-                                None => middlewares.open_turn.push(open),
-                            }
+                        self.middlewares.hidden.extend(hidden);
+                        match cursor.step {
+                            Some(_) => self.middlewares.open_step.push(open),
+                            None => self.middlewares.open_turn.push(open),
                         }
                         cursor.at += 1;
                         return Next::Enter(cursor);
@@ -210,9 +215,7 @@ impl Turn {
             code: code.unwrap_or_else(|| FAILED.to_owned()),
             message: format!("extension `{name}` failed: {why}"),
         };
-        if let Some(middlewares) = &mut self.middlewares {
-            middlewares.fault.get_or_insert(fault);
-        }
+        self.middlewares.fault.get_or_insert(fault);
     }
 
     fn take_notes(&mut self, around: &mut Around<'_>, place: usize, notes: Notes) {
@@ -223,11 +226,7 @@ impl Turn {
                 return;
             }
         };
-        let held_back = self
-            .middlewares
-            .as_mut()
-            .and_then(|middlewares| middlewares.held_back.as_mut());
-        match held_back {
+        match &mut self.middlewares.held_back {
             Some(held_back) => held_back.extend(events),
             None => self.emit(around.conversation, events),
         }
@@ -235,10 +234,7 @@ impl Turn {
 
     /// Records what was held back: the calls have their results.
     pub(super) fn release(&mut self, conversation: &mut Conversation) {
-        let held_back = self
-            .middlewares
-            .as_mut()
-            .and_then(|middlewares| middlewares.held_back.take());
+        let held_back = self.middlewares.held_back.take();
         self.emit(conversation, held_back.unwrap_or_default());
     }
 
@@ -263,10 +259,8 @@ impl Turn {
     }
 
     fn cursor_of_step(&mut self, step: u32, then: Next) -> ChainCursor {
-        if let Some(middlewares) = &mut self.middlewares {
-            middlewares.step = step;
-            middlewares.hidden.clear();
-        }
+        self.middlewares.step = step;
+        self.middlewares.hidden.clear();
         ChainCursor {
             step: Some(step),
             at: 0,
@@ -276,15 +270,14 @@ impl Turn {
 
     /// Whether a middleware has taken this tool from the step's catalog.
     pub(crate) fn hides(&self, tool_name: &str) -> bool {
-        let middlewares = self.middlewares.as_ref();
-        middlewares.is_some_and(|middlewares| middlewares.why_not_offered(tool_name).is_some())
+        self.middlewares.why_not_offered(tool_name).is_some()
     }
 
-    /// Does the next thing that modules have to do with. Whether it has, or waits until all is durable;
-    /// none if modules have nothing to do with what is next.
+    /// Does the next thing that is a layer's. Whether it has, or waits until all is durable; none if no
+    /// layer is next.
     pub(super) fn go_around(&mut self, around: &mut Around<'_>) -> Option<bool> {
         let is_settled = self.durable_seq == self.sent_seq;
-        let middlewares = self.middlewares.as_mut()?;
+        let middlewares = &mut self.middlewares;
         let next = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Settling(next) => next,
             other => {
@@ -296,10 +289,9 @@ impl Turn {
             Some(fault) => next.in_spite_of(fault),
             None => next,
         };
-        if !is_settled {
-            let waits = middlewares.is_asked_before(&next);
+        if !is_settled && middlewares.waits_before(&next) {
             self.phase = Phase::Settling(next);
-            return waits.then_some(false);
+            return Some(false);
         }
         if let Some((scope, open)) = middlewares.leaver(&next) {
             let result = result_of_next(middlewares, &self.id, scope, &next);
@@ -315,23 +307,7 @@ impl Turn {
                 self.phase = Phase::Assembling(*then);
             }
             Next::Enter(cursor) => self.phase = self.enter(cursor, around),
-            Next::Call(mut calls) => {
-                let extensions = &around.extensions;
-                calls.keep_to_catalog(
-                    |tool_name| {
-                        middlewares
-                            .why_not_offered(tool_name)
-                            .or_else(|| extensions.why_not_offered(tool_name))
-                    },
-                    &mut self.effects,
-                );
-                calls.begin_way_in();
-                if let Some(fault) = &middlewares.fault {
-                    calls.give_up(&told(fault), &mut self.effects);
-                }
-                self.phase = Phase::Calling(calls);
-            }
-            other @ (Next::Ask { .. } | Next::End { .. } | Next::Complete(_)) => {
+            other @ (Next::Ask { .. } | Next::Call(_) | Next::End { .. } | Next::Complete(_)) => {
                 self.phase = Phase::Settling(other);
                 return None;
             }
@@ -380,6 +356,24 @@ impl Turn {
         }
     }
 
+    /// Calls that may be made begin their way inwards.
+    pub(super) fn begin_calls(&mut self, mut calls: Calls, extensions: &Extensions) -> Calls {
+        let middlewares = &self.middlewares;
+        calls.keep_to_catalog(
+            |tool_name| {
+                middlewares
+                    .why_not_offered(tool_name)
+                    .or_else(|| extensions.why_not_offered(tool_name))
+            },
+            &mut self.effects,
+        );
+        calls.begin_way_in();
+        if let Some(fault) = &middlewares.fault {
+            calls.give_up(&told(fault), &mut self.effects);
+        }
+        calls
+    }
+
     /// Moves the calls of a step on. False if nothing came to its end by that.
     pub(super) fn advance_calls<R: ToolRules>(
         &mut self,
@@ -387,10 +381,6 @@ impl Turn {
         rules: &R,
         around: &mut Around<'_>,
     ) -> bool {
-        // A result may have been recorded just now.
-        if self.durable_seq != self.sent_seq {
-            return false;
-        }
         let mut chain = ChainContext {
             around,
             effects: &mut self.effects,
@@ -399,6 +389,7 @@ impl Turn {
         let has_ended = calls.advance(rules, &mut chain);
         let outputs = chain.outputs;
         self.take_outputs(outputs);
+        calls.run(&mut self.effects);
         has_ended
     }
 }

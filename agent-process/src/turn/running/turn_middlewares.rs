@@ -1,4 +1,4 @@
-//! What a turn remembers for the modules around it.
+//! What a turn remembers for the extensions around it.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,12 @@ use goondan_protocol::message::MessageEvent;
 use super::phase::{Next, Open};
 use crate::middleware::{ExtensionFault, MiddlewareScope};
 
-/// What a turn remembers for the modules around it.
+/// What a turn remembers for the extensions around it. But for the step, it is empty without modules.
 #[derive(Debug, Default)]
 pub(super) struct TurnMiddlewares {
+    /// The event that the turn answers, which modules are told; none without modules.
     pub(super) event: Option<Box<AgentEvent>>,
-    /// The events of the turn, in order.
+    /// The events of the turn, in order, which modules are told.
     pub(super) events: Vec<MessageEvent>,
     /// Middlewares of the turn that wait for what comes of `next()`, the outermost first.
     pub(super) open_turn: Vec<Open>,
@@ -29,8 +30,16 @@ pub(super) struct TurnMiddlewares {
 }
 
 impl TurnMiddlewares {
-    pub(super) fn note(&mut self, event: &MessageEvent) {
-        self.events.push(event.clone());
+    /// Whether modules stand around the turn.
+    pub(super) fn has_modules(&self) -> bool {
+        self.event.is_some()
+    }
+
+    /// Takes note of an event, for modules.
+    pub(super) fn note(&mut self, event: impl FnOnce() -> MessageEvent) {
+        if self.has_modules() {
+            self.events.push(event());
+        }
     }
 
     /// Why a tool is not offered in the step that was begun last, if a middleware took it out.
@@ -49,12 +58,13 @@ impl TurnMiddlewares {
         }
     }
 
-    /// Whether a module is to be asked before the turn goes on like this.
-    pub(super) fn is_asked_before(&self, next: &Next) -> bool {
+    /// Whether the turn waits for durability before extensions are asked and it goes on like this:
+    /// built-in extensions alone are asked at once.
+    pub(super) fn waits_before(&self, next: &Next) -> bool {
         let (leaves_step, leaves_turn) = self.leaves(next);
         (leaves_step && !self.open_step.is_empty())
             || (leaves_turn && !self.open_turn.is_empty())
-            || matches!(next, Next::Assemble(_) | Next::Enter(_) | Next::Call(_))
+            || (self.has_modules() && matches!(next, Next::Assemble(_) | Next::Enter(_)))
     }
 
     /// The middleware that is to leave before the turn goes on like this.

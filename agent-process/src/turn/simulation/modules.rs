@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::message::{Message, MessageEvent, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Act, World, any_act, at};
+use super::{Act, World, any_act, at, builtins};
 use crate::extensions::Extensions;
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
@@ -41,9 +40,8 @@ pub(super) struct Modules {
     trace: Vec<String>,
 }
 
-/// `outer` comes second in the agent's list, but its priority is lower.
-pub(super) fn extensions() -> Extensions {
-    let definition = |name: &str| ExtensionDefinition {
+fn definition(name: &str) -> ExtensionDefinition {
+    ExtensionDefinition {
         name: name.parse().unwrap(),
         source: ExtensionSource::Module {
             entry: format!("{name}.mjs").into(),
@@ -51,10 +49,18 @@ pub(super) fn extensions() -> Extensions {
             timeout_ms: 1,
         },
         config: goondan_protocol::JsonObject::new(),
-    };
-    let (agent, key) = ("worker".parse().unwrap(), "main".parse().unwrap());
-    let definitions = [definition("inner"), definition("outer")];
-    Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
+    }
+}
+
+/// `outer` comes second in the agent's list, but its priority is lower.
+fn extensions() -> Extensions {
+    builtins::of(&[definition("inner"), definition("outer")])
+}
+
+/// The same with built-in extensions between them.
+fn among_builtins() -> Extensions {
+    let [log, context] = builtins::definitions();
+    builtins::of(&[log, definition("inner"), definition("outer"), context])
 }
 
 fn scope_of(moment: &Moment) -> (MiddlewareScope, String) {
@@ -202,6 +208,7 @@ fn notes_of(enter: &Enter, n: u32) -> Notes {
 
 fn world(plan: &[Act], seed: u64, crashes: &[usize]) -> World {
     let mut world = World::new(plan, 9, seed, crashes);
+    world.extensions = extensions;
     world.modules = Some(Modules::default());
     world
 }
@@ -255,6 +262,25 @@ fn ext_2_a_crash_at_every_single_action_repeats_no_event_of_a_module() {
             world.play();
             check(&world);
             assert_eq!(outcome_of(&world), ("", "done"));
+        }
+    }
+}
+
+#[test]
+fn ext_2_modules_among_built_in_extensions_keep_to_theirs_whatever_crashes() {
+    let plan = [Act::Call(vec!["bad", "read", "run"]), Act::Say("done")];
+    for seed in 0..6 {
+        let mixed = |crashes: &[usize]| {
+            let mut world = world(&plan, seed, crashes);
+            world.extensions = among_builtins;
+            world.play();
+            check(&world);
+            builtins::check_context(&world);
+            assert_eq!(outcome_of(&world), ("", "done"));
+            world.action_count
+        };
+        for crash_at in 1..=mixed(&[]) {
+            mixed(&[crash_at]);
         }
     }
 }
