@@ -90,6 +90,9 @@ pub(crate) fn filters(level: Level) -> Result<[BpfProgram; 2], BackendError> {
     denied.insert(libc::SYS_socket, sockets(level)?);
     denied.insert(libc::SYS_clone, namespaces()?);
     denied.insert(libc::SYS_ioctl, typing()?);
+    if level == Level::Landlock {
+        denied.extend(of_other_processes()?);
+    }
     denied.insert(libc::SYS_socketpair, pairs()?);
     // The arguments of `clone3` cannot be seen from here. C libraries take `clone` if there is no `clone3`.
     let unknown = [(libc::SYS_clone3, Vec::new())].into();
@@ -134,6 +137,17 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
         )
     };
     NAMESPACES.into_iter().map(makes).collect()
+}
+
+/// Limits and priorities of processes other than the caller: Landlock does not tell who those belong to, and in a
+/// PID namespace there are no others.
+fn of_other_processes() -> Result<Rules, BackendError> {
+    let other = |argument| rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
+    Ok(Rules::from([
+        (libc::SYS_prlimit64, vec![other(0)?]),
+        (libc::SYS_setpriority, vec![other(1)?]),
+        (libc::SYS_ioprio_set, vec![other(1)?]),
+    ]))
 }
 
 /// Input put into a terminal as if it was typed.

@@ -27,6 +27,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod escapes;
+#[cfg(test)]
 mod extension_modules;
 #[cfg(test)]
 mod extensions;

@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod dependencies;
 #[cfg(test)]
+mod escapes;
+#[cfg(test)]
 mod functions;
 #[cfg(test)]
 mod imports;

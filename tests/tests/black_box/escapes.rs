@@ -1,0 +1,311 @@
+//! Goal: what runs for a model gets out of its sandbox in no way that anybody has thought of (`SEC-3`, `SEC-6`,
+//! `BOX-3`).
+//!
+//! Method: `escape.py` tries each way out beside one like it that is allowed, as a command, in a session and from a
+//! module of a real daemon; `victim.py` is what it should not reach. Without a sandbox the same ways lead out, or
+//! the test would prove nothing.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, GDN, Running};
+use goondan_tests::projects::lab_at;
+use goondan_tests::{Daemon, Home, needs, processes};
+use serde_json::{Value, json};
+
+const ESCAPE: &str = include_str!("escapes/escape.py");
+const VICTIM: &str = include_str!("escapes/victim.py");
+
+/// What lies outside, and must not come in.
+const LOOT: &str = "loot-of-the-outside-5519";
+
+/// A process that the ways out leave behind, if they can.
+const STRAY: [&str; 2] = ["sleep", "5519"];
+
+/// An agent that tries the ways out. `LEVEL` is its sandbox.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^keep', step: 1}
+        call: [{tool: bash__exec, args: {command: "echo loot-of-the-outside-5519 > kept"}}]
+      - when: {user: '^as a command$', step: 1}
+        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
+      - when: {user: '^in a session$', step: 1}
+        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
+      - when: {user: '^from a module$', step: 1}
+        call: [{tool: escape__try, args: {}}]
+      - when: {user: '^loosened by the call$', step: 1}
+        call: [{tool: bash__exec, args: {command: "cat HOME/.ssh/id_ed25519", sandbox: {require: "off"}}}]
+      - when: {user: '^loosened by the environment$', step: 1}
+        call: [{tool: bash__exec, args: {command: "export GOONDAN_SANDBOX=off BASH_ENV=HOME/.profile; cat HOME/.ssh/id_ed25519"}}]
+      - say: "${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: escape}
+spec:
+  entry: tools/escape.py
+  timeoutSeconds: 300
+  exports: [{name: try, description: Tries the ways out., parameters: {type: object}}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: prisoner}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools:
+    - {kind: Tool, name: bash, package: "@goondan/base"}
+    - Tool/escape
+  sandbox: {require: LEVEL, write: [NOTES]}
+"#;
+
+/// A module that tries the ways out in a program of its own.
+const MODULE: &str = r#"
+import json, subprocess, sys
+
+for line in sys.stdin:
+    call = json.loads(line)
+    if call["type"] == "call":
+        root = call["context"]["projectRoot"]
+        words = [sys.executable, f"{root}/escape.py", f"{root}/plan.json", "NOTES/results"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        print(json.dumps({"type": "result", "id": call["id"], "output": done.stdout + done.stderr}), flush=True)
+"#;
+
+/// A machine's worth of things to be after.
+struct Prison {
+    daemon: Daemon,
+    victim: Running,
+    shared: tempfile::NamedTempFile,
+    home: Home,
+}
+
+/// What came of one way out.
+struct Tried {
+    name: String,
+    /// Why it did not lead out; none if it did.
+    refused: Option<String>,
+    /// Why what is like it and allowed did not work.
+    broken: Option<String>,
+    is_for_root: bool,
+    is_of_full: bool,
+}
+
+impl Prison {
+    fn at(level: &str) -> Self {
+        let home = Home::without_project();
+        let (own, project) = (home.path().to_str().unwrap(), home.project());
+        let project = project.to_str().unwrap();
+        let filled = |text: &str| {
+            let text = home.filled_in(text).replace("PROJECT", project);
+            text.replace("HOME", own).replace("LEVEL", level)
+        };
+        home.write("project/goondan.yaml", &filled(PROJECT));
+        home.write("project/tools/escape.py", &filled(MODULE));
+        home.write("project/tools/escape.mjs", "export const handlers = {};\n");
+        home.write("project/escape.py", ESCAPE);
+        home.write("project/.git/hooks/post-commit", "");
+        home.write("project/decoy", "");
+        home.write("project/empty/nothing", "");
+        home.write("notes/results.before", "");
+        home.write(".ssh/id_ed25519", LOOT);
+        home.write(".profile", "");
+        for name in ["deleted", "emptied", "moved", "mode"] {
+            home.write(&format!("decoys/{name}"), LOOT);
+        }
+        home.write_program("bin/tool", "#!/bin/sh\ntrue\n");
+        home.write("second/goondan.yaml", &second());
+        for (name, binary) in [("gdn", GDN), ("agent", AGENT)] {
+            fs::copy(bin(binary), home.project().join(name)).unwrap();
+        }
+        let mut shared = tempfile::Builder::new()
+            .prefix("goondan-escapes-")
+            .tempfile_in("/dev/shm")
+            .unwrap();
+        shared.write_all(LOOT.as_bytes()).unwrap();
+        let (victim, told) = victim(&home);
+        let daemon = Daemon::serving(&home);
+        set_secret(&home);
+        home.ask("other", "keep it");
+        let instances = home.workspace_dir().join("instances");
+        let plan = json!({
+            "loot": LOOT,
+            "home": home.path(),
+            "state": home.state_root(),
+            "project": home.project(),
+            "second": home.path().join("second"),
+            "shared": shared.path(),
+            "daemon": daemon.pid(),
+            "conversation": instances.join("main"),
+            "other": instances.join("other"),
+            "victim": told,
+        });
+        home.write("project/plan.json", &plan.to_string());
+        Self {
+            daemon,
+            victim,
+            shared,
+            home,
+        }
+    }
+
+    /// Tries all ways out in one way of running programs.
+    fn tried(&self, how: &str) -> Vec<Tried> {
+        let said = self.home.ask("main", how);
+        let results = self.home.notes().join("results");
+        let text = fs::read_to_string(&results).unwrap_or_else(|error| {
+            panic!("{how}: no results ({error}): {said}");
+        });
+        fs::remove_file(results).unwrap();
+        let tried: Vec<Tried> = text.lines().map(Tried::of).collect();
+        assert_eq!(
+            tried.len(),
+            ESCAPE.matches("\ncase(").count(),
+            "{how}: {said}"
+        );
+        assert!(tried.len() >= 60, "{how}: {} ways", tried.len());
+        tried
+    }
+
+    /// Everybody is well, and nothing is left of what was tried.
+    fn ends(self) {
+        assert!(processes::is_alive(self.victim.pid()));
+        assert_eq!(fs::read_to_string(self.shared.path()).unwrap(), LOOT);
+        drop(self.victim);
+        self.daemon.stop();
+        assert_eq!(processes::with_args(&STRAY), Vec::<u32>::new());
+    }
+}
+
+impl Tried {
+    fn of(line: &str) -> Self {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let text = |field: &str| case[field].as_str().map(ToOwned::to_owned);
+        Self {
+            name: text("name").unwrap(),
+            refused: text("forbidden"),
+            broken: text("allowed"),
+            is_for_root: case["root"].as_bool().unwrap(),
+            is_of_full: case["full"].as_bool().unwrap(),
+        }
+    }
+}
+
+/// A project that nobody has allowed anything.
+fn second() -> String {
+    let secret = "apiKey: {valueFrom: {secretRef: {ref: Secret/hook, key: hmac}}}";
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: main}}\nspec:\n  provider: openai\n  model: m\n  \
+         {secret}\n---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: thief}}\nspec:\n  modelConfig: \
+         {{modelRef: Model/main}}\n"
+    )
+}
+
+fn set_secret(home: &Home) {
+    let mut command = home.command(&bin(GDN), &["secret", "set", "hook", "hmac"]);
+    command.stdin(Stdio::piped());
+    let mut setting = Running::start(command);
+    setting.say(LOOT);
+    setting.wait().exits(0);
+}
+
+/// Starts the process to be after, and returns where its things are.
+fn victim(home: &Home) -> (Running, Value) {
+    home.write("victim.py", VICTIM);
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (program, file, directory) = (path("victim.py"), path(".ssh/id_ed25519"), path("."));
+    let words = [program.as_str(), LOOT, &file, &directory];
+    let mut command = home.command(Path::new("python3"), &words);
+    command.env("KEPT", LOOT).stdin(Stdio::piped());
+    let victim = Running::start(command);
+    victim.wait_for_stdout("}\n");
+    let told = serde_json::from_str(&victim.stdout()).unwrap();
+    (victim, told)
+}
+
+/// Whether this machine gives a level, by goondan's own word; says aloud if not.
+fn is_had(level: &str) -> bool {
+    let home = Home::new(&lab_at(level));
+    let validated = home.gdn(&["validate"]);
+    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
+        return needs::left_out(&format!("this machine does not give the level `{level}`"));
+    }
+    validated.exits(0);
+    true
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Nothing leads out, and what is allowed works.
+fn holds(level: &str) {
+    if !needs::program("python3") || !is_had(level) {
+        return;
+    }
+    let prison = Prison::at(level);
+    let mut wrong = Vec::new();
+    for how in ["as a command", "in a session", "from a module"] {
+        for tried in prison.tried(how) {
+            let name = &tried.name;
+            if tried.refused.is_none() && (level == "full" || !tried.is_of_full) {
+                wrong.push(format!("{how}, it {name}"));
+            }
+            if let Some(why) = tried.broken {
+                wrong.push(format!(
+                    "{how}, what is like \"{name}\" does not work: {why}"
+                ));
+            }
+        }
+    }
+    for how in ["loosened by the call", "loosened by the environment"] {
+        let said = prison.home.ask("main", how);
+        assert!(!said.contains(LOOT), "{level}, {how}: {said}");
+    }
+    assert!(wrong.is_empty(), "{level}: {wrong:#?}");
+    prison.ends();
+}
+
+#[test]
+fn sec_3_nothing_leads_out_of_the_level_full() {
+    holds("full");
+}
+
+#[test]
+fn sec_3_nothing_leads_out_of_the_level_landlock() {
+    holds("landlock");
+}
+
+#[test]
+fn sec_3_without_a_sandbox_the_same_ways_lead_out() {
+    if !needs::program("python3") {
+        return;
+    }
+    let prison = Prison::at("off");
+    let tried = prison.tried("as a command");
+    let (mut out, mut closed) = (0, Vec::new());
+    for tried in tried.iter().filter(|it| is_root() || !it.is_for_root) {
+        match &tried.refused {
+            None => out += 1,
+            Some(why) => closed.push(format!("{}: {why}", tried.name)),
+        }
+    }
+    // A machine that is a container may itself be confined.
+    if !closed.is_empty() {
+        eprintln!(
+            "this machine itself is closed to {} ways: {closed:#?}",
+            closed.len()
+        );
+    }
+    assert!(out >= 40, "only {out} ways lead out: {closed:#?}");
+    prison.ends();
+}

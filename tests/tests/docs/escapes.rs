@@ -1,0 +1,35 @@
+//! The list of ways out in `docs/security.md` is that of the suite that tries them.
+
+use crate::pages::{Page, repository};
+
+/// The ways out by their names, and whether only the level `full` closes them.
+fn tried() -> Vec<(String, bool)> {
+    let path = repository().join("tests/tests/black_box/escapes/escape.py");
+    let text = std::fs::read_to_string(path).unwrap();
+    let cases = text.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("case(\"")?.split_once("\", ")?;
+        Some((name.to_owned(), rest.contains("full=True")))
+    });
+    cases.collect()
+}
+
+#[test]
+fn sec_3_every_way_out_that_is_tried_has_its_row() {
+    let page = Page::read("docs/security.md");
+    let (_, table) = page
+        .text
+        .split_once("## Ways out that are tried\n")
+        .unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let tried = tried();
+    assert!(table.contains(&format!("`escape.py` tries {} ways out", tried.len())));
+    let rows = table.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
+        let [name, _, at_landlock, _] = cells.as_slice() else {
+            panic!("{line}");
+        };
+        Some(((*name).to_owned(), *at_landlock == "open"))
+    });
+    let shown: Vec<_> = rows.skip(2).collect();
+    assert_eq!(shown, tried);
+}
