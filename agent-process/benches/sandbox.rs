@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use goondan_confinement::{Level, SandboxPath, SandboxPolicy};
+use goondan_confinement::{Level, Network, SandboxPath, SandboxPolicy};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");
 const ROUNDS: usize = 400;
@@ -48,6 +48,7 @@ fn policy(require: Level, work: &Path) -> Result<SandboxPolicy, Box<dyn Error>> 
         require,
         read: read.collect::<Result<_, _>>()?,
         write: vec![work.to_owned().try_into()?],
+        network: Network::None,
     })
 }
 

@@ -5,7 +5,6 @@
 //! tool is an error result and never ends the turn.
 
 mod agents;
-mod allowed;
 mod bash;
 mod capture;
 mod denial;
@@ -42,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
+use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
@@ -54,7 +54,6 @@ use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
-use allowed::{Allowed, TEMPORARY_DIRECTORY};
 use export::{Export, Output, Run};
 pub(crate) use fault::ToolFault;
 use host::{HostProgram, Hosts};
@@ -377,6 +376,9 @@ impl ToolRules for Toolbox {
 }
 
 /// Where the agent's tools work. `supervisor` is this crate's binary.
+/// Where temporary files go, within the work directory, if programs may not write to the machine's own.
+const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
+
 fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
     let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
     let open = |what: &'static str, path: &Path| {
@@ -388,7 +390,13 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         })
     };
     let work = Arc::new(open("work directory", &assignment.work_dir)?);
-    let allowed = Allowed::of(assignment);
+    let temporary = assignment.work_dir.join(TEMPORARY_DIRECTORY);
+    let ground = Ground {
+        project: &assignment.project_root,
+        work_dir: Some(&assignment.work_dir),
+        temporary: Some(&temporary),
+    };
+    let allowed = Allowed::of(&assignment.agent.sandbox, &ground);
     if allowed.policy.require == Level::Landlock {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();

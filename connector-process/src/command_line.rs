@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use goondan_confinement::{Sandbox, out_of_words};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::version::GOONDAN_VERSION;
 
@@ -12,7 +13,7 @@ pub(crate) const BINARY_NAME: &str = "goondan-connector-process";
 const IPC_FD: &str = "0";
 
 /// The argument with which this binary starts itself in place of a connector program: what follows is
-/// the program and its arguments.
+/// the program and its arguments. Before it may stand the policy of a sandbox.
 pub(crate) const BECOME: &str = "--become";
 
 /// What to do.
@@ -21,7 +22,7 @@ pub(crate) enum Start {
     /// Be a connector.
     Serve,
     /// Become this program, which ends with whoever started it.
-    Become(Vec<OsString>),
+    Become(Option<Sandbox>, Vec<OsString>),
     /// Print this and exit well.
     Tell(String),
     /// Print this to stderr and exit as used wrongly.
@@ -29,9 +30,13 @@ pub(crate) enum Start {
 }
 
 /// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
-pub(crate) fn read(mut arguments: impl Iterator<Item = OsString>, ipc_fd: Option<&OsStr>) -> Start {
-    match arguments.next() {
-        Some(argument) if argument == BECOME => Start::Become(arguments.collect()),
+pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
+    if let (sandbox, [flag, program @ ..]) = out_of_words(arguments)
+        && flag == BECOME
+    {
+        return Start::Become(sandbox, program.to_vec());
+    }
+    match arguments.first() {
         Some(argument) if argument == "--version" || argument == "-V" => {
             Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }
@@ -73,7 +78,8 @@ mod tests {
     use super::*;
 
     fn start(arguments: &[&str], ipc_fd: Option<&str>) -> Start {
-        read(arguments.iter().map(OsString::from), ipc_fd.map(OsStr::new))
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        read(&arguments, ipc_fd.map(OsStr::new))
     }
 
     #[test]
@@ -83,6 +89,11 @@ mod tests {
             (&[][..], None, "started by goondan-orchestrator"),
             (&[], Some("3"), "different builds"),
             (&["--port"], Some("0"), "unknown argument `--port`"),
+            (
+                &["--sandbox", "{}"],
+                Some("0"),
+                "unknown argument `--sandbox`",
+            ),
         ] {
             match start(arguments, ipc_fd) {
                 Start::Misused(text) => assert!(text.contains(said), "{text}"),

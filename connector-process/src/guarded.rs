@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
+use goondan_confinement::{Allowed, Ground, find_program, in_words};
+use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -14,23 +16,42 @@ use crate::command_line::BECOME;
 /// Variables of this process's environment that a program gets too.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
-/// A program of a connection, to be started with pipes for all that it reads and writes. It ends with
-/// this process, however that ends.
+/// What a program of a connection may touch, and where programs are looked for.
+pub(crate) fn allowed(project_root: &Path, sandbox: &SandboxPolicy) -> Allowed {
+    let ground = Ground {
+        project: project_root,
+        work_dir: None,
+        temporary: None,
+    };
+    Allowed::of(sandbox, &ground)
+}
+
+/// A program of a connection, to be started in its sandbox with pipes for all that it reads and writes. It ends
+/// with this process, however that ends. The words begin with the program.
 ///
 /// # Errors
 ///
 /// If the system does not tell where this program itself is.
-pub(crate) fn command<A: AsRef<OsStr>>(
-    program: impl IntoIterator<Item = A>,
+pub(crate) fn command(
+    words: &[OsString],
     project_root: &Path,
+    mut allowed: Allowed,
 ) -> std::io::Result<Command> {
+    if allowed.policy.require != Level::Off {
+        let path = allowed.path();
+        let program = words
+            .first()
+            .and_then(|word| file_of(word, project_root, &path));
+        allowed.policy.read.extend(program);
+    }
     let passed_on = PASSED_ON
         .iter()
         .filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(std::env::current_exe()?);
     command
+        .args(in_words(&allowed.policy))
         .arg(BECOME)
-        .args(program)
+        .args(words)
         .current_dir(working_directory(Purpose::Connection { project_root }))
         .env_clear()
         .envs(passed_on)
@@ -41,7 +62,22 @@ pub(crate) fn command<A: AsRef<OsStr>>(
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    for (name, value) in &allowed.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     Ok(command)
+}
+
+/// The file of a program, which whoever named it wants to be run.
+fn file_of(word: &OsStr, project_root: &Path, path: &OsStr) -> Option<SandboxPath> {
+    let file = match Path::new(word).components().count() {
+        1 => find_program(word.to_str()?, path)?,
+        _ => project_root.join(word),
+    };
+    std::fs::canonicalize(file).ok()?.try_into().ok()
 }
 
 /// The process group of a program that was started by [`command`]. Dropping it kills whoever is left.
@@ -71,8 +107,8 @@ impl Drop for Group {
 }
 
 /// The words of a command line as the system takes them.
-pub(crate) fn words(command: &[String]) -> impl Iterator<Item = OsString> {
-    command.iter().map(OsString::from)
+pub(crate) fn words(command: &[String]) -> Vec<OsString> {
+    command.iter().map(OsString::from).collect()
 }
 
 /// How a program ended, in words that follow its name.

@@ -13,6 +13,7 @@ use axum::http::{HeaderName, HeaderValue};
 use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
 use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::sandbox::SandboxPolicy;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ enum ServerAddress {
         command: Vec<String>,
         env: BTreeMap<String, String>,
         project_root: PathBuf,
+        /// What it may touch.
+        sandbox: SandboxPolicy,
     },
     /// It is somewhere else, spoken to over HTTP.
     Http(StreamableHttpClientTransportConfig),
@@ -88,7 +91,8 @@ impl Mcp {
                 project_root: assignment
                     .project_root
                     .clone()
-                    .unwrap_or_else(|| "/".into()),
+                    .ok_or("a program needs a project, and the daemon names none")?,
+                sandbox: assignment.sandbox.clone(),
             },
             (None, Some(url)) => {
                 ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
@@ -184,9 +188,11 @@ impl Mcp {
                 command,
                 env,
                 project_root,
+                sandbox,
             } => {
                 let client = Client::in_directory(asking.clone(), project_root);
-                let session = Session::of_program(&client, command, env, project_root).await?;
+                let session =
+                    Session::of_program(&client, command, env, project_root, sandbox).await?;
                 Ok((session, client))
             }
         }

@@ -2,8 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,8 +15,10 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::command_line::{self, Start};
+use crate::confined;
 use crate::http;
 use crate::link::{Link, LinkError, Role};
+use crate::parent::die_with_parent;
 use crate::session;
 
 /// Exit code: the orchestrator is gone, or the two cannot work together.
@@ -26,12 +27,6 @@ const EXIT_ORCHESTRATOR_LOST: u8 = 1;
 /// Exit code: not started by the orchestrator.
 const EXIT_MISUSED: u8 = 2;
 
-/// Exit code: the program to become could not be started, as a shell says it.
-const EXIT_CANNOT_BECOME: u8 = 127;
-
-/// The process that inherits those whose parent ended.
-const INIT: u32 = 1;
-
 /// Is a connector process, from its command line to its exit code.
 ///
 /// Exit codes: 0 when the orchestrator asked it to stop, 1 when the orchestrator is gone or of
@@ -39,9 +34,10 @@ const INIT: u32 = 1;
 #[must_use]
 pub fn run() -> ExitCode {
     let ipc_fd = std::env::var_os(IPC_FD_VAR);
-    match command_line::read(std::env::args_os().skip(1), ipc_fd.as_deref()) {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match command_line::read(&arguments, ipc_fd.as_deref()) {
         Start::Serve => serve(),
-        Start::Become(command) => become_program(&command),
+        Start::Become(sandbox, command) => confined::become_program(sandbox.as_ref(), &command),
         Start::Tell(text) => {
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::SUCCESS
@@ -51,25 +47,6 @@ pub fn run() -> ExitCode {
             ExitCode::from(EXIT_MISUSED)
         }
     }
-}
-
-/// Becomes another program that is killed when its parent, a connector process, ends (`SUP-7`): what
-/// the kernel was told to do about that stays with the process when its program changes.
-fn become_program(command: &[OsString]) -> ExitCode {
-    let result: std::io::Result<()> = die_with_parent().and_then(|()| {
-        // Of a parent that ended before that call nobody tells.
-        if std::os::unix::process::parent_id() == INIT {
-            return Err(std::io::ErrorKind::NotConnected.into());
-        }
-        let (program, arguments) = command
-            .split_first()
-            .ok_or(std::io::ErrorKind::InvalidInput)?;
-        Err(Command::new(program).args(arguments).exec())
-    });
-    let reason = result.err().map(|error| error.to_string());
-    let text = format!("cannot be started: {}\n", reason.unwrap_or_default());
-    drop(std::io::stderr().write_all(text.as_bytes()));
-    ExitCode::from(EXIT_CANNOT_BECOME)
 }
 
 /// Keeps the secrets it is about to get from others of the same user: no debugger, no `/proc/PID/mem`, and
@@ -161,18 +138,6 @@ fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> 
         .on_thread_park(move || stdout.flush())
         .build()
         .map_err(ProcessError::Setup)
-}
-
-/// The end of the socket says that the orchestrator is gone; this says so even to a process that is
-/// too busy to look (`SUP-7`). A parent that died before this call is noticed by the socket alone.
-#[cfg(target_os = "linux")]
-fn die_with_parent() -> std::io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(Into::into)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent() -> std::io::Result<()> {
-    Ok(())
 }
 
 /// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of

@@ -275,6 +275,9 @@ pub struct ConnectorAssignment {
     /// The connection's secrets, by name. Never logged.
     #[serde(default)]
     pub secrets: std::collections::BTreeMap<String, String>,
+    /// What the programs that it starts may touch.
+    #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
+    pub sandbox: SandboxPolicy,
 }
 
 /// A program of the project that is a connector.

@@ -2,6 +2,7 @@
 //!
 //! This is data. The kernel holds it to that in the crate `goondan-confinement`.
 
+mod network;
 mod right;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use network::Network;
 pub use right::{Facts, Right};
 
 /// How strictly a program is confined.
@@ -58,9 +60,18 @@ pub struct SandboxPolicy {
     /// What may be read, executed and changed, with all below it.
     #[serde(default)]
     pub write: Vec<SandboxPath>,
+    /// What may be reached over the network.
+    #[serde(default)]
+    pub network: Network,
 }
 
 impl SandboxPolicy {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// No sandbox.
     #[must_use]
     pub fn off() -> Self {
@@ -68,6 +79,7 @@ impl SandboxPolicy {
             require: Level::Off,
             read: Vec::new(),
             write: Vec::new(),
+            network: Network::default(),
         }
     }
 }
@@ -131,6 +143,7 @@ mod tests {
             r#"{"require":"landlock","read":[""]}"#,
             r#"{"require":"landlock","read":["/a\u0000b"]}"#,
             r#"{"require":"landlock","allow":["/"]}"#,
+            r#"{"require":"full","network":["a.org"]}"#,
             r#"{"require":"some"}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

@@ -104,6 +104,8 @@ fn is_beneath(path: &str, granted: &[SandboxPath]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::sandbox::Network;
+
     use super::*;
 
     fn policy(require: Level) -> SandboxPolicy {
@@ -115,6 +117,7 @@ mod tests {
             require,
             read: paths(&["/usr", "/bin", "/srv/project"]),
             write: paths(&["/state/work"]),
+            network: Network::None,
         }
     }
 

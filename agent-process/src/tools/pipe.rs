@@ -5,16 +5,16 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use goondan_confinement::{Allowed, in_words};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
-use super::allowed::Allowed;
 use super::capture::Capture;
 use super::denial;
 use super::fault::ToolFault;
 use super::residents::Residents;
-use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS, sandbox};
+use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 use crate::tool_call::ToolOutcome;
 
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
@@ -69,7 +69,7 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key)
-        .args(sandbox::in_words(&surroundings.allowed.policy));
+        .args(in_words(&surroundings.allowed.policy));
     for (name, value) in &surroundings.allowed.environment {
         match value {
             Some(value) => supervisor.env(name, value),

@@ -1,12 +1,12 @@
 //! What runs modules of the project on this machine.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_confinement::find_program;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::{Purpose, working_directory};
@@ -70,7 +70,7 @@ impl Runtimes {
         let kind = ModuleKind::of(path);
         let mut node = UnfitNode::Absent;
         for runtime in kind.runtimes() {
-            let Some(program) = in_path(runtime.program(), &self.path) else {
+            let Some(program) = find_program(runtime.program(), &self.path) else {
                 continue;
             };
             let name = runtime.program().to_owned();
@@ -129,16 +129,6 @@ fn no_runtime(entry: &Path, why: NoRuntime) -> ToolFault {
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
-}
-
-/// Finds a program as a shell would.
-pub(super) fn in_path(program: &str, path: &OsStr) -> Option<PathBuf> {
-    let directories = path.as_bytes().split(|byte| *byte == b':');
-    directories
-        .map(|directory| Path::new(OsStr::from_bytes(directory)).join(program))
-        .find(|path| {
-            path.is_absolute() && path.is_file() && access(path, AccessFlags::X_OK).is_ok()
-        })
 }
 
 async fn node_version(program: &Path) -> Option<NodeVersion> {

@@ -14,7 +14,7 @@
 //! * its standard input, which the agent holds, is closed: the call was given up or timed out, or the agent
 //!   is gone, even by `SIGKILL`.
 //!
-//! Before one of these arguments may stand the policy of a sandbox (`sandbox`), which the supervisor enters
+//! Before one of these arguments may stand the policy of a sandbox ([`Sandbox`]), which the supervisor enters
 //! before it does anything else. One that cannot do so starts nothing, says why on its standard error and
 //! exits with 125.
 //!
@@ -28,13 +28,13 @@
 mod ending;
 mod limits;
 mod program;
-pub(super) mod sandbox;
 pub(super) mod session;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::process::Stdio;
 
+use goondan_confinement::{Entered, Sandbox, out_of_words};
 use goondan_protocol::process_limits::ProcessLimits;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -45,7 +45,6 @@ pub(super) use limits::in_words;
 
 use super::orphan_reaper;
 use ending::{code_at_end, end_group};
-use sandbox::{Entered, Sandbox};
 
 /// The argument before a command of bash.
 pub const COMMAND: &str = "--enclose";
@@ -84,7 +83,7 @@ impl Supervision {
     /// Reads the binary's arguments; none if they ask for no supervisor.
     #[must_use]
     pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
-        let (sandbox, arguments) = sandbox::out_of_words(arguments);
+        let (sandbox, arguments) = out_of_words(arguments);
         Some(Self {
             sandbox,
             supervised: Supervised::from_arguments(arguments)?,

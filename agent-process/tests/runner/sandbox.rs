@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use goondan_confinement::{Level, Right, SandboxPath, SandboxPolicy, probe, probe_namespaces};
+use goondan_confinement::{
+    Level, Network, Right, SandboxPath, SandboxPolicy, probe, probe_namespaces,
+};
 
 use crate::support::{BINARY, Site, eventually, is_alive, kill, put};
 
@@ -20,6 +22,7 @@ fn policy(require: Level, site: &Site) -> SandboxPolicy {
         require,
         read: system.chain([&*site.project]).map(path).collect(),
         write: vec![path(&site.work)],
+        network: Network::None,
     }
 }
 

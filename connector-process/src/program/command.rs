@@ -2,11 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_confinement::find_program;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
@@ -18,7 +19,7 @@ use crate::limits::VERSION_TIMEOUT_MS;
 /// # Errors
 ///
 /// Why there is none, in words that follow the file's name.
-pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString>, String> {
+pub(super) async fn of(file: &Path, path: &OsStr) -> Result<Vec<OsString>, String> {
     let kind = ModuleKind::of(file);
     if kind == ModuleKind::Executable {
         return if is_executable(file) {
@@ -29,7 +30,7 @@ pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString
     }
     let mut unfit = UnfitNode::Absent;
     for runtime in kind.runtimes() {
-        let Some(program) = find(runtime.program(), path) else {
+        let Some(program) = find_program(runtime.program(), path) else {
             continue;
         };
         let mut node = NodeVersion { major: 0, minor: 0 };
@@ -60,13 +61,6 @@ pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString
 
 fn wanting(kind: ModuleKind, node: UnfitNode) -> String {
     format!("{}; {}", NoRuntime { kind, node }, kind.choices())
-}
-
-/// The executable file of that name in the directories of `PATH`.
-fn find(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
-    std::env::split_paths(path?)
-        .map(|dir| dir.join(program))
-        .find(|file| is_executable(file))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -106,14 +100,14 @@ mod tests {
             ),
             ("/nonexistent/a", "make the file executable"),
         ] {
-            let error = of(Path::new(file), Some(nowhere)).await.unwrap_err();
+            let error = of(Path::new(file), nowhere).await.unwrap_err();
             assert!(error.contains(said), "{error}");
         }
     }
 
     #[tokio::test]
     async fn an_executable_is_its_own_program() {
-        let command = of(Path::new("/bin/sh"), None).await.unwrap();
+        let command = of(Path::new("/bin/sh"), OsStr::new("")).await.unwrap();
         assert_eq!(command, ["/bin/sh"]);
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::sandbox::SandboxPolicy;
 use serde_json::json;
 
 use super::messages;
@@ -15,6 +16,8 @@ pub(super) struct Launch {
     pub(super) project_root: PathBuf,
     /// Its path within the project.
     pub(super) entry: PathBuf,
+    /// What it may touch.
+    pub(super) sandbox: SandboxPolicy,
     /// Its first line. Holds secrets.
     pub(super) start: Secret,
 }
@@ -44,6 +47,7 @@ impl Launch {
         Some(Self {
             project_root: program.project_root.clone(),
             entry: program.entry.clone(),
+            sandbox: assignment.sandbox.clone(),
             start: Secret(format!("{start}\n")),
         })
     }

@@ -60,10 +60,10 @@ impl Running {
     /// Why it cannot be started, in words that follow the file's name.
     pub(super) async fn start(launch: &Launch) -> Result<Self, String> {
         let file = launch.project_root.join(&launch.entry);
-        let path = std::env::var_os("PATH");
-        let command = command::of(&file, path.as_deref()).await?;
+        let allowed = guarded::allowed(&launch.project_root, &launch.sandbox);
+        let command = command::of(&file, &allowed.path()).await?;
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
-        let mut child = guarded::command(command, &launch.project_root)
+        let mut child = guarded::command(&command, &launch.project_root, allowed)
             .map_err(cannot)?
             .spawn()
             .map_err(cannot)?;

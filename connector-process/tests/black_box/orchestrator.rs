@@ -89,12 +89,22 @@ impl Orchestrator {
 
     /// Starts the binary as a program of the project.
     pub(crate) fn start_program(project: &Path, entry: &str, config: &Value) -> Self {
+        Self::start_confined(project, entry, config, &json!({"require": "off"}))
+    }
+
+    /// The same in a sandbox.
+    pub(crate) fn start_confined(
+        project: &Path,
+        entry: &str,
+        config: &Value,
+        sandbox: &Value,
+    ) -> Self {
         let mut orchestrator = Self::start();
         orchestrator.hello();
         orchestrator.welcome_as(&json!({
             "workspaceId": "w", "connection": "own", "connector": "own",
             "program": {"projectRoot": project, "entry": entry},
-            "config": config, "secrets": {"token": "hunter2"},
+            "config": config, "secrets": {"token": "hunter2"}, "sandbox": sandbox,
         }));
         orchestrator
     }

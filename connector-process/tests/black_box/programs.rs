@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use goondan_confinement::{Level, Right};
 use goondan_protocol::ipc::RefusalCode;
 use goondan_tests::needs;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::PATIENCE;
 use crate::orchestrator::Orchestrator;
@@ -240,5 +241,69 @@ fn sup_7_a_program_that_does_not_stop_is_killed_with_all_it_started() {
     orchestrator.expect_graceful_end();
     for pid in pids {
         wait_until("all to end", || !is_running(&pid));
+    }
+}
+
+/// The levels that this kernel holds; says aloud which it does not.
+fn levels() -> Vec<Level> {
+    let agent = goondan_tests::binaries::bin("goondan-agent-process");
+    let held = goondan_confinement::probe_all(&agent);
+    let is_held = |level: &Level| {
+        let is_held = Right::of(*level).iter().all(|right| held.contains(right));
+        is_held || needs::left_out(&format!("this kernel does not hold the level `{level}`"))
+    };
+    [Level::Full, Level::Landlock]
+        .into_iter()
+        .filter(is_held)
+        .collect()
+}
+
+/// Says what it can read, write and reach, as the input of an event; leaves processes behind where its number is
+/// that of a PID namespace.
+const CURIOUS: &str = r#"can() { sh -c "$2" >/dev/null 2>&1 && out="$out $1"; }
+    can project 'cat ./input'; can listed 'cat LISTED/input'; can outside 'cat OUTSIDE/secret'
+    can change 'echo x >> ./input'; can daemon 'kill -0 VICTIM'; can network 'exec 3<>/dev/tcp/127.0.0.1/PORT'
+    can listed-change 'echo x >> LISTED/input'; can parent 'cat /proc/VICTIM/environ'
+    echo "{\"type\":\"event\",\"id\":\"1\",\"input\":\"$out\"}"
+    if [ $$ -lt 10 ]; then setsid sleep 5518 & sleep 5518; fi"#;
+
+#[test]
+fn sec_3_a_program_is_held_to_what_its_connection_lists_and_leaves_nothing_behind() {
+    let (listed, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    write(&listed.path().join("input"), "listed");
+    write(&outside.path().join("secret"), "secret");
+    let script_with = |shell: &str| {
+        let text = CURIOUS.replace("LISTED", listed.path().to_str().unwrap());
+        let text = text.replace("OUTSIDE", outside.path().to_str().unwrap());
+        let text = text.replace("VICTIM", &std::process::id().to_string());
+        let port = machine.local_addr().unwrap().port().to_string();
+        let text = text.replace("PORT", &port).replace("sh -c", shell);
+        let dir = script(&text);
+        write(&dir.path().join("input"), "project");
+        dir
+    };
+    let says = |sandbox: &Value| {
+        // Only bash has a word for sockets.
+        let dir = script_with("bash -c");
+        let mut orchestrator = Orchestrator::start_confined(dir.path(), "own", &json!({}), sandbox);
+        let said = orchestrator.next_event().event.input;
+        nix::sys::signal::kill(orchestrator.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
+        said
+    };
+    let all = " project listed outside change daemon network listed-change parent";
+    let free = says(&json!({"require": "off"}));
+    assert_eq!(free, all);
+    for level in levels() {
+        let read = [listed.path()];
+        let said = says(&json!({"require": level, "read": read}));
+        assert_eq!(said, " project listed", "{level}");
+        let said = says(&json!({"require": level, "write": read, "network": "any"}));
+        assert_eq!(said, " project listed network listed-change", "{level}");
+        if level == Level::Full {
+            wait_until("everything to end", || {
+                goondan_tests::processes::with_args(&["sleep", "5518"]).is_empty()
+            });
+        }
     }
 }

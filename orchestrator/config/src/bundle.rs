@@ -79,7 +79,7 @@ fn agents_of(
         if let Some(definition) = definition
             && membership.members.contains(definition.name.as_str())
         {
-            sandboxes::check(&definition, &agent.value, agent.place, ground, report);
+            sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);
             agents.insert(definition.name.clone(), definition);
         }
     }
@@ -104,7 +104,7 @@ impl Bundle {
             swarm: &membership.policy.sandbox,
         };
         let agents = agents_of(&membership, &resources, &ground, report);
-        let (connections, local) = resolve_connections(&membership, &resources, report);
+        let (connections, local) = resolve_connections(&membership, &resources, &ground, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
             if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {

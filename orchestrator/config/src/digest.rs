@@ -27,6 +27,7 @@ pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
         "secrets": connection.secrets,
         "rules": rules,
         "limits": connection.limits,
+        "sandbox": connection.sandbox,
     })
 }
 

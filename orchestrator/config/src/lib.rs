@@ -64,6 +64,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::secret::IDENTITY_VAR;
 use serde_json::Value;
 
@@ -206,6 +207,8 @@ pub struct ConnectionDefinition {
     pub rules: Vec<IngressRule>,
     /// How much of the machine its process may take.
     pub limits: ProcessLimits,
+    /// What the programs that it starts may touch.
+    pub sandbox: SandboxPolicy,
 }
 
 impl fmt::Debug for ConnectionDefinition {
@@ -219,6 +222,7 @@ impl fmt::Debug for ConnectionDefinition {
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .field("rules", &self.rules)
             .field("limits", &self.limits)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }

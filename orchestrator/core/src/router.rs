@@ -418,6 +418,7 @@ mod tests {
             secrets: BTreeMap::new(),
             rules,
             limits: ProcessLimits::default(),
+            sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
         }
     }
 

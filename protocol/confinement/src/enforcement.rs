@@ -20,6 +20,7 @@ use crate::mounts::replace_root;
 use crate::namespaces::{NamespaceError, raise_loopback};
 use crate::plan::Plan;
 use crate::system_calls;
+use goondan_protocol::sandbox::Network;
 use goondan_protocol::sandbox::{Level, Right, SandboxPath};
 
 /// What only the sandbox has, at the level `full`.
@@ -90,11 +91,13 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
         replace_root(&layout)?;
-        raise_loopback()?;
+        if plan.network == Network::None {
+            raise_loopback()?;
+        }
     }
     capabilities::drop_all().map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     restrict(plan)?;
-    filter_system_calls(plan.level)?;
+    filter_system_calls(plan.level, plan.network)?;
     confirm(plan)?;
     Ok(Report {
         level: plan.level,
@@ -174,8 +177,8 @@ fn confirm(plan: &Plan) -> Result<(), EnforceError> {
     Ok(())
 }
 
-pub(crate) fn filter_system_calls(level: Level) -> Result<(), EnforceError> {
-    for filter in system_calls::filters(level)? {
+pub(crate) fn filter_system_calls(level: Level, network: Network) -> Result<(), EnforceError> {
+    for filter in system_calls::filters(level, network)? {
         seccompiler::apply_filter(&filter)?;
     }
     Ok(())

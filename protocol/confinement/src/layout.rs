@@ -151,6 +151,7 @@ mod tests {
             level: Level::Full,
             read: paths(read),
             write: paths(write),
+            network: crate::Network::None,
         })
     }
 

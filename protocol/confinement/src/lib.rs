@@ -5,10 +5,13 @@
 //! the calling thread and everything it starts from there on. None of it can be taken back.
 //!
 //! At the level `full` two processes do it: one calls [`unshare_all`] and starts a second, which is the first
-//! process of a PID namespace, binds its life to the other by [`die_with`], and calls [`enforce`].
+//! process of a PID namespace, binds its life to the other by [`die_with`], and calls [`enforce`]. [`Sandbox`] is how a
+//! process that stands around a program does all of this.
 //!
 //! # Map
 //!
+//! * `allowed` is what hardly a program does without, beside what a person listed.
+//! * `entry` is the way in, for whoever starts programs.
 //! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds.
 //! * `namespaces`, `mounts`, `capabilities`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
@@ -37,8 +40,12 @@
 //!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
+pub use self::allowed::{Allowed, Ground, find_program};
+pub use self::entry::{Entered, Sandbox, SandboxError, in_words, out_of_words};
 pub use self::plan::{Plan, Unmet, plan};
-pub use goondan_protocol::sandbox::{Facts, InvalidPath, Level, Right, SandboxPath, SandboxPolicy};
+pub use goondan_protocol::sandbox::{
+    Facts, InvalidPath, Level, Network, Right, SandboxPath, SandboxPolicy,
+};
 
 #[cfg(target_os = "linux")]
 pub use self::enforcement::{EnforceError, Report, enforce};
@@ -58,10 +65,12 @@ pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
     Facts::new()
 }
 
+mod allowed;
 #[cfg(target_os = "linux")]
 mod capabilities;
 #[cfg(target_os = "linux")]
 mod enforcement;
+mod entry;
 #[cfg(target_os = "linux")]
 mod inherited;
 #[cfg(target_os = "linux")]

@@ -16,6 +16,8 @@ use rustix::thread::{
 };
 use std::os::fd::AsRawFd as _;
 
+use goondan_protocol::sandbox::Network;
+
 /// What the process that makes the sandbox has to be able to do, and gives up before it starts anything.
 const MAKES_IT: [CapabilitySet; 3] = [
     CapabilitySet::SYS_ADMIN,
@@ -68,13 +70,17 @@ fn remedy() -> &'static str {
 /// # Errors
 ///
 /// [`NamespaceError`] if the kernel refuses any of it.
-pub fn unshare_all() -> Result<(), NamespaceError> {
+pub fn unshare_all(network: Network) -> Result<(), NamespaceError> {
+    let own = match network {
+        Network::None => CloneFlags::CLONE_NEWNET,
+        Network::Any => CloneFlags::empty(),
+    };
     unshare_with(
         CloneFlags::CLONE_NEWNS
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWIPC
-            | CloneFlags::CLONE_NEWNET
-            | CloneFlags::CLONE_NEWUTS,
+            | CloneFlags::CLONE_NEWUTS
+            | own,
     )?;
     pass_on_capabilities()
         .map_err(|errno| NamespaceError::new("rights within the namespaces are not given", errno))

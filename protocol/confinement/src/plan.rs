@@ -1,6 +1,6 @@
 //! Whether what was asked for can be had.
 
-use goondan_protocol::sandbox::{Facts, Level, Right, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Facts, Level, Network, Right, SandboxPath, SandboxPolicy};
 
 /// What is to be enforced; only [`plan`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,6 +8,7 @@ pub struct Plan {
     pub(crate) level: Level,
     pub(crate) read: Vec<SandboxPath>,
     pub(crate) write: Vec<SandboxPath>,
+    pub(crate) network: Network,
 }
 
 /// Rights that the policy requires and the kernel does not hold.
@@ -33,6 +34,7 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
         require,
         read,
         write,
+        network,
     } = policy;
     let needed = Right::of(require).iter().copied();
     let missing: Facts = needed.filter(|right| !facts.contains(right)).collect();
@@ -41,6 +43,7 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
             level: require,
             read,
             write,
+            network,
         })
     } else {
         Err(Unmet {
@@ -59,6 +62,7 @@ mod tests {
             require,
             read: Vec::new(),
             write: Vec::new(),
+            network: Network::None,
         }
     }
 

@@ -10,6 +10,8 @@ use seccompiler::{
 
 use goondan_protocol::sandbox::Level;
 
+use goondan_protocol::sandbox::Network;
+
 /// Refused whatever their arguments.
 const DENIED: &[libc::c_long] = &[
     // The tree of files, and ways around the checks of paths.
@@ -85,9 +87,9 @@ const X32: libc::c_long = 0x4000_0000;
 /// # Errors
 ///
 /// If the machine is of a kind that `seccompiler` does not know.
-pub(crate) fn filters(level: Level) -> Result<[BpfProgram; 2], BackendError> {
+pub(crate) fn filters(level: Level, network: Network) -> Result<[BpfProgram; 2], BackendError> {
     let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
-    denied.insert(libc::SYS_socket, sockets(level)?);
+    denied.insert(libc::SYS_socket, sockets(level, network)?);
     denied.insert(libc::SYS_clone, namespaces()?);
     denied.insert(libc::SYS_ioctl, typing()?);
     if level == Level::Landlock {
@@ -159,10 +161,11 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
-/// All of them where the network is the machine's: pairs come from another call. In a network of one's own TCP,
-/// UDP and the list of interfaces are let through; not sockets of files, which a network does not contain.
-fn sockets(level: Level) -> Result<Vec<SeccompRule>, BackendError> {
-    if level != Level::Full {
+/// All of them where nothing is to be reached and the network is the machine's: pairs come from another call. In
+/// a network of one's own, and if all may be reached, TCP, UDP and the list of interfaces are let through; not
+/// sockets of files, which a network does not contain.
+fn sockets(level: Level, network: Network) -> Result<Vec<SeccompRule>, BackendError> {
+    if level != Level::Full && network == Network::None {
         return Ok(Vec::new());
     }
     let is = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Eq, value);

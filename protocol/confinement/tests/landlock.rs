@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use goondan_confinement::{Level, Right, SandboxPath, SandboxPolicy, enforce, plan, probe};
+use goondan_confinement::{
+    Level, Network, Right, SandboxPath, SandboxPolicy, enforce, plan, probe,
+};
 
 /// A forbidden act and one like it that is allowed, both for `sh -c` in the work directory; `$OUT` is a
 /// directory beside it, `$VICTIM` a process outside.
@@ -149,6 +151,7 @@ fn policy(work: &Path) -> SandboxPolicy {
         require: Level::Landlock,
         read: paths(&read),
         write: paths(&[work]),
+        network: Network::None,
     }
 }
 
@@ -277,6 +280,7 @@ fn sec_3_a_path_that_is_not_there_is_an_error() {
         require: Level::Landlock,
         read: vec![missing],
         write: Vec::new(),
+        network: Network::None,
     };
     let plan = plan(
         policy,

@@ -98,11 +98,12 @@ spec: {{connectorRef: Connector/broken}}
     assert!(!status.stderr.contains("connector hook"), "{status:#?}");
     let status = home.gdn(&["status", "--json"]).exits(16);
     assert_eq!(status.error_json()["code"], "degraded");
-    let unhealthy = &status.json()["workspaces"][0]["unhealthy"];
-    assert_eq!(
-        (&unhealthy[0]["name"], &unhealthy[0]["readiness"]),
-        (&json!("broken"), &json!("notReady"))
-    );
+    // Each time it is started again, it runs for a moment.
+    wait_until("the program is told as well", || {
+        let status = home.gdn(&["status", "--json"]).exits(16).json();
+        let unhealthy = &status["workspaces"][0]["unhealthy"][0];
+        unhealthy["name"] == "broken" && unhealthy["readiness"] == "notReady"
+    });
     // The others work all the same.
     let hook = shown(&home, "hook").unwrap();
     assert_eq!(
@@ -222,6 +223,7 @@ metadata: {name: orders}
 spec:
   connectorRef: Connector/tail
   config: {file: NOTES/orders.log}
+  sandbox: {read: [NOTES]}
   ingress: {rules: [{match: {event: line}, route: {instanceKey: orders}}]}
 "#));
     let example = concat!(

@@ -89,8 +89,10 @@ fn over_stdio() -> Home {
 pub(crate) fn over_stdio_with(setting: &str) -> Home {
     let home = Home::without_project();
     let connection = format!(
-        "  config:\n    command: ['{}']\n    env: {{SERVER_TOKEN: {{valueFrom: {{env: SERVER_TOKEN}}}}}}\n    ",
-        mcp::program().display()
+        "  config:\n    command: ['{}']\n    env: {{HOME: {}, SERVER_TOKEN: {{valueFrom: {{env: SERVER_TOKEN}}}}}}\n    ",
+        mcp::program().display(),
+        // By which the harness knows the server's processes.
+        home.path().display()
     );
     home.write(
         "project/goondan.yaml",

@@ -12,9 +12,9 @@ const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"]
 const INHERITING: [&str; 5] = [
     "agent-process/src/tools/tool_supervisor.rs",
     "agent-process/src/tools/tool_supervisor/program.rs",
-    "agent-process/src/tools/tool_supervisor/sandbox.rs",
+    "protocol/confinement/src/entry.rs",
     "agent-process/src/tools/tool_supervisor/session.rs",
-    "connector-process/src/process.rs",
+    "connector-process/src/confined.rs",
 ];
 
 /// What may stand in `current_dir(…)`: the function, or the field that holds what it said.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::ids::{AgentName, ConnectionName};
 
 use super::members::Membership;
+use super::sandboxes::{self, Ground};
 use crate::codes;
 use crate::fields::{Located, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
@@ -19,6 +20,7 @@ use crate::{ConnectionDefinition, IngressRule, KeyRule};
 pub(super) fn resolve_connections(
     membership: &Membership,
     resources: &Resources,
+    ground: &Ground<'_>,
     report: &mut Report,
 ) -> (
     BTreeMap<ConnectionName, ConnectionDefinition>,
@@ -31,6 +33,7 @@ pub(super) fn resolve_connections(
         let Some(definition) = definition else {
             continue;
         };
+        sandboxes::check_connection(&definition, connection, ground, report);
         if definition.entry.is_none() && definition.connector.as_str() == LOCAL_CLIENT {
             check_local(connection, &local, report);
             local = Some(definition);
@@ -97,6 +100,7 @@ fn resolve_connection(
         secrets: connection.secrets.clone(),
         rules,
         limits: connection.limits,
+        sandbox: connection.sandbox.within(&membership.policy.sandbox),
     })
 }
 

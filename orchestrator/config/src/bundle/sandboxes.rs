@@ -1,12 +1,15 @@
-//! Whether the machine can confine what an agent starts as its configuration requires (`SEC-3`).
+//! Whether the machine can confine what agents and connections start as the configuration requires (`SEC-3`).
 
 use std::path::Path;
 
 use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
-use goondan_protocol::sandbox::Level;
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
+use crate::ConnectionDefinition;
 use crate::codes;
+use crate::fields::Located;
 use crate::kinds::agent::AgentSpec;
+use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::sandbox::Written;
 use crate::machine::Machine;
 use crate::report::{Place, Problem, Report};
@@ -14,7 +17,7 @@ use crate::report::{Place, Problem, Report};
 /// The built-in tool that starts what a model writes.
 const BASH: &str = "bash";
 
-/// What the checks need beside an agent.
+/// What the checks need beside an agent or a connection.
 pub(super) struct Ground<'a> {
     pub(super) machine: &'a dyn Machine,
     /// The Project Root.
@@ -25,30 +28,71 @@ pub(super) struct Ground<'a> {
 
 /// Reports what keeps an agent from starting its tools. It fails closed: nothing is started with less than
 /// what is required.
-pub(super) fn check(
+pub(super) fn check_agent(
     definition: &AgentDefinition,
     written: &AgentSpec,
     place: Place,
     ground: &Ground<'_>,
     report: &mut Report,
 ) {
-    let require = definition.sandbox.require;
-    if require == Level::Off || !starts_programs(definition) {
+    if starts_programs(definition) {
+        let who = format!("Agent `{}`", definition.name);
+        check(
+            &who,
+            &definition.sandbox,
+            &written.sandbox,
+            place,
+            ground,
+            report,
+        );
+    }
+}
+
+/// The same for a connection and the program that is its connector, or its MCP server.
+pub(super) fn check_connection(
+    definition: &ConnectionDefinition,
+    written: &Located<ConnectionSpec>,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) {
+    let spec = &written.value;
+    if definition.entry.is_some() || spec.has_command(&definition.connector) {
+        let who = format!("Connection `{}`", definition.name);
+        let place = written.place;
+        check(
+            &who,
+            &definition.sandbox,
+            &spec.sandbox,
+            place,
+            ground,
+            report,
+        );
+    }
+}
+
+fn check(
+    who: &str,
+    policy: &SandboxPolicy,
+    own: &Written,
+    place: Place,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) {
+    let (require, swarm) = (policy.require, ground.swarm);
+    if require == Level::Off {
         return;
     }
-    let (own, swarm) = (&written.sandbox, ground.swarm);
     let level = own.require.as_ref().or(swarm.require.as_ref());
     let place = level.map_or(place, |level| level.place);
     if let Some(missing) = ground.machine.lacks_sandbox(require) {
         let message = format!(
-            "Agent `{}` starts programs in a sandbox of the level `{require}`, which this machine cannot \
-             give: its kernel does not confine {missing}",
-            definition.name
+            "{who} starts programs in a sandbox of the level `{require}`, which this machine cannot give: \
+             its kernel does not confine {missing}"
         );
         let lesser = next_that_can_be_had(require, ground.machine);
         let help = format!(
-            "`gdn doctor` says what to change on the machine; or write `sandbox: {{require: {lesser}}}` in the \
-             Agent or in the Swarm's `policy`"
+            "`gdn doctor` says what to change on the machine; or write `sandbox: {{require: {lesser}}}` there \
+             or in the Swarm's `policy`"
         );
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
     }
@@ -60,8 +104,7 @@ pub(super) fn check(
         && state.starts_with(project)
     {
         let message = format!(
-            "Agent `{}` may read the project, and goondan's own files are in the project's directory",
-            definition.name
+            "{who} may read the project, and goondan's own files are in the project's directory"
         );
         let help = "move the project to a directory of its own, or name another `--state-root`";
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));

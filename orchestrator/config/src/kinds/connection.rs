@@ -8,7 +8,7 @@ use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
 use super::written::Written;
-use super::{Context, id, process_limits, value};
+use super::{Context, id, process_limits, sandbox, value};
 use crate::KeyRule;
 use crate::codes;
 use crate::document::Document;
@@ -59,6 +59,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::Mapping(&process_limits::LIMITS),
             "What its process may take at most, with all it starts.",
         ),
+        sandbox::OF_CONNECTION,
     ],
 );
 
@@ -127,7 +128,15 @@ pub(crate) struct ConnectionSpec {
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
     pub(crate) limits: ProcessLimits,
+    pub(crate) sandbox: sandbox::Written,
     pub(crate) written: Written,
+}
+
+impl ConnectionSpec {
+    /// Whether its connector starts a program that the settings name.
+    pub(crate) fn has_command(&self, connector: &ResourceName) -> bool {
+        connector.as_str() == MCP && self.config.contains_key("command")
+    }
 }
 
 /// An ingress rule as written.
@@ -168,6 +177,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
     let limits = process_limits::read(&mut spec, DEFAULT_CONNECTOR_MEMORY_MIB, cx);
+    let sandbox = sandbox::read(&mut spec, cx);
     spec.close();
     Some(ConnectionSpec {
         name: name?,
@@ -178,6 +188,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         secrets,
         rules,
         limits,
+        sandbox,
         written,
     })
 }

@@ -1,8 +1,8 @@
-//! `sandbox`: what the programs of an agent may touch, of a Swarm's policy and of an Agent (`SEC-3`, `BOX-3`).
+//! `sandbox`: what programs may touch, of a Swarm's policy, of an Agent and of a Connection (`SEC-3`, `BOX-3`).
 
 use std::path::{Component, Path, PathBuf};
 
-use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, Network, SandboxPath, SandboxPolicy};
 
 use super::Context;
 use crate::codes;
@@ -15,6 +15,8 @@ use crate::shape::{Content, Default, Field, Shape};
 const FULL: &str = "full";
 const LANDLOCK: &str = "landlock";
 const OFF: &str = "off";
+const NONE: &str = "none";
+const ANY: &str = "any";
 
 /// Paths of the user begin with it.
 const HOME: &str = "~";
@@ -23,7 +25,7 @@ const HOME: &str = "~";
 pub(crate) const OF_SWARM: Field = Field::optional(
     "sandbox",
     Content::Mapping(&SWARM_SANDBOX),
-    "What the programs that tools and modules start may touch, unless an Agent says otherwise.",
+    "What the programs that run for agents and connections may touch, unless one of those says otherwise.",
 );
 
 /// The field of an Agent.
@@ -34,13 +36,21 @@ pub(crate) const OF_AGENT: Field = Field::optional(
      for the Swarm's.",
 );
 
+/// The field of a Connection.
+pub(crate) const OF_CONNECTION: Field = Field::optional(
+    "sandbox",
+    Content::Mapping(&CONNECTION_SANDBOX),
+    "What the program that is its connector, or its MCP server, may touch. A field that is written here \
+     stands in for the Swarm's.",
+);
+
 const ABOUT: &str = "What programs that run for a model may touch. They may always read the system's programs and the \
                      project, and write in the work directory.";
 
 static SWARM_SANDBOX: Shape = Shape::of(
     "SwarmSandbox",
     ABOUT,
-    &[REQUIRE.or(Default::Text(FULL)), READ, WRITE],
+    &[REQUIRE.or(Default::Text(FULL)), READ, WRITE, NETWORK],
 );
 
 static AGENT_SANDBOX: Shape = Shape::of(
@@ -50,8 +60,27 @@ static AGENT_SANDBOX: Shape = Shape::of(
         REQUIRE.or(Default::Meaning("as the Swarm's policy says")),
         READ,
         WRITE,
+        NETWORK,
     ],
 );
+
+static CONNECTION_SANDBOX: Shape = Shape::of(
+    "ConnectionSandbox",
+    "What the program of a connection may touch. It may always read the system's programs and the project.",
+    &[
+        REQUIRE.or(Default::Meaning("as the Swarm's policy says")),
+        READ,
+        WRITE,
+        NETWORK,
+    ],
+);
+
+const NETWORK: Field = Field::optional(
+    "network",
+    Content::Word(&[NONE, ANY]),
+    "What may be reached. `none`: nothing. `any`: all that the machine reaches, its own services included.",
+)
+.or(Default::Text(NONE));
 
 const REQUIRE: Field = Field::optional(
     "require",
@@ -81,10 +110,11 @@ pub(crate) struct Written {
     pub(crate) require: Option<Located<Level>>,
     read: Option<Vec<SandboxPath>>,
     write: Option<Vec<SandboxPath>>,
+    network: Option<Network>,
 }
 
 impl Written {
-    /// The policy of an agent that has written this, in a swarm with that.
+    /// The policy of an agent or a connection that has written this, in a swarm with that.
     pub(crate) fn within(&self, swarm: &Self) -> SandboxPolicy {
         let require = self.require.as_ref().or(swarm.require.as_ref());
         let paths = |own: &Option<Vec<SandboxPath>>, swarm: &Option<Vec<SandboxPath>>| {
@@ -94,6 +124,7 @@ impl Written {
             require: require.map(|level| level.value).unwrap_or_default(),
             read: paths(&self.read, &swarm.read),
             write: paths(&self.write, &swarm.write),
+            network: self.network.or(swarm.network).unwrap_or_default(),
         }
     }
 }
@@ -116,11 +147,16 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
         }),
         read: read_paths("read", &mut sandbox, cx),
         write: read_paths("write", &mut sandbox, cx),
+        network: read_network(&mut sandbox, cx),
     };
     sandbox.close();
-    let paths = [("read", &written.read), ("write", &written.write)];
+    let fields = [
+        ("read", written.read.is_some()),
+        ("write", written.write.is_some()),
+        ("network", written.network.is_some()),
+    ];
     let is_off = written.require.as_ref().map(|level| level.value) == Some(Level::Off);
-    for (name, _) in paths.iter().filter(|(_, paths)| paths.is_some()) {
+    for (name, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
         if let (true, Some(place)) = (is_off, place) {
             let message = format!("`{name}` has no effect: at the level `off` nothing is confined");
             let problem = Problem::warning(codes::NO_EFFECT, place, message);
@@ -129,6 +165,14 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
         }
     }
     written
+}
+
+fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Network> {
+    let word = sandbox.word("network", &mut cx.report)?;
+    Some(match word.value {
+        ANY => Network::Any,
+        _ => Network::None,
+    })
 }
 
 fn read_paths(

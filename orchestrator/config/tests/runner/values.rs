@@ -312,6 +312,7 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.observation.maxMiB",
             "policy.observation.maxDays",
             "policy.sandbox.require",
+            "policy.sandbox.network",
         ]
     );
     let broken = Project::new("kind: [");

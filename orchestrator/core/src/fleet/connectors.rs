@@ -150,6 +150,7 @@ impl Fleet {
             project_root: Some(project_root),
             config: definition.config,
             secrets: definition.secrets,
+            sandbox: definition.sandbox,
         })))
     }
 

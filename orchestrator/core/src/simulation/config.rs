@@ -233,6 +233,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
             },
         }],
         limits: ProcessLimits::default(),
+        sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
     }
 }
 

@@ -1,13 +1,11 @@
-//! What the programs of an agent may touch: the policy of its definition, with what hardly a program does without.
+//! What programs may touch: what a person allowed, with what hardly a program does without.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::module_file::Runtime;
 use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
-
-use super::runtimes::in_path;
 
 /// The system's programs and what they are made of.
 const PROGRAMS: [&str; 10] = [
@@ -72,9 +70,6 @@ const RUNTIMES: [Runtime; 4] = [Runtime::Bun, Runtime::Deno, Runtime::Node, Runt
 /// Directories of this name hold programs that only look for another one, elsewhere.
 const SHIMS: &str = "shims";
 
-/// Where temporary files go, within the work directory, if programs may not write to the machine's own.
-pub(crate) const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
-
 /// Variables that name places or services of the user, which are of no use inside.
 const OF_THE_USER: [&str; 7] = [
     "DBUS_SESSION_BUS_ADDRESS",
@@ -88,24 +83,26 @@ const OF_THE_USER: [&str; 7] = [
 
 /// What programs may touch, and what they are told of it.
 #[derive(Debug)]
-pub(crate) struct Allowed {
+pub struct Allowed {
     /// What the kernel is asked to hold them to.
-    pub(crate) policy: SandboxPolicy,
-    /// Variables that differ from the agent's own; none: it is not there.
-    pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
+    pub policy: SandboxPolicy,
+    /// Variables that differ from those of whoever starts them; none: it is not there.
+    pub environment: Vec<(&'static str, Option<OsString>)>,
 }
 
 impl Allowed {
     /// The `PATH` of programs.
-    pub(crate) fn path(&self) -> OsString {
+    #[must_use]
+    pub fn path(&self) -> OsString {
         let own = self.environment.iter().find(|(name, _)| *name == "PATH");
         let own = own.and_then(|(_, path)| path.clone());
         own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
     }
 
-    /// Without a sandbox nothing is said: programs are as free as the agent.
-    pub(crate) fn of(assignment: &AgentAssignment) -> Self {
-        let asked = &assignment.agent.sandbox;
+    /// What is allowed on some ground. Without a sandbox nothing is said: programs are as free as whoever starts
+    /// them.
+    #[must_use]
+    pub fn of(asked: &SandboxPolicy, ground: &Ground<'_>) -> Self {
         if asked.require == Level::Off {
             return Self {
                 policy: SandboxPolicy::off(),
@@ -113,34 +110,61 @@ impl Allowed {
             };
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let directories = program_directories(&path, &assignment.work_dir);
+        let directories = program_directories(&path, ground.work_dir);
         let path = std::env::join_paths(&directories).unwrap_or_default();
         let runtimes = RUNTIMES
             .iter()
-            .filter_map(|runtime| in_path(runtime.program(), &path))
+            .filter_map(|runtime| find_program(runtime.program(), &path))
             .filter_map(|program| std::fs::canonicalize(program).ok());
         let usual = PROGRAMS.iter().chain(&SETTINGS).map(PathBuf::from);
         let usual = usual.chain(directories).chain(runtimes);
         let usual = usual.filter(|path| path.exists());
-        let project = std::iter::once(assignment.project_root.clone());
-        let work = std::iter::once(assignment.work_dir.clone());
+        let project = std::iter::once(ground.project.to_owned());
+        let work = ground.work_dir.into_iter().map(Path::to_owned);
         Self {
             policy: SandboxPolicy {
                 require: asked.require,
                 read: joined(usual.chain(project), &asked.read),
                 write: joined(work, &asked.write),
+                network: asked.network,
             },
-            environment: environment(asked.require, path, &assignment.work_dir),
+            environment: environment(asked.require, path, ground),
         }
     }
 }
 
+/// For whom programs are started.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// The Project Root, which they may read.
+    pub project: &'a Path,
+    /// The directory they may write in, if they have one; it is their home.
+    pub work_dir: Option<&'a Path>,
+    /// Where temporary files go at the level `landlock`, if there is such a place.
+    pub temporary: Option<&'a Path>,
+}
+
+/// Finds a program as a shell would.
+#[must_use]
+pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|directory| directory.join(program))
+        .find(|file| file.is_absolute() && is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
 /// The directories of `PATH` in which confined programs are looked for: what only looks for another program comes
 /// last, and what would open the user's own files or goondan's is left out.
-fn program_directories(path: &OsString, work_dir: &Path) -> Vec<PathBuf> {
+fn program_directories(path: &OsStr, work_dir: Option<&Path>) -> Vec<PathBuf> {
     let home = std::env::home_dir();
+    let own = [work_dir, home.as_deref(), Some(Path::new("/"))];
     let is_wide = |directory: &Path| {
-        work_dir.starts_with(directory) || home.iter().any(|home| home.starts_with(directory))
+        let mut own = own.iter().flatten();
+        own.any(|own| own.starts_with(directory))
     };
     let directories = std::env::split_paths(path)
         .filter(|directory| directory.is_absolute() && directory.is_dir() && !is_wide(directory));
@@ -166,16 +190,16 @@ fn joined(usual: impl Iterator<Item = PathBuf>, asked: &[SandboxPath]) -> Vec<Sa
 fn environment(
     level: Level,
     path: OsString,
-    work_dir: &Path,
+    ground: &Ground<'_>,
 ) -> Vec<(&'static str, Option<OsString>)> {
-    let temporary = match level {
-        Level::Full => PathBuf::from("/tmp"),
-        Level::Landlock | Level::Off => work_dir.join(TEMPORARY_DIRECTORY),
+    let own = match level {
+        Level::Full => Some(Path::new("/tmp")),
+        Level::Landlock | Level::Off => None,
     };
     let mut all: Vec<_> = OF_THE_USER.iter().map(|name| (*name, None)).collect();
-    all.push(("HOME", Some(work_dir.into())));
+    all.push(("HOME", ground.work_dir.or(own).map(OsString::from)));
     all.push(("PATH", Some(path)));
-    all.push(("TMPDIR", Some(temporary.into())));
+    all.push(("TMPDIR", own.or(ground.temporary).map(OsString::from)));
     all
 }
 
@@ -202,7 +226,7 @@ mod tests {
         ];
         let path = std::env::join_paths(path).unwrap();
         assert_eq!(
-            program_directories(&path, &at("state/work")),
+            program_directories(&path, Some(&at("state/work"))),
             [at("b/bin"), at("a/shims")]
         );
     }

@@ -1,20 +1,28 @@
-//! The sandbox of what a tool supervisor stands around (`SEC-3`, `SEC-6`).
+//! How a process enters the sandbox of what it is to start (`SEC-3`, `SEC-6`).
 //!
-//! The supervisor restricts itself, and whatever it starts inherits that: so it holds from the first
-//! instruction of the program. It cannot be taken back, and there is nothing between it and the kernel that a
-//! program could talk to.
+//! A process that stands around a program is started with the policy in its arguments ([`in_words`]), takes it off
+//! them ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and whatever it starts inherits that.
+//! So it holds from the first instruction of the program. It cannot be taken back, and there is nothing between it
+//! and the kernel that a program could talk to.
 //!
-//! At the level `full` there are two supervisors, `agent → supervisor → first process → bash → …`. The outer one
-//! makes the namespaces and waits. The inner one is the first process in them: it puts the new root in place,
-//! restricts itself and supervises as it would anywhere. Both have the agent's pipe or socket as their standard
-//! input, which only the inner one reads. When the inner one ends, the kernel ends all that is in its PID
-//! namespace; it is sent `SIGKILL` when the outer one ends.
+//! At the level `full` there are two of them, `outer → first process → program → …`. The outer one makes the
+//! namespaces and waits. The other is the first process in them: it puts the new root in place, restricts itself and
+//! goes on as it would anywhere. Both have the same standard input, which only the inner one reads. When the inner
+//! one ends, the kernel ends all that is in its PID namespace; it is sent `SIGKILL` when the outer one ends.
 
 use std::ffi::OsString;
 #[cfg(target_os = "linux")]
 use std::process::Command;
 
-use goondan_confinement::{Level, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
+
+#[cfg(target_os = "linux")]
+use crate::enforcement::{EnforceError, enforce};
+#[cfg(target_os = "linux")]
+use crate::inherited::close_inherited_files;
+#[cfg(target_os = "linux")]
+use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
+use crate::plan::{Unmet, plan};
 
 /// The argument before a policy in JSON.
 const SANDBOX: &str = "--sandbox";
@@ -24,15 +32,13 @@ const WITHIN: &str = "--within";
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SandboxError {
+pub enum SandboxError {
     /// The policy cannot be read.
-    #[error(
-        "the sandbox policy cannot be read: {0}; use the daemon and the agent process of one release"
-    )]
+    #[error("the sandbox policy cannot be read: {0}; use programs of one release")]
     Policy(#[from] serde_json::Error),
     /// The kernel has no such sandbox.
     #[error(transparent)]
-    Unmet(#[from] goondan_confinement::Unmet),
+    Unmet(#[from] Unmet),
     /// What was open before cannot be listed.
     #[cfg(target_os = "linux")]
     #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
@@ -40,7 +46,7 @@ pub(super) enum SandboxError {
     /// The namespaces cannot be made.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
-    Namespace(#[from] goondan_confinement::NamespaceError),
+    Namespace(#[from] NamespaceError),
     /// The process within cannot be started.
     #[cfg(target_os = "linux")]
     #[error("the first process of the sandbox cannot be started: {0}")]
@@ -48,12 +54,13 @@ pub(super) enum SandboxError {
     /// The kernel refused a part of it.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
-    Enforce(#[from] goondan_confinement::EnforceError),
+    Enforce(#[from] EnforceError),
 }
 
-/// The policy as arguments of the binary, before all others. None without a sandbox.
-pub(in super::super) fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
-    // A policy of paths that are text is always JSON; any other is refused by the supervisor.
+/// The policy as arguments of the process that is to enter it, before all others. None without a sandbox.
+#[must_use]
+pub fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
+    // A policy of paths that are text is always JSON; any other is refused by who reads it.
     let json = || serde_json::to_string(policy).unwrap_or_default();
     match policy.require {
         Level::Off => Vec::new(),
@@ -63,15 +70,16 @@ pub(in super::super) fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
 
 /// How this process is to be confined, as its arguments say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sandbox {
+pub struct Sandbox {
     /// The policy, unread.
     policy: OsString,
     /// The number of the process that has made the namespaces this process is the first one in.
     parent: Option<OsString>,
 }
 
-/// Where the supervisor is, once the sandbox is made.
-pub(super) enum Entered {
+/// Where the process is, once the sandbox is made.
+#[derive(Debug)]
+pub enum Entered {
     /// In the sandbox.
     Inside,
     /// Outside, and what it started inside has ended.
@@ -79,7 +87,8 @@ pub(super) enum Entered {
 }
 
 /// Takes the sandbox off the front of the arguments.
-pub(super) fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
+#[must_use]
+pub fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
     let (parent, words) = match words {
         [flag, parent, rest @ ..] if flag == WITHIN => (Some(parent.clone()), rest),
         rest => (None, rest),
@@ -94,10 +103,20 @@ pub(super) fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString])
 }
 
 impl Sandbox {
-    /// Restricts this process, which has one thread as yet, for good; or starts one that is.
+    /// Whether this is the first process of the sandbox, which all others in it are the children of.
+    #[must_use]
+    pub fn is_first_process(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// Restricts this process, which has one thread as yet, for good; or starts one that is, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxError`] if the policy cannot be held: nothing was started then, and the caller ends.
     #[cfg(target_os = "linux")]
-    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
-        use goondan_confinement::{Right, close_inherited_files, die_with, enforce, plan};
+    pub fn enter(&self) -> Result<Entered, SandboxError> {
+        use goondan_protocol::sandbox::Right;
 
         if let Some(parent) = &self.parent {
             die_with(&parent.to_string_lossy())?;
@@ -105,17 +124,22 @@ impl Sandbox {
         close_inherited_files().map_err(SandboxError::Inherited)?;
         let policy: SandboxPolicy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
         if policy.require == Level::Full && self.parent.is_none() {
-            return start_within();
+            return start_within(&policy);
         }
         // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
         enforce(&plan(policy, &Right::ALL.into())?)?;
         Ok(Entered::Inside)
     }
 
+    /// There is no sandbox for this system yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxError`] unless none is asked for.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
+    pub fn enter(&self) -> Result<Entered, SandboxError> {
         let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
-        goondan_confinement::plan(policy, &goondan_confinement::Facts::new())?;
+        plan(policy, &goondan_protocol::sandbox::Facts::new())?;
         Ok(Entered::Inside)
     }
 }
@@ -123,8 +147,7 @@ impl Sandbox {
 /// Starts this binary again as the first process of a PID namespace and waits for it. Whichever of the two ends,
 /// the other does, and all that is in the namespace: the kernel sees to it.
 #[cfg(target_os = "linux")]
-fn start_within() -> Result<Entered, SandboxError> {
-    use goondan_confinement::{own_number, unshare_all};
+fn start_within(policy: &SandboxPolicy) -> Result<Entered, SandboxError> {
     use nix::sys::signal::{SigSet, Signal};
 
     let number = own_number().map_err(SandboxError::First)?;
@@ -132,7 +155,7 @@ fn start_within() -> Result<Entered, SandboxError> {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
         .thread_block()
         .map_err(|errno| SandboxError::First(errno.into()))?;
-    unshare_all()?;
+    unshare_all(policy.network)?;
     let mut first = Command::new("/proc/self/exe")
         .arg(WITHIN)
         .arg(number)
