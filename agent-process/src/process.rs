@@ -9,6 +9,7 @@ mod effects;
 mod fault;
 mod loading;
 mod modules;
+mod own_sandbox;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     let toolbox = Toolbox::new(&assignment, supervisor)?;
+    own_sandbox::enter(&assignment.agent, &toolbox.surroundings().allowed.policy)?;
     let (outgoing, call_receiver) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (agent_client, agent_requests) = AgentClient::new();

@@ -5,14 +5,21 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::base_package::BASE_PACKAGE;
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
 };
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::process_limits::ProcessLimits;
-use crate::sandbox::SandboxPolicy;
+use crate::sandbox::{Level, SandboxPolicy};
 use crate::script::Script;
 use crate::working_directory::CwdMode;
+
+/// The built-in tool that starts what a model writes.
+const BASH: &str = "bash";
+
+/// The setting of a built-in connector that names a program.
+const COMMAND: &str = "command";
 
 /// Everything an agent process works with. It reads no configuration of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +75,21 @@ pub struct AgentDefinition {
 }
 
 impl AgentDefinition {
+    /// How what it starts is confined: a command of `bash`, or a module. None if it starts no programs.
+    #[must_use]
+    pub fn programs(&self) -> Option<Level> {
+        let starts = |tool: &ToolDefinition| match &tool.source {
+            ToolSource::Builtin { package, name } => {
+                package == BASE_PACKAGE && name.as_str() == BASH
+            }
+            ToolSource::Module { .. } => true,
+        };
+        let is_module =
+            |it: &ExtensionDefinition| matches!(it.source, ExtensionSource::Module { .. });
+        let is_any = self.tools.iter().any(starts) || self.extensions.iter().any(is_module);
+        is_any.then_some(self.sandbox.require)
+    }
+
     /// Whether a tool of the agent may work by this connection.
     #[must_use]
     pub fn works_by(&self, connection: &ConnectionName) -> bool {
@@ -278,6 +300,16 @@ pub struct ConnectorAssignment {
     /// What the programs that it starts may touch.
     #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
     pub sandbox: SandboxPolicy,
+}
+
+impl ConnectorAssignment {
+    /// How what it starts is confined: the program that is its connector, or its server. None if it starts no
+    /// programs.
+    #[must_use]
+    pub fn programs(&self) -> Option<Level> {
+        let is_any = self.program.is_some() || self.config.contains_key(COMMAND);
+        is_any.then_some(self.sandbox.require)
+    }
 }
 
 /// A program of the project that is a connector.
