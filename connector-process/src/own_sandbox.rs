@@ -1,14 +1,16 @@
 //! The connector's own process is confined as well, as far as its programs can live with that (`SEC-3`).
 
+use goondan_protocol::sandbox::Facts;
+
 use crate::link::Role;
 
-/// Restricts this process, which has one thread as yet, for good.
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
 ///
 /// # Errors
 ///
 /// If the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(crate) fn enter(role: &Role) -> Result<(), goondan_confinement::EnforceError> {
+pub(crate) fn enter(role: &Role) -> Result<Facts, goondan_confinement::EnforceError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let (programs, policy) = match role {
@@ -27,7 +29,7 @@ pub(crate) fn enter(role: &Role) -> Result<(), goondan_confinement::EnforceError
              lacks"
         );
     }
-    Ok(())
+    Ok(held)
 }
 
 /// What the programs of a connection may touch, with the programs themselves; nothing if there are none.
@@ -58,6 +60,6 @@ fn policy_of(
 
 /// There is no sandbox for this system yet.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn enter(_: &Role) -> Result<(), std::convert::Infallible> {
-    Ok(())
+pub(crate) fn enter(_: &Role) -> Result<Facts, std::convert::Infallible> {
+    Ok(Facts::new())
 }

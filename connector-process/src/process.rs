@@ -97,8 +97,9 @@ fn serve() -> ExitCode {
                 &identity,
                 stdout.clone(),
             )));
-            own_sandbox::enter(&role).map_err(|error| ProcessError::OwnSandbox(error.into()))?;
-            session::run(role, incoming, outgoing)
+            let rights = own_sandbox::enter(&role)
+                .map_err(|error| ProcessError::OwnSandbox(error.into()))?;
+            session::run(role, rights, incoming, outgoing)
                 .await
                 .map_err(ProcessError::Link)
         });

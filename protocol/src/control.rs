@@ -31,7 +31,7 @@ pub use instance::{
     InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
-pub use process::{ListProcesses, ProcessInfo, ProcessState, Readiness};
+pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionSource, ShowQuestion,

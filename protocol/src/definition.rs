@@ -78,15 +78,10 @@ impl AgentDefinition {
     /// How what it starts is confined: a command of `bash`, or a module. None if it starts no programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
-        let starts = |tool: &ToolDefinition| match &tool.source {
-            ToolSource::Builtin { package, name } => {
-                package == BASE_PACKAGE && name.as_str() == BASH
-            }
-            ToolSource::Module { .. } => true,
-        };
         let is_module =
             |it: &ExtensionDefinition| matches!(it.source, ExtensionSource::Module { .. });
-        let is_any = self.tools.iter().any(starts) || self.extensions.iter().any(is_module);
+        let is_any = self.tools.iter().any(ToolDefinition::starts_programs)
+            || self.extensions.iter().any(is_module);
         is_any.then_some(self.sandbox.require)
     }
 
@@ -214,6 +209,19 @@ pub struct ToolDefinition {
     pub error_message_limit: usize,
 }
 
+impl ToolDefinition {
+    /// Whether its calls start programs: commands of `bash`, or a module.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        match &self.source {
+            ToolSource::Builtin { package, name } => {
+                package == BASE_PACKAGE && name.as_str() == BASH
+            }
+            ToolSource::Module { .. } => true,
+        }
+    }
+}
+
 /// What does a tool's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -307,9 +315,15 @@ impl ConnectorAssignment {
     /// programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
-        let is_any = self.program.is_some() || self.config.contains_key(COMMAND);
-        is_any.then_some(self.sandbox.require)
+        connection_starts_programs(self.program.is_some(), &self.config)
+            .then_some(self.sandbox.require)
     }
+}
+
+/// Whether the process of a connection starts programs: its connector is one, or its settings name one.
+#[must_use]
+pub fn connection_starts_programs(is_program: bool, config: &JsonObject) -> bool {
+    is_program || config.contains_key(COMMAND)
 }
 
 /// A program of the project that is a connector.

@@ -1,17 +1,20 @@
 //! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
 
 use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::sandbox::{Facts, SandboxPolicy};
 
 use super::fault::ProcessError;
 
-/// Restricts this process, which has one thread as yet, for good. `programs` is what those that it starts may touch.
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on. `programs` is what those that it starts may touch.
 ///
 /// # Errors
 ///
 /// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(agent: &AgentDefinition, programs: &SandboxPolicy) -> Result<(), ProcessError> {
+pub(super) fn enter(
+    agent: &AgentDefinition,
+    programs: &SandboxPolicy,
+) -> Result<Facts, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let sandbox = OwnSandbox::beside(agent.programs());
@@ -24,11 +27,11 @@ pub(super) fn enter(agent: &AgentDefinition, programs: &SandboxPolicy) -> Result
             "this kernel confines only the system calls of the agent's process; `gdn doctor` says what it lacks"
         );
     }
-    Ok(())
+    Ok(held)
 }
 
 /// There is no sandbox for this system yet.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_: &AgentDefinition, _: &SandboxPolicy) -> Result<(), ProcessError> {
-    Ok(())
+pub(super) fn enter(_: &AgentDefinition, _: &SandboxPolicy) -> Result<Facts, ProcessError> {
+    Ok(Facts::new())
 }

@@ -15,6 +15,8 @@ mod children;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod confined;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod consent;

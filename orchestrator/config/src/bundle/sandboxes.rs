@@ -53,7 +53,7 @@ pub(super) fn check_connection(
     report: &mut Report,
 ) {
     let spec = &written.value;
-    if definition.entry.is_some() || spec.has_command(&definition.connector) {
+    if definition.programs().is_some() {
         let who = format!("Connection `{}`", definition.name);
         let place = written.place;
         check(
