@@ -55,6 +55,8 @@ mod models;
 #[cfg(test)]
 mod namespaces;
 #[cfg(test)]
+mod nothing_left;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod parking;
