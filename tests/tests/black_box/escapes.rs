@@ -25,8 +25,18 @@ const LOOT: &str = "loot-of-the-outside-5519";
 /// The way of running programs that no message asks for.
 const AS_A_CONNECTOR: &str = "as a connector";
 
-/// A process that the ways out leave behind, if they can.
-const STRAY: [&str; 2] = ["sleep", "5519"];
+/// A process that commands leave behind, if they can: it sleeps for a number of seconds that tells it from those of
+/// the other levels, which are tried at the same time.
+const STRAY: &str = "sleep";
+
+fn stray_of(level: &str) -> String {
+    let number = match level {
+        "full" => 10_000_000,
+        "landlock" => 20_000_000,
+        _ => 30_000_000,
+    };
+    (number + std::process::id()).to_string()
+}
 
 /// An agent that tries the ways out. `LEVEL` is its sandbox.
 const PROJECT: &str = r#"
@@ -40,9 +50,9 @@ spec:
       - when: {user: '^keep', step: 1}
         call: [{tool: bash__exec, args: {command: "echo loot-of-the-outside-5519 > kept"}}]
       - when: {user: '^as a command$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
+        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
       - when: {user: '^in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
+        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
       - when: {user: '^from a module$', step: 1}
         call: [{tool: escape__try, args: {}}]
       - when: {user: '^loosened by the call$', step: 1}
@@ -115,6 +125,7 @@ struct Prison {
     daemon: Daemon,
     victim: Running,
     shared: tempfile::NamedTempFile,
+    stray: String,
     home: Home,
 }
 
@@ -134,10 +145,14 @@ impl Prison {
         let home = Home::without_project();
         let (own, project) = (home.path().to_str().unwrap(), home.project());
         let project = project.to_str().unwrap();
+        let stray = stray_of(level);
         let filled = |text: &str| {
             let text = home.filled_in(text).replace("PROJECT", project);
-            text.replace("HOME", own).replace("LEVEL", level)
+            text.replace("HOME", own)
+                .replace("LEVEL", level)
+                .replace("STRAY", &stray)
         };
+
         home.write("project/goondan.yaml", &filled(PROJECT));
         home.write("project/tools/escape.py", &filled(MODULE));
         home.write("project/connectors/escape.py", &filled(PROGRAM));
@@ -184,6 +199,7 @@ impl Prison {
             daemon,
             victim,
             shared,
+            stray,
             home,
         }
     }
@@ -218,7 +234,10 @@ impl Prison {
         assert_eq!(fs::read_to_string(self.shared.path()).unwrap(), LOOT);
         drop(self.victim);
         self.daemon.stop();
-        assert_eq!(processes::with_args(&STRAY), Vec::<u32>::new());
+        assert_eq!(
+            processes::with_args(&[STRAY, &self.stray]),
+            Vec::<u32>::new()
+        );
     }
 }
 

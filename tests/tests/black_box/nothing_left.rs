@@ -80,21 +80,23 @@ fn list(dir: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Kills one of all processes that there are, and tells whether it was the daemon.
+/// Kills the daemon in one of four rounds, else one of all others that there are; tells whether it is the daemon's
+/// turn.
 fn kill_one(home: &Home, daemon: &Daemon, strays: &[u32], random: &mut Random) -> bool {
     let all = processes::of_home(home.path());
     let mut pids: Vec<u32> = all
         .iter()
-        .filter(|process| process.program() != GDN)
+        .filter(|process| process.program() != GDN && process.pid != daemon.pid())
         .map(|process| process.pid)
         .collect();
     pids.extend(strays);
-    pids.push(daemon.pid());
-    let victim = *random.choose(&pids).unwrap();
-    if victim != daemon.pid() {
-        processes::signal(victim, Signal::SIGKILL);
+    match random.choose(&pids) {
+        Some(victim) if random.below(4) != 0 => {
+            processes::signal(*victim, Signal::SIGKILL);
+            false
+        }
+        _ => true,
     }
-    victim == daemon.pid()
 }
 
 fn nothing_is_left(level: &str) {
