@@ -60,8 +60,9 @@ pub(crate) async fn run(
     assignment: AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
+    // Before anything of the machine's is opened, which would lead back there.
+    let rights = own_sandbox::enter(&assignment)?;
     let toolbox = Toolbox::new(&assignment, supervisor)?;
-    let rights = own_sandbox::enter(&assignment.agent, &toolbox.surroundings().allowed.policy)?;
     let confined = ToOrchestrator::Confined(Confined { rights });
     link.send(&confined, None, None).await?;
     let (outgoing, call_receiver) = Outgoing::new();

@@ -385,10 +385,21 @@ impl ToolRules for Toolbox {
     }
 }
 
-/// Where the agent's tools work. `supervisor` is this crate's binary.
 /// Where temporary files go, within the work directory, if programs may not write to the machine's own.
 const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
+/// What the programs of an agent may touch.
+pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
+    let temporary = assignment.work_dir.join(TEMPORARY_DIRECTORY);
+    let ground = Ground {
+        project: &assignment.project_root,
+        work_dir: Some(&assignment.work_dir),
+        temporary: Some(&temporary),
+    };
+    Allowed::of(&assignment.agent.sandbox, &ground)
+}
+
+/// Where the agent's tools work. `supervisor` is this crate's binary.
 fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
     let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
     let open = |what: &'static str, path: &Path| {
@@ -400,13 +411,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         })
     };
     let work = Arc::new(open("work directory", &assignment.work_dir)?);
-    let temporary = assignment.work_dir.join(TEMPORARY_DIRECTORY);
-    let ground = Ground {
-        project: &assignment.project_root,
-        work_dir: Some(&assignment.work_dir),
-        temporary: Some(&temporary),
-    };
-    let allowed = Allowed::of(&assignment.agent.sandbox, &ground);
+    let allowed = allowed_to(assignment);
     if allowed.policy.require == Level::Landlock {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();

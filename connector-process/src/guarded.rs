@@ -1,7 +1,7 @@
 //! Programs that this process starts: none outlives it, and none sees its environment.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use goondan_confinement::{Allowed, Ground, find_program, in_words};
@@ -47,7 +47,7 @@ pub(crate) fn command(
     let passed_on = PASSED_ON
         .iter()
         .filter_map(|name| Some((*name, std::env::var_os(name)?)));
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(own_program()?);
     command
         .args(in_words(&allowed.policy))
         .arg(BECOME)
@@ -69,6 +69,15 @@ pub(crate) fn command(
         };
     }
     Ok(command)
+}
+
+/// The program of this process, even when its file was replaced since, or is not to be seen any more.
+fn own_program() -> std::io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        Ok(PathBuf::from("/proc/self/exe"))
+    } else {
+        std::env::current_exe()
+    }
 }
 
 /// The file of a program, which whoever named it wants to be run.

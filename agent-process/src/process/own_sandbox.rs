@@ -1,24 +1,24 @@
 //! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
 
-use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::sandbox::{Facts, SandboxPolicy};
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::sandbox::Facts;
 
 use super::fault::ProcessError;
+#[cfg(target_os = "linux")]
+use crate::tools::allowed_to;
 
-/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on. `programs` is what those that it starts may touch.
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
 ///
 /// # Errors
 ///
 /// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(
-    agent: &AgentDefinition,
-    programs: &SandboxPolicy,
-) -> Result<Facts, ProcessError> {
+pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
-    let sandbox = OwnSandbox::beside(agent.programs());
-    let held = OwnPolicy::of_agent(sandbox, programs).enforce()?;
+    let sandbox = OwnSandbox::beside(assignment.agent.programs());
+    let programs = allowed_to(assignment).policy;
+    let held = OwnPolicy::of_agent(sandbox, &programs).enforce()?;
     if sandbox.rights().iter().all(|right| held.contains(right)) {
         tracing::debug!(sandbox = %sandbox, "the agent's process is confined");
     } else {
@@ -32,6 +32,6 @@ pub(super) fn enter(
 
 /// There is no sandbox for this system yet.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_: &AgentDefinition, _: &SandboxPolicy) -> Result<Facts, ProcessError> {
+pub(super) fn enter(_: &AgentAssignment) -> Result<Facts, ProcessError> {
     Ok(Facts::new())
 }

@@ -361,7 +361,7 @@ impl Orchestrator {
                     seq: append.seq,
                 }));
             }
-            ToOrchestrator::Observe(_) | ToOrchestrator::Pong(_) => {}
+            ToOrchestrator::Confined(_) | ToOrchestrator::Observe(_) | ToOrchestrator::Pong(_) => {}
             other => panic!("unexpected: {other:?}"),
         }
     }

@@ -138,8 +138,17 @@ impl Orchestrator {
         self.socket.write_all(&frame)
     }
 
-    /// The next message from the child.
+    /// The next message from the child, but for what it says of its own confinement.
     pub(crate) fn receive(&mut self) -> (Envelope, ToOrchestrator) {
+        loop {
+            let received = self.receive_any();
+            if !matches!(received.1, ToOrchestrator::Confined(_)) {
+                return received;
+            }
+        }
+    }
+
+    fn receive_any(&mut self) -> (Envelope, ToOrchestrator) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut header = [0; 4];
         self.socket.read_exact(&mut header).unwrap();

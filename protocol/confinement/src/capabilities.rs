@@ -16,6 +16,9 @@ pub(crate) enum Kept {
     Nothing,
     /// Listening on a port below 1024, where the caller could. What it starts cannot.
     LowPorts,
+    /// What root of a user namespace needs to make another one in it (`CAP_SETFCAP`, from Linux 5.12 on), itself and
+    /// what it starts. It has a meaning for files that it may change anyway.
+    NestedUsers,
 }
 
 impl Kept {
@@ -23,6 +26,15 @@ impl Kept {
         match self {
             Self::Nothing => CapabilitySet::empty(),
             Self::LowPorts => had & CapabilitySet::NET_BIND_SERVICE,
+            Self::NestedUsers => had & CapabilitySet::SETFCAP,
+        }
+    }
+
+    /// What a program that root starts may get back.
+    fn of_programs(self) -> CapabilitySet {
+        match self {
+            Self::Nothing | Self::LowPorts => CapabilitySet::empty(),
+            Self::NestedUsers => CapabilitySet::SETFCAP,
         }
     }
 }
@@ -33,8 +45,9 @@ impl Kept {
 pub(crate) fn keep(kept: Kept) -> Result<()> {
     let had = capabilities(None)?;
     if had.effective.contains(CapabilitySet::SETPCAP) {
-        for number in 0..MOST {
-            let capability = CapabilitySet::from_bits_retain(1 << number);
+        let of_programs = kept.of_programs();
+        let numbers = (0..MOST).map(|number| CapabilitySet::from_bits_retain(1 << number));
+        for capability in numbers.filter(|capability| !of_programs.contains(*capability)) {
             match capability_is_in_bounding_set(capability) {
                 Ok(true) => remove_capability_from_bounding_set(capability)?,
                 Ok(false) => {}
@@ -43,15 +56,9 @@ pub(crate) fn keep(kept: Kept) -> Result<()> {
                 Err(errno) => return Err(errno),
             }
         }
-        set_capabilities_secure_bits(
-            CapabilitiesSecureBits::NO_ROOT
-                | CapabilitiesSecureBits::NO_ROOT_LOCKED
-                | CapabilitiesSecureBits::NO_SETUID_FIXUP
-                | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
-                | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
-        )?;
+        if of_programs.is_empty() {
+            give_root_no_more_than_others()?;
+        }
     }
     clear_ambient_capability_set()?;
     let permitted = kept.of(had.permitted);
@@ -61,4 +68,16 @@ pub(crate) fn keep(kept: Kept) -> Result<()> {
         inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, sets)
+}
+
+fn give_root_no_more_than_others() -> Result<()> {
+    set_capabilities_secure_bits(
+        CapabilitiesSecureBits::NO_ROOT
+            | CapabilitiesSecureBits::NO_ROOT_LOCKED
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+            | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
+    )
 }

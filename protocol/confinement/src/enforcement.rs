@@ -14,7 +14,7 @@ use crate::capabilities::{self, Kept};
 use crate::error::EnforceError;
 use crate::files::Files;
 use crate::layout::Layout;
-use crate::mounts::replace_root;
+use crate::mounts::{RootOf, replace_root};
 use crate::namespaces::raise_loopback;
 use crate::plan::Plan;
 use crate::system_calls::{self, Caller};
@@ -51,7 +51,7 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     }
     let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
-        replace_root(&layout)?;
+        replace_root(&layout, RootOf::Sandbox)?;
         if plan.network == Network::None {
             raise_loopback()?;
         }

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use goondan_protocol::sandbox::SandboxPath;
+
 use crate::plan::Plan;
 
 /// Devices that hold nothing; without them hardly a program runs.
@@ -38,13 +40,24 @@ impl Layout {
     ///
     /// If a path is not there, or goes through a link that a confined program could have put there.
     pub(crate) fn of(plan: &Plan) -> io::Result<Self> {
+        let read = plan.read.iter().map(SandboxPath::as_path);
+        Self::of_paths(read, plan.write.iter().map(SandboxPath::as_path))
+    }
+
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub(crate) fn of_paths<'p>(
+        read: impl Iterator<Item = &'p Path>,
+        write: impl Iterator<Item = &'p Path>,
+    ) -> io::Result<Self> {
         let mut layout = Self::default();
-        for path in &plan.read {
-            let real = layout.resolve(path.as_path())?;
+        for path in read {
+            let real = layout.resolve(path)?;
             layout.mounts.insert(real, Access::Read);
         }
-        for path in &plan.write {
-            let real = layout.resolve(path.as_path())?;
+        for path in write {
+            let real = layout.resolve(path)?;
             layout.mounts.insert(real, Access::Write);
         }
         let planted = layout.links.keys().find(|link| {
@@ -140,7 +153,7 @@ fn parts_reversed(path: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use goondan_protocol::sandbox::{Level, SandboxPath};
+    use goondan_protocol::sandbox::Level;
 
     fn layout(read: &[&Path], write: &[&Path]) -> io::Result<Layout> {
         let paths = |paths: &[&Path]| -> Vec<SandboxPath> {

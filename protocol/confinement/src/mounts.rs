@@ -36,6 +36,15 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "dev/ptmx"),
 ];
 
+/// Whose root it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RootOf {
+    /// Of a program in its sandbox, whose first process the caller is.
+    Sandbox,
+    /// Of a process of goondan's own, which sees the machine's processes and makes roots for others.
+    Process,
+}
+
 /// A part of the machine's files, taken out of its tree.
 struct Part {
     at: PathBuf,
@@ -43,10 +52,10 @@ struct Part {
     is_directory: bool,
 }
 
-/// Replaces the root of the calling process, the first of its PID namespace, by one that holds the policy's
-/// paths, a `/proc` of that namespace, a few devices, and empty directories for temporary files. Nothing is
-/// created on the machine's own file systems. The working directory stays the same.
-pub(crate) fn replace_root(layout: &Layout) -> Result<(), NamespaceError> {
+/// Replaces the root of the calling process by one that holds the policy's paths, a `/proc`, a few devices, and for
+/// a program empty directories for temporary files. The `/proc` of a program is that of its PID namespace, whose first
+/// process calls this. Nothing is created on the machine's own file systems. The working directory stays the same.
+pub(crate) fn replace_root(layout: &Layout, of: RootOf) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
     let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
     if layout.mounts.contains_key(Path::new("/")) {
@@ -58,10 +67,21 @@ pub(crate) fn replace_root(layout: &Layout) -> Result<(), NamespaceError> {
     }
     let parts = take_out(layout).map_err(step("a path of the policy cannot be mounted"))?;
     let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
+    let processes = match of {
+        RootOf::Sandbox => None,
+        RootOf::Process => Some(take(Path::new("/proc")).map_err(step("there is no /proc"))?),
+    };
     lay_base().map_err(step("a root of its own cannot be mounted"))?;
     // First, so that what the policy lists may lie beneath one of them.
-    for (directory, options) in EMPTY {
-        empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
+    match of {
+        RootOf::Sandbox => {
+            for (directory, options) in EMPTY {
+                empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
+            }
+        }
+        // Where the roots of programs are put together.
+        RootOf::Process => make_directory(&beneath_root(Path::new(BASE)))
+            .map_err(step("an empty directory cannot be made"))?,
     }
     for part in &parts {
         put_in(part, layout).map_err(step("a path of the policy cannot be mounted"))?;
@@ -70,7 +90,13 @@ pub(crate) fn replace_root(layout: &Layout) -> Result<(), NamespaceError> {
         put_link(target, &beneath_root(link)).map_err(step("a link cannot be made"))?;
     }
     put_devices(&devices).map_err(step("the devices cannot be mounted"))?;
-    mount_proc().map_err(step("a /proc of its own cannot be mounted"))?;
+    if of == RootOf::Sandbox {
+        put_terminals().map_err(step("terminals of its own cannot be mounted"))?;
+    }
+    match processes {
+        None => mount_proc().map_err(step("a /proc of its own cannot be mounted"))?,
+        Some(processes) => put_in(&processes, layout).map_err(step("/proc cannot be mounted"))?,
+    }
     restrict(layout).map_err(step("what is mounted cannot be made read-only"))?;
     pivot().map_err(step("the root cannot be replaced"))?;
     chdir(&working_directory)
@@ -173,6 +199,10 @@ fn put_devices(devices: &[Part]) -> io::Result<()> {
     for (target, at) in LINKS {
         symlink(target, at)?;
     }
+    Ok(())
+}
+
+fn put_terminals() -> io::Result<()> {
     make_directory(Path::new("dev/pts"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount(

@@ -5,12 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, SandboxPolicy};
+use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, Right, SandboxPolicy};
 
 use crate::allowed::{PROGRAMS, SETTINGS};
 use crate::capabilities::{self, Kept};
 use crate::error::EnforceError;
 use crate::files::Files;
+use crate::layout::Layout;
+use crate::mounts::{RootOf, replace_root};
+use crate::namespaces::{NamespaceError, unshare_mounts};
 use crate::system_calls::{self, Caller};
 
 /// The program of the process, also when its file was replaced meanwhile.
@@ -74,7 +77,6 @@ impl OwnPolicy {
         };
         let usual = PROGRAMS.iter().chain(&SETTINGS).map(PathBuf::from);
         let mut read: Vec<PathBuf> = usual.collect();
-        read.push(OWN_PROGRAM.into());
         read.extend(paths(&programs.read));
         Self {
             sandbox,
@@ -87,39 +89,73 @@ impl OwnPolicy {
 
     /// Restricts this process, which has one thread as yet, for good, and tells what the kernel holds from now on.
     ///
-    /// A kernel without Landlock, or with less of it than is asked for, filters system calls all the same.
+    /// A kernel that does not give all of it filters system calls all the same.
     ///
     /// # Errors
     ///
     /// [`EnforceError`] if the kernel refuses what it said it holds. A part of it may hold then: the caller ends.
     pub fn enforce(&self) -> Result<Facts, EnforceError> {
-        let caller = match self.sandbox {
+        let (is_held, caller) = match self.sandbox {
             OwnSandbox::None => return Ok(Facts::new()),
-            OwnSandbox::SystemCalls => Caller::Supervisor,
-            OwnSandbox::Landlock => Caller::Process(self.network),
+            OwnSandbox::Landlock => (self.keep_files()?, Caller::Process(self.network)),
+            OwnSandbox::Mounts => (self.keep_mounts()?, Caller::Supervisor),
         };
-        let files = match self.sandbox {
-            OwnSandbox::Landlock if Files::are_held() => {
-                let is_there = |path: &&PathBuf| path.exists();
-                let mut files = Files::new()?;
-                files.read(self.read.iter().filter(is_there))?;
-                files.write(self.write.iter().filter(is_there))?;
-                files.read([Path::new("/proc")])?;
-                files.devices()?;
-                Some(files)
-            }
-            _ => None,
-        };
-        if self.sandbox == OwnSandbox::Landlock {
-            capabilities::keep(self.kept)
-                .map_err(|errno| EnforceError::Capabilities(errno.into()))?;
-        }
-        let mut held = Facts::from_iter(OwnSandbox::SystemCalls.rights().iter().copied());
-        if let Some(files) = files {
-            files.restrict()?;
-            held.extend(self.sandbox.rights().iter().copied());
-        }
         system_calls::apply(caller)?;
-        Ok(held)
+        let rights = if is_held {
+            self.sandbox.rights()
+        } else {
+            &[Right::SystemCalls]
+        };
+        Ok(rights.iter().copied().collect())
     }
+
+    /// Whether the kernel has such rules.
+    fn keep_files(&self) -> Result<bool, EnforceError> {
+        let rules = if Files::are_held() {
+            let mut files = Files::new()?;
+            files.read([Path::new(OWN_PROGRAM), Path::new("/proc")])?;
+            files.read(there(&self.read))?;
+            files.write(there(&self.write))?;
+            files.devices()?;
+            Some(files)
+        } else {
+            None
+        };
+        drop_capabilities(self.kept)?;
+        let is_held = rules.is_some();
+        rules.map_or(Ok(()), Files::restrict)?;
+        Ok(is_held)
+    }
+
+    /// Whether a root of its own could be had. Nothing was changed if not.
+    fn keep_mounts(&self) -> Result<bool, EnforceError> {
+        // What cannot be laid out here is told by each program that is to be started in the same way.
+        let Ok(layout) = Layout::of_paths(there(&self.read), there(&self.write)) else {
+            return Ok(false);
+        };
+        if unshare_mounts().is_err() {
+            return Ok(false);
+        }
+        // Where whoever started it stood need not be a part of its root.
+        let root = std::env::set_current_dir("/");
+        root.map_err(|error| NamespaceError::new("there is no root", error))?;
+        replace_root(&layout, RootOf::Process)?;
+        let is_root = nix::unistd::geteuid().is_root();
+        drop_capabilities(if is_root {
+            Kept::NestedUsers
+        } else {
+            Kept::Nothing
+        })?;
+        Ok(true)
+    }
+}
+
+fn drop_capabilities(kept: Kept) -> Result<(), EnforceError> {
+    capabilities::keep(kept).map_err(|errno| EnforceError::Capabilities(errno.into()))
+}
+
+/// What is not there cannot be kept.
+fn there(paths: &[PathBuf]) -> impl Iterator<Item = &Path> {
+    let paths = paths.iter().map(PathBuf::as_path);
+    paths.filter(|path| path.exists())
 }

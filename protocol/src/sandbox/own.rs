@@ -13,9 +13,9 @@ use super::{Level, Right};
 pub enum OwnSandbox {
     /// Files, signals, abstract sockets and system calls: what the level `landlock` gives programs.
     Landlock,
-    /// System calls that neither it nor a sandbox of the level `full` needs. Who is in a Landlock domain may not
-    /// mount, nor may anybody whom it starts.
-    SystemCalls,
+    /// A root of its own, on which no other files are, and system calls that neither it nor a sandbox of the level
+    /// `full` needs. Who is in a Landlock domain may not mount, nor may anybody whom it starts.
+    Mounts,
     /// Nothing: a person wants its programs to have all rights of the user.
     None,
 }
@@ -26,7 +26,7 @@ impl OwnSandbox {
     pub fn beside(programs: Option<Level>) -> Self {
         match programs {
             None | Some(Level::Landlock) => Self::Landlock,
-            Some(Level::Full) => Self::SystemCalls,
+            Some(Level::Full) => Self::Mounts,
             Some(Level::Off) => Self::None,
         }
     }
@@ -36,7 +36,7 @@ impl OwnSandbox {
     pub fn rights(self) -> &'static [Right] {
         match self {
             Self::Landlock => &Right::LANDLOCK,
-            Self::SystemCalls => &[Right::SystemCalls],
+            Self::Mounts => &[Right::SystemCalls, Right::UserNamespaces, Right::Mounts],
             Self::None => &[],
         }
     }
@@ -46,7 +46,7 @@ impl fmt::Display for OwnSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Landlock => "landlock",
-            Self::SystemCalls => "system-calls",
+            Self::Mounts => "mounts",
             Self::None => "none",
         })
     }

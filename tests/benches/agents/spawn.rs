@@ -15,6 +15,7 @@ use goondan_protocol::definition::{
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{Assignment, Head, IPC_FD_VAR, ToAgent, Welcome};
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::version::Version;
 use goondan_protocol::working_directory::CwdMode;
 use goondan_tests::binaries::bin;
@@ -25,24 +26,40 @@ use crate::{Outcome, quantile_ms};
 
 const ROUNDS: usize = 200;
 
-/// Starts agents one after the other.
+/// Starts agents one after the other, those that are confined in each way in turns.
 pub(crate) fn spawn_to_ready() -> Outcome {
     let work = tempfile::tempdir()?;
-    let welcome = welcome(work.path())?;
-    let mut times = Vec::with_capacity(ROUNDS);
+    let ways = [
+        ("not confined", Some(Level::Off)),
+        ("by Landlock, without programs", None),
+        ("by mounts, with programs at `full`", Some(Level::Full)),
+    ];
+    let mut ways = ways
+        .into_iter()
+        .map(|(how, programs)| Ok((how, welcome(work.path(), programs)?, Vec::new())))
+        .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
     for _ in 0..ROUNDS {
-        times.push(start_one(&welcome)?);
+        for (_, welcome, times) in &mut ways {
+            times.push(start_one(welcome)?);
+        }
     }
-    println!(
-        "spawn: a process from its start until it asks for its conversation: p50 {:.2} ms, p99 {:.2} ms",
-        quantile_ms(&mut times, 500),
-        quantile_ms(&mut times, 990),
-    );
+    for (how, _, times) in &mut ways {
+        println!(
+            "spawn, {how}: a process from its start until it asks for its conversation: p50 {:.2} ms, p99 {:.2} ms",
+            quantile_ms(times, 500),
+            quantile_ms(times, 990),
+        );
+    }
     Ok(())
 }
 
-/// The frame that says to an agent who it is.
-fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+/// The frame that says to an agent who it is, which starts programs at a level or none.
+fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error>> {
+    let bash = json!({
+        "name": "bash", "source": {"kind": "builtin", "package": "@goondan/base", "name": "bash"},
+        "errorMessageLimit": 1000,
+    });
+    let bash = programs.map(|_| serde_json::from_value(bash)).transpose()?;
     let assignment = AgentAssignment {
         workspace_id: "w".parse()?,
         instance_key: "main".parse()?,
@@ -57,14 +74,17 @@ fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
                     script: serde_json::from_value(json!({"rules": [{"say": "Done."}]}))?,
                 },
             },
-            tools: Vec::new(),
+            tools: bash.into_iter().collect(),
             extensions: Vec::new(),
             max_steps_per_turn: 8,
             loop_breaker: LoopBreaker::default(),
             cwd_mode: CwdMode::default(),
             limits: ProcessLimits::default(),
             secret_files: Vec::new(),
-            sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
+            sandbox: SandboxPolicy {
+                require: programs.unwrap_or_default(),
+                ..SandboxPolicy::off()
+            },
         },
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),
@@ -91,6 +111,7 @@ fn start_one(welcome: &[u8]) -> Result<Duration, Box<dyn Error>> {
         .spawn()?;
     expect(&mut ours, "hello")?;
     ours.write_all(welcome)?;
+    expect(&mut ours, "confined")?;
     expect(&mut ours, "conversation.load")?;
     let elapsed = start.elapsed();
     // A process whose socket closes ends.

@@ -3,8 +3,9 @@
 //! Method: a daemon with one process of each kind; what `gdn ps` says of it is compared with what the kernel says.
 
 use std::fs;
+use std::path::Path;
 
-use goondan_protocol::sandbox::Right;
+use goondan_protocol::sandbox::{Facts, OwnSandbox, Right};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
@@ -58,6 +59,11 @@ fn kernel_says(process: &Value, field: &str) -> String {
     found.1.trim().to_owned()
 }
 
+/// What an agent holds itself to that starts programs at the level `full`.
+fn own_at_full() -> Facts {
+    OwnSandbox::Mounts.rights().iter().copied().collect()
+}
+
 fn process(home: &Home, name: &str) -> Value {
     let found = || {
         let all = home.ps();
@@ -83,6 +89,17 @@ fn holds(level: &str, filters_of_worker: bool) {
     assert_eq!(worker["confinement"]["programs"]["level"], level);
     let mode = if filters_of_worker { "2" } else { "0" };
     assert_eq!(kernel_says(&worker, "Seccomp"), mode);
+    // What the process of an agent finds at the place of a file that is not its own.
+    let pid = worker["pid"].as_u64().unwrap();
+    let seen = |path: &Path| {
+        let path = path.strip_prefix("/").unwrap();
+        Path::new(&format!("/proc/{pid}/root")).join(path).exists()
+    };
+    assert!(seen(&home.project().join("goondan.yaml")));
+    let has_mounts = worker["confinement"]["own"] == serde_json::to_value(own_at_full()).unwrap();
+    assert_eq!(has_mounts, level == "full");
+    assert_eq!(seen(&home.state_root().join("run")), !has_mounts);
+    assert_eq!(seen(&home.notes()), !has_mounts);
     let landlock = serde_json::to_value(Right::LANDLOCK).unwrap();
     for free_of_programs in ["talker", "clock"] {
         let process = process(&home, free_of_programs);

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use goondan_protocol::control::{Confinement, ProcessInfo, ProcessState, Readiness};
-use goondan_protocol::sandbox::{Level, OwnSandbox};
+use goondan_protocol::sandbox::{Facts, Level, OwnSandbox};
 use goondan_protocol::time::Timestamp;
 
 use crate::output::style;
@@ -71,20 +71,19 @@ fn sandbox(process: &ProcessInfo) -> Cell {
     Cell::styled(word, look)
 }
 
+fn has(rights: &Facts, sandbox: OwnSandbox) -> bool {
+    sandbox.rights().iter().all(|right| rights.contains(right))
+}
+
 fn sandbox_words(confinement: &Confinement) -> (String, Style) {
     let level = confinement.programs.as_ref().map(|programs| programs.level);
     match level {
         Some(level @ Level::Off) => (level.to_string(), style::WARN),
         Some(level) => (level.to_string(), style::PLAIN),
-        None => {
-            let own = [OwnSandbox::Landlock, OwnSandbox::SystemCalls];
-            let mut own = own.into_iter();
-            let held = own.find(|own| own.rights().iter().all(|it| confinement.own.contains(it)));
-            match held.unwrap_or(OwnSandbox::None) {
-                own @ OwnSandbox::Landlock => (own.to_string(), style::PLAIN),
-                own => (own.to_string(), style::WARN),
-            }
+        None if has(&confinement.own, OwnSandbox::Landlock) => {
+            (OwnSandbox::Landlock.to_string(), style::PLAIN)
         }
+        None => (OwnSandbox::None.to_string(), style::WARN),
     }
 }
 
