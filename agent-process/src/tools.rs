@@ -395,6 +395,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         project: &assignment.project_root,
         work_dir: Some(&assignment.work_dir),
         temporary: Some(&temporary),
+        egress: assignment.egress_socket.as_deref(),
     };
     let allowed = Allowed::of(&assignment.agent.sandbox, &ground);
     if allowed.policy.require == Level::Landlock {

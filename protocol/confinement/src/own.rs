@@ -44,7 +44,7 @@ impl OwnPolicy {
     #[must_use]
     pub fn of_agent(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
         Self {
-            network: programs.network,
+            network: programs.network.clone(),
             kept: Kept::Nothing,
             ..Self::beside(sandbox, programs)
         }
@@ -96,7 +96,7 @@ impl OwnPolicy {
         let caller = match self.sandbox {
             OwnSandbox::None => return Ok(Facts::new()),
             OwnSandbox::SystemCalls => Caller::Supervisor,
-            OwnSandbox::Landlock => Caller::Process(self.network),
+            OwnSandbox::Landlock => Caller::Process(self.network.clone()),
         };
         let files = match self.sandbox {
             OwnSandbox::Landlock if Files::are_held() => {
