@@ -45,7 +45,7 @@ fn policy_of(
     let (Some(_), Some(project_root)) = (assignment.programs(), project_root) else {
         return goondan_confinement::SandboxPolicy::default();
     };
-    let mut allowed = guarded::allowed(project_root, &assignment.sandbox);
+    let mut allowed = guarded::allowed(project_root, &assignment.sandbox, None);
     let named = assignment
         .config
         .get("command")

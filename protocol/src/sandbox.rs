@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use network::Network;
-pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use own::OwnSandbox;
+pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use right::{Facts, Right};
 
 /// How strictly a program is confined.

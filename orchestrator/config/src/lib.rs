@@ -62,6 +62,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::egress::AllowList;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
@@ -209,6 +210,16 @@ pub struct ConnectionDefinition {
     pub limits: ProcessLimits,
     /// What the programs that it starts may touch.
     pub sandbox: SandboxPolicy,
+    /// Whose programs it lets out to which hosts, if it is the egress of the workspace; empty for all others.
+    pub egress: Vec<AllowList>,
+}
+
+impl ConnectionDefinition {
+    /// Whether it starts a program: the connector, or one that its settings name.
+    #[must_use]
+    pub fn starts_a_program(&self) -> bool {
+        self.entry.is_some() || self.config.contains_key("command")
+    }
 }
 
 impl fmt::Debug for ConnectionDefinition {
@@ -223,6 +234,7 @@ impl fmt::Debug for ConnectionDefinition {
             .field("rules", &self.rules)
             .field("limits", &self.limits)
             .field("sandbox", &self.sandbox)
+            .field("egress", &self.egress)
             .finish()
     }
 }

@@ -91,7 +91,9 @@ impl Listening {
                 }
             }
         };
-        thread::Builder::new().name("way-out".to_owned()).spawn(serve)?;
+        thread::Builder::new()
+            .name("way-out".to_owned())
+            .spawn(serve)?;
         Ok(())
     }
 }
@@ -104,7 +106,12 @@ fn hand_over(program: &TcpStream, egress: &Path) -> io::Result<()> {
     if !rights.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::Error::other("no room for a descriptor"));
     }
-    sendmsg(&way, &[IoSlice::new(&[0])], &mut rights, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        &way,
+        &[IoSlice::new(&[0])],
+        &mut rights,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 

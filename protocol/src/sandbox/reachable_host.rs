@@ -103,9 +103,9 @@ fn check_name(name: &str) -> Result<(), InvalidHost> {
     // As browsers have it: a name whose last part is a number is an address, in whatever notation.
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
-        || last.strip_prefix("0x").is_some_and(|digits| {
-            digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
+        || last
+            .strip_prefix("0x")
+            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     if is_number {
         return Err(InvalidHost::Number);
     }
