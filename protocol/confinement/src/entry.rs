@@ -206,8 +206,9 @@ fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered
         .args(std::env::args_os().skip(1))
         .spawn()
         .map_err(SandboxError::First)?;
-    if let Some(listening) = listening {
-        listening.serve().map_err(SandboxError::NoWayOut)?;
-    }
-    Ok(Entered::Ended(first.wait().map_err(SandboxError::First)?))
+    let ended = match listening {
+        Some(listening) => listening.serve_until_end(&mut first),
+        None => first.wait(),
+    };
+    Ok(Entered::Ended(ended.map_err(SandboxError::First)?))
 }

@@ -6,13 +6,16 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::PROXY_PORT;
 use crate::namespaces::{NamespaceError, raise_loopback};
@@ -21,7 +24,7 @@ use crate::namespaces::{NamespaceError, raise_loopback};
 const EGRESS_WAIT_MS: u64 = 10_000;
 
 /// Time between two looks whether it is there, in milliseconds; also the pause when there are no descriptors left.
-const RETRY_MS: u64 = 20;
+const RETRY_MS: i64 = 20;
 
 /// The way from the sandbox to the egress.
 #[derive(Debug)]
@@ -76,53 +79,69 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Hands connections over as long as this process lives.
+    /// Hands connections over until the first process of the sandbox has ended, and tells how that was. There is no
+    /// other thread for it: a process that has made a PID namespace can have none.
     ///
     /// # Errors
     ///
-    /// If there can be no thread.
-    pub(crate) fn serve(self) -> io::Result<()> {
-        let serve = move || {
-            loop {
-                match self.listener.accept() {
-                    // One that cannot be handed over is closed; the egress says why in its log.
-                    Ok((program, _)) => drop(hand_over(&program, &self.socket)),
-                    Err(_) => thread::sleep(Duration::from_millis(RETRY_MS)),
+    /// If the process cannot be waited for.
+    pub(crate) fn serve_until_end(self, first: &mut Child) -> io::Result<ExitStatus> {
+        let end = pidfd_open(Pid::from_child(first), PidfdFlags::empty())?;
+        self.listener.set_nonblocking(true)?;
+        loop {
+            let is_over = {
+                let end = PollFd::new(&end, PollFlags::IN);
+                let mut either = [end, PollFd::new(&self.listener, PollFlags::IN)];
+                match poll(&mut either, None) {
+                    Ok(_) | Err(Errno::INTR) => !either[0].revents().is_empty(),
+                    Err(errno) => return Err(errno.into()),
                 }
+            };
+            if is_over {
+                return first.wait();
             }
-        };
-        thread::Builder::new()
-            .name("way-out".to_owned())
-            .spawn(serve)?;
-        Ok(())
+            match self.listener.accept() {
+                // One that cannot be handed over is closed: whoever made it sees that.
+                Ok((program, _)) => drop(hand_over(&program, &self.socket, &end)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => drop(pause(&end)),
+            }
+        }
     }
 }
 
-fn hand_over(program: &TcpStream, egress: &Path) -> io::Result<()> {
-    let way = connect(egress)?;
+fn hand_over(program: &TcpStream, egress: &Path, end: &OwnedFd) -> io::Result<()> {
+    let way = connect(egress, end)?;
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let fds = [program.as_fd()];
     if !rights.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::Error::other("no room for a descriptor"));
     }
-    sendmsg(
-        &way,
-        &[IoSlice::new(&[0])],
-        &mut rights,
-        SendFlags::NOSIGNAL,
-    )?;
+    let byte = [IoSlice::new(&[0])];
+    sendmsg(&way, &byte, &mut rights, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Connects to the egress; one that is started just now, or again after a crash, is waited for.
-fn connect(egress: &Path) -> io::Result<UnixStream> {
+/// Connects to the egress; one that is started just now, or again after a crash, is waited for as long as there is a
+/// sandbox.
+fn connect(egress: &Path, end: &OwnedFd) -> io::Result<UnixStream> {
     let deadline = Instant::now() + Duration::from_millis(EGRESS_WAIT_MS);
     loop {
         match UnixStream::connect(egress) {
             Ok(way) => return Ok(way),
-            Err(error) if Instant::now() >= deadline => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(RETRY_MS)),
+            Err(error) if Instant::now() >= deadline || pause(end)? => return Err(error),
+            Err(_) => {}
         }
     }
+}
+
+/// Waits a moment, and tells whether the sandbox has ended.
+fn pause(end: &OwnedFd) -> io::Result<bool> {
+    let time_limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: RETRY_MS * 1_000_000,
+    };
+    let mut end = [PollFd::new(end, PollFlags::IN)];
+    Ok(poll(&mut end, Some(&time_limit))? > 0)
 }
