@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::module_file::Runtime;
-use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, ReachableHost, SandboxPath, SandboxPolicy};
 
 use crate::PROXY_PORT;
 use crate::entry::in_words;
@@ -235,10 +235,13 @@ fn environment(
     all.push(("HOME", ground.work_dir.or(own).map(OsString::from)));
     all.push(("PATH", Some(path)));
     all.push(("TMPDIR", own.or(ground.temporary).map(OsString::from)));
-    if asked.allow_list().is_some() {
+    if let Some(listed) = asked.allow_list() {
         let proxy = OsString::from(format!("http://127.0.0.1:{PROXY_PORT}"));
         all.extend(PROXIES.map(|name| (name, Some(proxy.clone()))));
-        all.extend(NO_PROXIES.map(|name| (name, Some(NOT_BY_THE_PROXY.into()))));
+        // Who has listed a service of this machine does not mean one of the sandbox's own.
+        let is_own = !listed.iter().any(ReachableHost::is_loopback);
+        let own = is_own.then(|| OsString::from(NOT_BY_THE_PROXY));
+        all.extend(NO_PROXIES.map(|name| (name, own.clone())));
         all.push((NODE_ASKS, Some("1".into())));
     }
     all

@@ -90,12 +90,14 @@ impl Listening {
         self.listener.set_nonblocking(true)?;
         loop {
             let is_over = {
-                let end = PollFd::new(&end, PollFlags::IN);
-                let mut either = [end, PollFd::new(&self.listener, PollFlags::IN)];
+                let program = PollFd::new(&self.listener, PollFlags::IN);
+                let mut either = [PollFd::new(&end, PollFlags::IN), program];
                 match poll(&mut either, None) {
-                    Ok(_) | Err(Errno::INTR) => !either[0].revents().is_empty(),
+                    Ok(_) | Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno.into()),
                 }
+                let [end, _] = either;
+                !end.revents().is_empty()
             };
             if is_over {
                 return first.wait();

@@ -146,6 +146,16 @@ impl ReachableHost {
             }
     }
 
+    /// Whether it leads to the machine itself.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match &self.host {
+            Pattern::Only(Host::Address(address)) => address.is_loopback(),
+            Pattern::Only(Host::Name(name)) => name == "localhost",
+            Pattern::Below(_) => false,
+        }
+    }
+
     /// The address, if the entry is one. A person who writes it means it, wherever it leads.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {

@@ -27,6 +27,7 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod egress;
 mod escapes;
 #[cfg(test)]
 mod extension_modules;
