@@ -395,6 +395,7 @@ pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
         project: &assignment.project_root,
         work_dir: Some(&assignment.work_dir),
         temporary: Some(&temporary),
+        egress: assignment.egress_socket.as_deref(),
     };
     Allowed::of(&assignment.agent.sandbox, &ground)
 }

@@ -7,6 +7,7 @@ use goondan_protocol::version::GOONDAN_VERSION;
 use tokio_util::sync::CancellationToken;
 
 use crate::BUILTINS;
+use crate::egress::Doors;
 use crate::gateway::Gateway;
 use crate::link::Role;
 use crate::listener::{self, Service};
@@ -38,7 +39,10 @@ impl Ready {
 
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
 /// visible, where a crash loop would bury it.
-pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
+pub(crate) async fn run(role: Role, doors: Doors, gateway: Gateway, stop: CancellationToken) {
+    if !doors.is_none() {
+        return doors.serve(gateway, stop).await;
+    }
     let reason = match role {
         Role::Connection(assignment) => match open(&assignment) {
             Ok(Ready(work)) => {

@@ -1,6 +1,5 @@
 //! Requests of agents to hosts that the project allows.
 //!
-//! * `address`: which addresses may be reached. Pure.
 //! * `page`: from HTML to text. Pure.
 //!
 //! # Invariants
@@ -9,7 +8,6 @@
 //! * A connection is made to an address that was checked, and to no other: names are resolved here,
 //!   and what is checked is what is connected to.
 
-mod address;
 mod page;
 
 use std::collections::BTreeMap;
@@ -17,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_connectors::{AllowedHost, Values};
+use goondan_connectors::{AllowedHost, Reach, Values, reach_of};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
@@ -30,7 +28,6 @@ use reqwest::{Method, Response, Url};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use self::address::{Reach, reach_of};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};

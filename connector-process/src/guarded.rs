@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use goondan_confinement::{Allowed, Ground, find_program, in_words};
+use goondan_confinement::{Allowed, Ground, find_program};
 use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
@@ -17,11 +17,16 @@ use crate::command_line::BECOME;
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// What a program of a connection may touch, and where programs are looked for.
-pub(crate) fn allowed(project_root: &Path, sandbox: &SandboxPolicy) -> Allowed {
+pub(crate) fn allowed(
+    project_root: &Path,
+    sandbox: &SandboxPolicy,
+    egress: Option<&Path>,
+) -> Allowed {
     let ground = Ground {
         project: project_root,
         work_dir: None,
         temporary: None,
+        egress,
     };
     Allowed::of(sandbox, &ground)
 }
@@ -49,7 +54,7 @@ pub(crate) fn command(
         .filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(own_program()?);
     command
-        .args(in_words(&allowed.policy))
+        .args(allowed.in_words())
         .arg(BECOME)
         .args(words)
         .current_dir(working_directory(Purpose::Connection { project_root }))

@@ -16,6 +16,7 @@
 //! * `cron`: events at times of the project's choice.
 //! * `program`: a connector that is a program of the project; `lines`: what programs write; `back_off`: how long to wait before
 //!   something that failed is tried again.
+//! * `egress`: lets confined programs reach the hosts that a person has listed for them.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
 //!   `service`, `service_api`: what those share that do something at a service for agents.
 //!
@@ -23,7 +24,7 @@
 //!
 //! * Nobody outside is told that an event was taken before the orchestrator said that it is durable
 //!   (`MSG-13`).
-//! * This process writes no file. Its log goes to stdout (`LOG-1`).
+//! * This process writes no file; the egress has sockets in the daemon's `run/egress/`. Its log goes to stdout (`LOG-1`).
 //! * Without the orchestrator there is no connector: when the socket closes, the process exits at
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
@@ -37,6 +38,7 @@ mod confined;
 mod connector;
 mod cron;
 mod discord;
+mod egress;
 mod fetch;
 mod gateway;
 mod github;

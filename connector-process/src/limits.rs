@@ -40,6 +40,27 @@ pub const HEADER_READ_TIMEOUT_MS: u64 = 10_000;
 /// Time a client has for the body of a request, in milliseconds; then it is answered 408.
 pub const BODY_READ_TIMEOUT_MS: u64 = 30_000;
 
+/// Connections that the programs of one agent or connection may have to hosts at one time. One more is closed.
+pub const EGRESS_CONNECTIONS_MAX: usize = 256;
+
+/// Time for handing a program's connection over to the egress, in milliseconds.
+pub const EGRESS_HANDOVER_TIMEOUT_MS: u64 = 5_000;
+
+/// Time after which a connection of a program is closed on which nothing is said, in milliseconds.
+pub const EGRESS_IDLE_TIMEOUT_MS: u64 = 300_000;
+
+/// Time for resolving the name of a host that a program may reach, in milliseconds.
+pub const EGRESS_RESOLVE_TIMEOUT_MS: u64 = 10_000;
+
+/// Time for connecting to one address of it, in milliseconds.
+pub const EGRESS_CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// Addresses of one name that are tried.
+pub const EGRESS_ADDRESSES_MAX: usize = 4;
+
+/// Longest beginning of TLS that is waited for, in bytes: one whole record.
+pub const EGRESS_HELLO_BYTES_MAX: usize = 16 * 1024 + 5;
+
 /// Time the orchestrator has to take or refuse an event, in milliseconds; then the client is
 /// answered 503.
 pub const REPLY_TIMEOUT_MS: u64 = 30_000;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
+use crate::guarded;
 use crate::limits::{
     MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
 };
@@ -53,6 +54,8 @@ enum ServerAddress {
         project_root: PathBuf,
         /// What it may touch.
         sandbox: SandboxPolicy,
+        /// Where its way to the hosts it may reach begins, if only some may be reached.
+        egress: Option<PathBuf>,
     },
     /// It is somewhere else, spoken to over HTTP.
     Http(StreamableHttpClientTransportConfig),
@@ -93,6 +96,7 @@ impl Mcp {
                     .clone()
                     .ok_or("a program needs a project, and the daemon names none")?,
                 sandbox: assignment.sandbox.clone(),
+                egress: assignment.egress_socket.clone(),
             },
             (None, Some(url)) => {
                 ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
@@ -189,10 +193,12 @@ impl Mcp {
                 env,
                 project_root,
                 sandbox,
+                egress,
             } => {
                 let client = Client::in_directory(asking.clone(), project_root);
+                let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
                 let session =
-                    Session::of_program(&client, command, env, project_root, sandbox).await?;
+                    Session::of_program(&client, command, env, project_root, allowed).await?;
                 Ok((session, client))
             }
         }

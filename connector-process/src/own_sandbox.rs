@@ -19,7 +19,12 @@ pub(crate) fn enter(role: &Role) -> Result<Facts, goondan_confinement::EnforceEr
         Role::Model(_) => (None, goondan_confinement::SandboxPolicy::default()),
     };
     let sandbox = OwnSandbox::beside(programs);
-    let held = OwnPolicy::of_connector(sandbox, &policy).enforce()?;
+    let egress_socket = match role {
+        Role::Connection(assignment) => assignment.egress_socket.as_deref(),
+        Role::Model(_) => None,
+    };
+    let own = OwnPolicy::of_connector(sandbox, &policy);
+    let held = own.reaching(egress_socket).enforce()?;
     if sandbox.rights().iter().all(|right| held.contains(right)) {
         tracing::debug!(sandbox = %sandbox, "the connector's process is confined");
     } else {
@@ -47,7 +52,7 @@ fn policy_of(
     let (Some(_), Some(project_root)) = (assignment.programs(), project_root) else {
         return goondan_confinement::SandboxPolicy::default();
     };
-    let mut allowed = guarded::allowed(project_root, &assignment.sandbox);
+    let mut allowed = guarded::allowed(project_root, &assignment.sandbox, None);
     let named = assignment
         .config
         .get("command")

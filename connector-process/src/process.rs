@@ -16,6 +16,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::command_line::{self, Start};
 use crate::confined;
+use crate::egress::Doors;
 use crate::http;
 use crate::link::{Link, LinkError, Role};
 use crate::own_sandbox;
@@ -97,9 +98,11 @@ fn serve() -> ExitCode {
                 &identity,
                 stdout.clone(),
             )));
+            // A confined process makes no sockets of files.
+            let doors = Doors::of(&role);
             let rights = own_sandbox::enter(&role)
                 .map_err(|error| ProcessError::OwnSandbox(error.into()))?;
-            session::run(role, rights, incoming, outgoing)
+            session::run(role, rights, doors, incoming, outgoing)
                 .await
                 .map_err(ProcessError::Link)
         });

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::connector;
+use crate::egress::Doors;
 use crate::gateway::{
     Asked, Gateway, PersonRequest, SessionCommand, StateAnswer, StateRequest, Submission, Verdict,
 };
@@ -219,6 +220,7 @@ impl Session {
 pub(crate) async fn run(
     role: Role,
     rights: Facts,
+    doors: Doors,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
@@ -234,7 +236,7 @@ pub(crate) async fn run(
     enqueue(&control, session.frame(&confined)?)?;
 
     let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
-    let mut connector = pin!(connector::run(role, gateway, stop.clone()));
+    let mut connector = pin!(connector::run(role, doors, gateway, stop.clone()));
     let mut has_ended = false;
     // Calls under way are finished, also when the connector itself has stopped.
     while !has_ended || !calls.is_empty() {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::base_package::BASE_PACKAGE;
+use crate::egress::EgressDoor;
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
 };
@@ -35,6 +36,9 @@ pub struct AgentAssignment {
     pub work_dir: PathBuf,
     /// The project it belongs to; its tools may read it.
     pub project_root: PathBuf,
+    /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_socket: Option<PathBuf>,
 }
 
 /// One Agent resource with its references resolved.
@@ -308,6 +312,12 @@ pub struct ConnectorAssignment {
     /// What the programs that it starts may touch.
     #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
     pub sandbox: SandboxPolicy,
+    /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_socket: Option<PathBuf>,
+    /// Whose programs it lets out, if it is the egress; empty for all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<EgressDoor>,
 }
 
 impl ConnectorAssignment {

@@ -23,6 +23,7 @@ pub mod call;
 pub mod control;
 pub mod conversation;
 pub mod definition;
+pub mod egress;
 pub mod envelope;
 pub mod event;
 pub mod export;

@@ -4,6 +4,7 @@
 
 mod network;
 mod own;
+mod reachable_host;
 mod right;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use network::Network;
 pub use own::OwnSandbox;
+pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use right::{Facts, Right};
 
 /// How strictly a program is confined.
@@ -72,6 +74,15 @@ impl SandboxPolicy {
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The hosts that may be reached by the egress, if only some may.
+    #[must_use]
+    pub fn allow_list(&self) -> Option<&[ReachableHost]> {
+        match &self.network {
+            Network::Allow(hosts) if self.require == Level::Full => Some(hosts),
+            Network::Allow(_) | Network::None | Network::Any => None,
+        }
     }
 
     /// No sandbox.
@@ -139,6 +150,7 @@ mod tests {
     fn sec_3_a_policy_with_a_path_that_climbs_or_a_field_nobody_knows_is_refused() {
         let read = |text: &str| serde_json::from_str::<SandboxPolicy>(text);
         assert!(read(r#"{"require":"landlock","read":["/usr"],"write":["/srv/data"]}"#).is_ok());
+        assert!(read(r#"{"require":"full","network":{"allow":["a.org","*.b.org:8443"]}}"#).is_ok());
         for wrong in [
             r#"{"require":"landlock","write":["/srv/data/../.."]}"#,
             r#"{"require":"landlock","write":["work"]}"#,
@@ -146,6 +158,7 @@ mod tests {
             r#"{"require":"landlock","read":["/a\u0000b"]}"#,
             r#"{"require":"landlock","allow":["/"]}"#,
             r#"{"require":"full","network":["a.org"]}"#,
+            r#"{"require":"full","network":{"allow":["*"]}}"#,
             r#"{"require":"some"}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

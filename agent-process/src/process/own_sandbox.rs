@@ -18,7 +18,10 @@ pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError>
 
     let sandbox = OwnSandbox::beside(assignment.agent.programs());
     let programs = allowed_to(assignment).policy;
-    let held = OwnPolicy::of_agent(sandbox, &programs).enforce()?;
+    let own = OwnPolicy::of_agent(sandbox, &programs);
+    let held = own
+        .reaching(assignment.egress_socket.as_deref())
+        .enforce()?;
     if sandbox.rights().iter().all(|right| held.contains(right)) {
         tracing::debug!(sandbox = %sandbox, "the agent's process is confined");
     } else {

@@ -33,6 +33,18 @@ const UNREACHABLE: [&str; 9] = [
     "Failed to resolve",
 ];
 
+/// What they say when the proxy to the hosts that may be reached does not let them through.
+/// The last of them may be a listed host's own word; what is told then is true all the same.
+const NOT_LISTED: [&str; 7] = [
+    "CONNECT tunnel failed, response 403",
+    "from proxy after CONNECT",
+    "Tunnel connection failed: 403",
+    "Not allowed by the sandbox",
+    "complete SOCKS5 connection",
+    "alert access denied",
+    "The requested URL returned error: 403",
+];
+
 /// Most lines that are looked at, from the end.
 const MAX_LINES: usize = 200;
 
@@ -49,6 +61,16 @@ pub(super) fn explain(said: &str, policy: &SandboxPolicy) -> Option<String> {
 
 fn of_line(line: &str, policy: &SandboxPolicy) -> Option<String> {
     let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
+    if let Some(listed) = policy.allow_list()
+        && (says(&UNREACHABLE) || says(&NOT_LISTED))
+    {
+        let listed: Vec<String> = listed.iter().map(|host| format!("`{host}`")).collect();
+        return Some(format!(
+            "only {} can be reached from it, by the proxy that `HTTPS_PROXY` names; a person can add a host to \
+             `network: {{allow: […]}}` of the agent's `sandbox`",
+            listed.join(", ")
+        ));
+    }
     if says(&UNREACHABLE) {
         return Some(
             "there is no network in it; a tool such as `http-fetch` can be given by a person for the hosts that \
@@ -141,6 +163,23 @@ mod tests {
         assert!(told.contains("`/srv/project/a` may only be read"), "{told}");
         let told = explain("curl: (6) Could not resolve host: example.org");
         assert!(told.contains("no network"), "{told}");
+    }
+
+    #[test]
+    fn sec_3_a_host_that_is_not_listed_is_told_with_those_that_are() {
+        let listed = SandboxPolicy {
+            network: Network::Allow(vec!["packages.example.org".parse().unwrap()]),
+            ..policy(Level::Full)
+        };
+        for said in [
+            "curl: (56) CONNECT tunnel failed, response 403",
+            "curl: (6) Could not resolve host: example.org",
+            "OSError: Tunnel connection failed: 403 Not allowed by the sandbox",
+        ] {
+            let told = explain(said, &listed).unwrap();
+            assert!(told.contains("only `packages.example.org`"), "{told}");
+            assert!(told.contains("`network: {allow: […]}`"), "{told}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use goondan_confinement::{Allowed, in_words};
+use goondan_confinement::Allowed;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
@@ -72,7 +72,7 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key)
-        .args(in_words(&surroundings.allowed.policy));
+        .args(surroundings.allowed.in_words());
     for (name, value) in &surroundings.allowed.environment {
         match value {
             Some(value) => supervisor.env(name, value),

@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_confinement::Allowed;
 use goondan_log::error_chain;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
-use goondan_protocol::sandbox::SandboxPolicy;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, RunningService, serve_client};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -67,19 +67,15 @@ impl Session {
         command: &[String],
         env: &BTreeMap<String, String>,
         project_root: &Path,
-        sandbox: &SandboxPolicy,
+        allowed: Allowed,
     ) -> Result<Self, String> {
         let shown = command.first().map_or("", String::as_str);
         let cannot = |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
-        let mut child = guarded::command(
-            &guarded::words(command),
-            project_root,
-            guarded::allowed(project_root, sandbox),
-        )
-        .map_err(cannot)?
-        .envs(env)
-        .spawn()
-        .map_err(cannot)?;
+        let mut child = guarded::command(&guarded::words(command), project_root, allowed)
+            .map_err(cannot)?
+            .envs(env)
+            .spawn()
+            .map_err(cannot)?;
         let group = Group::of(&child);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {

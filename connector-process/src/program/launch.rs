@@ -18,6 +18,8 @@ pub(super) struct Launch {
     pub(super) entry: PathBuf,
     /// What it may touch.
     pub(super) sandbox: SandboxPolicy,
+    /// Where its way to the hosts it may reach begins, if only some may be reached.
+    pub(super) egress: Option<PathBuf>,
     /// Its first line. Holds secrets.
     pub(super) start: Secret,
 }
@@ -48,6 +50,7 @@ impl Launch {
             project_root: program.project_root.clone(),
             entry: program.entry.clone(),
             sandbox: assignment.sandbox.clone(),
+            egress: assignment.egress_socket.clone(),
             start: Secret(format!("{start}\n")),
         })
     }

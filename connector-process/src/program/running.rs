@@ -60,7 +60,11 @@ impl Running {
     /// Why it cannot be started, in words that follow the file's name.
     pub(super) async fn start(launch: &Launch) -> Result<Self, String> {
         let file = launch.project_root.join(&launch.entry);
-        let allowed = guarded::allowed(&launch.project_root, &launch.sandbox);
+        let allowed = guarded::allowed(
+            &launch.project_root,
+            &launch.sandbox,
+            launch.egress.as_deref(),
+        );
         let command = command::of(&file, &allowed.path()).await?;
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
         let mut child = guarded::command(&command, &launch.project_root, allowed)

@@ -3,9 +3,11 @@
 //! * `members`: who works together, and who answers first.
 //! * `agents`: an agent with its model, tools and extensions.
 //! * `connections`: a connection with its connector, and where its events go.
+//! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
 mod connections;
+mod egress;
 mod members;
 mod sandboxes;
 
@@ -104,7 +106,9 @@ impl Bundle {
             swarm: &membership.policy.sandbox,
         };
         let agents = agents_of(&membership, &resources, &ground, report);
-        let (connections, local) = resolve_connections(&membership, &resources, &ground, report);
+        let (mut connections, local) =
+            resolve_connections(&membership, &resources, &ground, report);
+        egress::add(&agents, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
             if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {

@@ -18,7 +18,7 @@ pub(crate) fn digest(content: Value) -> String {
 /// What a connection counts for.
 pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
     let rules: Vec<Value> = connection.rules.iter().map(rule).collect();
-    json!({
+    let mut content = json!({
         "name": connection.name,
         "connector": connection.connector,
         "entry": connection.entry,
@@ -28,7 +28,14 @@ pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
         "rules": rules,
         "limits": connection.limits,
         "sandbox": connection.sandbox,
-    })
+    });
+    // What was not said before it could be said has the digest it had.
+    if !connection.egress.is_empty()
+        && let Some(content) = content.as_object_mut()
+    {
+        content.insert("egress".to_owned(), json!(connection.egress));
+    }
+    content
 }
 
 fn rule(rule: &IngressRule) -> Value {

@@ -153,6 +153,14 @@ impl Walk<'_> {
                     self.shape(shape, entries, &path);
                 }
             }
+            Content::WordOr(_, shape) => match node.map(|node| &node.value) {
+                Some(Value::Mapping(_)) => self.shape(shape, entries, &path),
+                _ => {
+                    if let Some(node) = node {
+                        self.plain(node, path);
+                    }
+                }
+            },
             Content::List(content) => {
                 let Some(node) = node else { return };
                 let Value::List(items) = &node.value else {

@@ -202,6 +202,40 @@ impl<'n> Fields<'n> {
         None
     }
 
+    /// A field that is one of the words its shape knows, or a mapping to read further.
+    pub(crate) fn word_or_mapping(
+        &mut self,
+        name: &'static str,
+        report: &mut Report,
+    ) -> Option<WordOr<'n>> {
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        let Content::WordOr(words, _) = content else {
+            debug_assert!(false, "{label} is neither a word nor a mapping");
+            return None;
+        };
+        if matches!(entry.node.value, Value::Mapping(_)) {
+            let fields = Self::open(&entry.node, entry.key_place, label, content, report);
+            return fields.map(WordOr::Mapping);
+        }
+        if let Value::Text(written) = &entry.node.value
+            && words.contains(&written.as_str())
+        {
+            let word = Located {
+                value: written.as_str(),
+                place: entry.node.place,
+            };
+            return Some(WordOr::Word(word));
+        }
+        let message = format!("{label} must be {}, or a mapping", one_of(words));
+        report.add(Problem::new(
+            codes::INVALID_VALUE,
+            entry.node.place,
+            message,
+        ));
+        None
+    }
+
     /// A whole number within the range of its shape.
     pub(crate) fn number(&mut self, name: &'static str, report: &mut Report) -> Option<u64> {
         let (entry, content) = self.ask(name)?;
@@ -509,6 +543,12 @@ fn wrong_type(node: &Node, label: &Label, expected: &str) -> Problem {
         node.place,
         format!("{label} must be {expected}, not {}", node.value.noun()),
     )
+}
+
+/// What stands where a word or a mapping may.
+pub(crate) enum WordOr<'n> {
+    Word(Located<&'n str>),
+    Mapping(Fields<'n>),
 }
 
 /// Names in quotes, as `a`, `a or b`, `a, b or c`.

@@ -63,6 +63,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
+use goondan_protocol::egress::AllowList;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
@@ -210,6 +211,8 @@ pub struct ConnectionDefinition {
     pub limits: ProcessLimits,
     /// What the programs that it starts may touch.
     pub sandbox: SandboxPolicy,
+    /// Whose programs it lets out to which hosts, if it is the egress of the workspace; empty for all others.
+    pub egress: Vec<AllowList>,
 }
 
 impl ConnectionDefinition {
@@ -233,6 +236,7 @@ impl fmt::Debug for ConnectionDefinition {
             .field("rules", &self.rules)
             .field("limits", &self.limits)
             .field("sandbox", &self.sandbox)
+            .field("egress", &self.egress)
             .finish()
     }
 }

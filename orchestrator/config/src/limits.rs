@@ -128,6 +128,9 @@ pub const MAX_LIMIT_PROCESSES: u64 = 1 << 22;
 /// Most paths in each list of a `sandbox`.
 pub const MAX_SANDBOX_PATHS: usize = 64;
 
+/// Most hosts that the programs of a sandbox may reach.
+pub const MAX_SANDBOX_HOSTS: usize = 64;
+
 /// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
 pub const MAX_KEY_PREFIX_BYTES: usize = 256;
 

@@ -229,6 +229,9 @@ impl Definitions {
             Content::Boolean => json!({ "type": "boolean" }),
             Content::Amount => json!({ "type": ["number", "string"], "minimum": 0, "pattern": AMOUNT }),
             Content::Mapping(shape) => self.shape(shape),
+            Content::WordOr(words, shape) => {
+                json!({ "anyOf": [{ "enum": words }, self.shape(shape)] })
+            }
             Content::Choice(choice) => self.choice(choice),
             Content::List(content) => json!({ "type": "array", "items": self.content(*content) }),
             Content::Entries(content) => {

@@ -86,6 +86,8 @@ pub(crate) enum Content {
     /// An amount of money in US dollars: a number, or the same as text.
     Amount,
     Mapping(&'static Shape),
+    /// One of these words, or a mapping of this shape.
+    WordOr(&'static [&'static str], &'static Shape),
     /// One of several shapes.
     Choice(&'static Choice),
     List(&'static Content),
@@ -143,7 +145,7 @@ impl Content {
     /// The shape of a mapping with these entries; none if any names may be in it.
     pub(crate) fn shape(self, entries: &[Entry]) -> Option<&'static Shape> {
         match self {
-            Self::Mapping(shape) => Some(shape),
+            Self::Mapping(shape) | Self::WordOr(_, shape) => Some(shape),
             Self::Secret => Some(&value::VALUE),
             Self::Choice(choice) => Some(choice.of(entries)),
             Self::Text

@@ -43,6 +43,7 @@ pub(crate) mod collectors;
 pub(crate) mod connection_state;
 pub(crate) mod connectors;
 pub(crate) mod deleting;
+pub(crate) mod egress;
 pub(crate) mod former_keys;
 pub(crate) mod health;
 pub(crate) mod inbox;

@@ -419,6 +419,7 @@ mod tests {
             rules,
             limits: ProcessLimits::default(),
             sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
+            egress: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use goondan_durable::disk::{Disk, RealDisk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::StoreError;
 
@@ -20,6 +21,8 @@ pub const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
 /// The audit log's name, in a workspace's folder and in the system's (`INST-6`).
 pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
+/// Hex digits of the name of a socket.
+const SOCKET_DIGITS: usize = 10;
 /// Largest `config.json`, in bytes.
 const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 
@@ -58,6 +61,21 @@ impl Layout {
     #[must_use]
     pub fn pid_file(&self) -> PathBuf {
         self.root.join("run").join("orchestrator.pid")
+    }
+
+    /// The sockets by which confined programs are let out to some hosts.
+    #[must_use]
+    pub fn egress(&self) -> PathBuf {
+        self.root.join("run").join("egress")
+    }
+
+    /// The socket of those of one workspace whom `caller` names. As short as the control socket's: the path of a
+    /// socket has little room.
+    #[must_use]
+    pub fn egress_socket(&self, id: &WorkspaceId, caller: &str) -> PathBuf {
+        let digest = Sha256::digest(format!("{id} {caller}"));
+        let name: String = hex::encode(digest).chars().take(SOCKET_DIGITS).collect();
+        self.egress().join(name)
     }
 
     /// What belongs to no workspace and survives every instance (`SYS-1`).
@@ -161,6 +179,7 @@ impl SystemRoot {
         fs::set_permissions(&run, fs::Permissions::from_mode(0o700))
             .during("set the mode of", &run)?;
         let lock = lock(&layout)?;
+        renew_egress(&layout.egress())?;
         let config = read_config(&layout)?;
         Ok(Self {
             layout,
@@ -180,6 +199,16 @@ impl SystemRoot {
     pub fn config(&self) -> &SystemConfig {
         &self.config
     }
+}
+
+/// What is there is of processes that ended with the daemon before.
+fn renew_egress(egress: &Path) -> Result<(), FileError> {
+    if let Err(error) = fs::remove_dir_all(egress)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error).during("remove", egress);
+    }
+    make_dir(egress)
 }
 
 fn make_dir(path: &Path) -> Result<(), FileError> {

@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::module_file::Runtime;
-use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, ReachableHost, SandboxPath, SandboxPolicy};
+
+use crate::PROXY_PORT;
+use crate::entry::in_words;
 
 /// The system's programs and what they are made of.
 pub(crate) const PROGRAMS: [&str; 10] = [
@@ -81,11 +84,33 @@ const OF_THE_USER: [&str; 7] = [
     "XDG_STATE_HOME",
 ];
 
+/// Variables by which programs are told of a proxy. None of them names SOCKS: programs that cannot speak it do not
+/// start then. The proxy does.
+const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+];
+
+/// Variables by which they are told what is not to be asked of it.
+const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The sandbox's own loopback.
+const NOT_BY_THE_PROXY: &str = "localhost,127.0.0.1,::1";
+
+/// Node heeds those variables only if this one says so.
+const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
+
 /// What programs may touch, and what they are told of it.
 #[derive(Debug)]
 pub struct Allowed {
     /// What the kernel is asked to hold them to.
     pub policy: SandboxPolicy,
+    /// The socket of the egress, if they may reach some hosts.
+    pub egress: Option<PathBuf>,
     /// Variables that differ from those of whoever starts them; none: it is not there.
     pub environment: Vec<(&'static str, Option<OsString>)>,
 }
@@ -99,6 +124,12 @@ impl Allowed {
         own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
     }
 
+    /// The arguments of the process that is to enter the sandbox, before all others. None without a sandbox.
+    #[must_use]
+    pub fn in_words(&self) -> Vec<OsString> {
+        in_words(&self.policy, self.egress.as_deref())
+    }
+
     /// What is allowed on some ground. Without a sandbox nothing is said: programs are as free as whoever starts
     /// them.
     #[must_use]
@@ -106,6 +137,7 @@ impl Allowed {
         if asked.require == Level::Off {
             return Self {
                 policy: SandboxPolicy::off(),
+                egress: None,
                 environment: Vec::new(),
             };
         }
@@ -126,9 +158,10 @@ impl Allowed {
                 require: asked.require,
                 read: joined(usual.chain(project), &asked.read),
                 write: joined(work, &asked.write),
-                network: asked.network,
+                network: asked.network.clone(),
             },
-            environment: environment(asked.require, path, ground),
+            egress: ground.egress.map(Path::to_owned),
+            environment: environment(asked, path, ground),
         }
     }
 }
@@ -142,6 +175,8 @@ pub struct Ground<'a> {
     pub work_dir: Option<&'a Path>,
     /// Where temporary files go at the level `landlock`, if there is such a place.
     pub temporary: Option<&'a Path>,
+    /// The socket of the egress, if they may reach some hosts.
+    pub egress: Option<&'a Path>,
 }
 
 /// Finds a program as a shell would.
@@ -188,11 +223,11 @@ fn joined(usual: impl Iterator<Item = PathBuf>, asked: &[SandboxPath]) -> Vec<Sa
 }
 
 fn environment(
-    level: Level,
+    asked: &SandboxPolicy,
     path: OsString,
     ground: &Ground<'_>,
 ) -> Vec<(&'static str, Option<OsString>)> {
-    let own = match level {
+    let own = match asked.require {
         Level::Full => Some(Path::new("/tmp")),
         Level::Landlock | Level::Off => None,
     };
@@ -200,6 +235,15 @@ fn environment(
     all.push(("HOME", ground.work_dir.or(own).map(OsString::from)));
     all.push(("PATH", Some(path)));
     all.push(("TMPDIR", own.or(ground.temporary).map(OsString::from)));
+    if let Some(listed) = asked.allow_list() {
+        let proxy = OsString::from(format!("http://127.0.0.1:{PROXY_PORT}"));
+        all.extend(PROXIES.map(|name| (name, Some(proxy.clone()))));
+        // Who has listed a service of this machine does not mean one of the sandbox's own.
+        let is_own = !listed.iter().any(ReachableHost::is_loopback);
+        let own = is_own.then(|| OsString::from(NOT_BY_THE_PROXY));
+        all.extend(NO_PROXIES.map(|name| (name, own.clone())));
+        all.push((NODE_ASKS, Some("1".into())));
+    }
     all
 }
 

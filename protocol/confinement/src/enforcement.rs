@@ -52,13 +52,13 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
         replace_root(&layout, RootOf::Sandbox)?;
-        if plan.network == Network::None {
+        if plan.network != Network::Any {
             raise_loopback()?;
         }
     }
     capabilities::keep(Kept::Nothing).map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     restrict(plan)?;
-    system_calls::apply(Caller::Program(plan.level, plan.network))?;
+    system_calls::apply(Caller::Program(plan.level, plan.network.clone()))?;
     confirm(plan)?;
     Ok(Report {
         level: plan.level,

@@ -1,6 +1,6 @@
 //! How a process enters the sandbox of what it is to start (`SEC-3`, `SEC-6`).
 //!
-//! A process that stands around a program is started with the policy in its arguments ([`in_words`]), takes it off
+//! A process that stands around a program is started with the policy in its arguments ([`Allowed::in_words`](crate::Allowed::in_words)), takes it off
 //! them ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and whatever it starts inherits that.
 //! So it holds from the first instruction of the program. It cannot be taken back, and there is nothing between it
 //! and the kernel that a program could talk to.
@@ -9,8 +9,11 @@
 //! namespaces and waits. The other is the first process in them: it puts the new root in place, restricts itself and
 //! goes on as it would anywhere. Both have the same standard input, which only the inner one reads. When the inner
 //! one ends, the kernel ends all that is in its PID namespace; it is sent `SIGKILL` when the outer one ends.
+//!
+//! If programs may reach some hosts, the outer one is their way to the egress (`way_out`).
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use std::process::Command;
 
@@ -25,9 +28,14 @@ use crate::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 use crate::plan::{Unmet, plan};
+#[cfg(target_os = "linux")]
+use crate::way_out::WayOut;
 
 /// The argument before a policy in JSON.
 const SANDBOX: &str = "--sandbox";
+
+/// The argument before the path of the egress's socket, behind the policy.
+const EGRESS: &str = "--egress";
 
 /// The argument before the number of the process that made the namespaces, and the arguments of that one.
 const WITHIN: &str = "--within";
@@ -49,6 +57,13 @@ pub enum SandboxError {
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// The hosts that may be reached have no way to them.
+    #[cfg(target_os = "linux")]
+    #[error(
+        "the hosts of the sandbox's `network.allow` cannot be reached: {0}; restart the daemon, or write \
+         `network: none`"
+    )]
+    NoWayOut(#[source] std::io::Error),
     /// The process within cannot be started.
     #[cfg(target_os = "linux")]
     #[error("the first process of the sandbox cannot be started: {0}")]
@@ -60,14 +75,17 @@ pub enum SandboxError {
 }
 
 /// The policy as arguments of the process that is to enter it, before all others. None without a sandbox.
-#[must_use]
-pub fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
+pub(crate) fn in_words(policy: &SandboxPolicy, egress: Option<&Path>) -> Vec<OsString> {
     // A policy of paths that are text is always JSON; any other is refused by who reads it.
     let json = || serde_json::to_string(policy).unwrap_or_default();
-    match policy.require {
-        Level::Off => Vec::new(),
+    let mut words: Vec<OsString> = match policy.require {
+        Level::Off => return Vec::new(),
         Level::Full | Level::Landlock => vec![SANDBOX.into(), json().into()],
+    };
+    if let (Some(egress), Some(_)) = (egress, policy.allow_list()) {
+        words.extend([EGRESS.into(), egress.into()]);
     }
+    words
 }
 
 /// How this process is to be confined, as its arguments say.
@@ -75,6 +93,8 @@ pub fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
 pub struct Sandbox {
     /// The policy, unread.
     policy: OsString,
+    /// The socket of the egress, if only some hosts may be reached.
+    egress: Option<PathBuf>,
     /// The number of the process that has made the namespaces this process is the first one in.
     parent: Option<OsString>,
 }
@@ -97,8 +117,17 @@ pub fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
     };
     match words {
         [flag, policy, rest @ ..] if flag == SANDBOX => {
+            let (egress, rest) = match rest {
+                [flag, egress, rest @ ..] if flag == EGRESS => (Some(egress.into()), rest),
+                rest => (None, rest),
+            };
             let policy = policy.clone();
-            (Some(Sandbox { policy, parent }), rest)
+            let sandbox = Sandbox {
+                policy,
+                egress,
+                parent,
+            };
+            (Some(sandbox), rest)
         }
         rest => (None, rest),
     }
@@ -126,7 +155,7 @@ impl Sandbox {
         close_inherited_files().map_err(SandboxError::Inherited)?;
         let policy: SandboxPolicy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
         if policy.require == Level::Full && self.parent.is_none() {
-            return start_within(&policy);
+            return start_within(&policy, self.egress.as_deref());
         }
         // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
         enforce(&plan(policy, &Right::ALL.into())?)?;
@@ -149,7 +178,7 @@ impl Sandbox {
 /// Starts this binary again as the first process of a PID namespace and waits for it. Whichever of the two ends,
 /// the other does, and all that is in the namespace: the kernel sees to it.
 #[cfg(target_os = "linux")]
-fn start_within(policy: &SandboxPolicy) -> Result<Entered, SandboxError> {
+fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered, SandboxError> {
     use nix::sys::signal::{SigSet, Signal};
 
     let number = own_number().map_err(SandboxError::First)?;
@@ -157,12 +186,29 @@ fn start_within(policy: &SandboxPolicy) -> Result<Entered, SandboxError> {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
         .thread_block()
         .map_err(|errno| SandboxError::First(errno.into()))?;
-    unshare_all(policy.network)?;
-    let mut first = Command::new("/proc/self/exe")
+    let way_out = match (policy.allow_list(), egress) {
+        (None, _) => None,
+        (Some(_), Some(egress)) => Some(WayOut::find(egress).map_err(SandboxError::NoWayOut)?),
+        (Some(_), None) => {
+            let error = std::io::Error::other("nobody said where the egress is");
+            return Err(SandboxError::NoWayOut(error));
+        }
+    };
+    unshare_all(&policy.network)?;
+    let mut first = Command::new("/proc/self/exe");
+    if let Some(way_out) = &way_out {
+        first.current_dir(way_out.directory_within());
+    }
+    let listening = way_out.map(WayOut::listen).transpose()?;
+    let mut first = first
         .arg(WITHIN)
         .arg(number)
         .args(std::env::args_os().skip(1))
         .spawn()
         .map_err(SandboxError::First)?;
-    Ok(Entered::Ended(first.wait().map_err(SandboxError::First)?))
+    let ended = match listening {
+        Some(listening) => listening.serve_until_end(&mut first),
+        None => first.wait(),
+    };
+    Ok(Entered::Ended(ended.map_err(SandboxError::First)?))
 }

@@ -42,7 +42,7 @@
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
 pub use self::allowed::{Allowed, Ground, find_program};
-pub use self::entry::{Entered, Sandbox, SandboxError, in_words, out_of_words};
+pub use self::entry::{Entered, Sandbox, SandboxError, out_of_words};
 pub use self::plan::{Plan, Unmet, plan};
 pub use goondan_protocol::sandbox::{
     Facts, InvalidPath, Level, Network, OwnSandbox, Right, SandboxPath, SandboxPolicy,
@@ -69,6 +69,9 @@ pub use self::probe::{probe, probe_all};
 pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
     Facts::new()
 }
+
+/// The port of the sandbox's loopback at which programs find the proxy to the hosts that they may reach.
+pub const PROXY_PORT: u16 = 3128;
 
 mod allowed;
 #[cfg(target_os = "linux")]
@@ -99,3 +102,5 @@ mod plan;
 mod probe;
 #[cfg(target_os = "linux")]
 mod system_calls;
+#[cfg(target_os = "linux")]
+mod way_out;

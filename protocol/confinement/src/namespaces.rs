@@ -71,9 +71,9 @@ fn remedy() -> &'static str {
 /// # Errors
 ///
 /// [`NamespaceError`] if the kernel refuses any of it.
-pub fn unshare_all(network: Network) -> Result<(), NamespaceError> {
+pub fn unshare_all(network: &Network) -> Result<(), NamespaceError> {
     let own = match network {
-        Network::None => CloneFlags::CLONE_NEWNET,
+        Network::None | Network::Allow(_) => CloneFlags::CLONE_NEWNET,
         Network::Any => CloneFlags::empty(),
     };
     unshare_with(

@@ -47,7 +47,7 @@ impl OwnPolicy {
     #[must_use]
     pub fn of_agent(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
         Self {
-            network: programs.network,
+            network: programs.network.clone(),
             kept: Kept::Nothing,
             ..Self::beside(sandbox, programs)
         }
@@ -68,6 +68,15 @@ impl OwnPolicy {
         }
         own.read.extend(ABOUT_SERVERS.map(PathBuf::from));
         own
+    }
+
+    /// The same, with the way to the egress at whose socket its programs are handed in. It is the directory that is
+    /// kept: an egress that is started again makes another socket.
+    #[must_use]
+    pub fn reaching(mut self, egress_socket: Option<&Path>) -> Self {
+        let directory = egress_socket.and_then(Path::parent);
+        self.read.extend(directory.map(Path::to_owned));
+        self
     }
 
     fn beside(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
@@ -97,7 +106,7 @@ impl OwnPolicy {
     pub fn enforce(&self) -> Result<Facts, EnforceError> {
         let (is_held, caller) = match self.sandbox {
             OwnSandbox::None => return Ok(Facts::new()),
-            OwnSandbox::Landlock => (self.keep_files()?, Caller::Process(self.network)),
+            OwnSandbox::Landlock => (self.keep_files()?, Caller::Process(self.network.clone())),
             OwnSandbox::Mounts => (self.keep_mounts()?, Caller::Supervisor),
         };
         system_calls::apply(caller)?;

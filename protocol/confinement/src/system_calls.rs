@@ -13,7 +13,7 @@ use goondan_protocol::sandbox::{Level, Network};
 use crate::error::EnforceError;
 
 /// Who is filtered.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Caller {
     /// A program in its sandbox.
     Program(Level, Network),
@@ -113,7 +113,7 @@ fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
         Caller::Process(network) => (Level::Landlock, network),
     };
     denied.extend::<Rules>(refused(MAKING_A_SANDBOX));
-    denied.insert(libc::SYS_socket, sockets(level, network)?);
+    denied.insert(libc::SYS_socket, sockets(level, &network)?);
     denied.insert(libc::SYS_clone, namespaces()?);
     if level == Level::Landlock {
         denied.extend(of_other_processes()?);
@@ -195,8 +195,8 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
 /// All of them where nothing is to be reached and the network is the machine's: pairs come from another call. In
 /// a network of one's own, and if all may be reached, TCP, UDP and the list of interfaces are let through; not
 /// sockets of files, which a network does not contain.
-fn sockets(level: Level, network: Network) -> Result<Vec<SeccompRule>, BackendError> {
-    if level != Level::Full && network == Network::None {
+fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendError> {
+    if level != Level::Full && *network != Network::Any {
         return Ok(Vec::new());
     }
     let is = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Eq, value);

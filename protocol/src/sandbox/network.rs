@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ReachableHost;
+
 /// What may be reached over the network.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// Nothing.
@@ -11,4 +13,6 @@ pub enum Network {
     None,
     /// All that the machine itself can reach, its own services included.
     Any,
+    /// These hosts, by a proxy. Only the level `full` has it.
+    Allow(Vec<ReachableHost>),
 }

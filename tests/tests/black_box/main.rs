@@ -29,6 +29,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod escapes;
 #[cfg(test)]
 mod extension_modules;

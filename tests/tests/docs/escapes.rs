@@ -33,3 +33,26 @@ fn sec_3_every_way_out_that_is_tried_has_its_row() {
     let shown: Vec<_> = rows.skip(2).collect();
     assert_eq!(shown, tried);
 }
+
+#[test]
+fn sec_3_every_way_past_a_list_of_hosts_has_its_row() {
+    let path = repository().join("tests/tests/black_box/escapes/egress.py");
+    let text = std::fs::read_to_string(path).unwrap();
+    let tried: Vec<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("case(\"")?.split_once("\", ")?.0))
+        .collect();
+    let page = Page::read("docs/security.md");
+    let (_, table) = page
+        .text
+        .split_once("## Ways past a list of hosts\n")
+        .unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    assert!(table.contains(&format!("`egress.py` tries {} ways past", tried.len())));
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let shown: Vec<&str> = rows
+        .skip(2)
+        .filter_map(|row| row.strip_suffix(" | refused |"))
+        .collect();
+    assert_eq!(shown, tried);
+}

@@ -101,6 +101,7 @@ fn resolve_connection(
         rules,
         limits: connection.limits,
         sandbox: connection.sandbox.within(&membership.policy.sandbox),
+        egress: Vec::new(),
     })
 }
 

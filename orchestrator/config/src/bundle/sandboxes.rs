@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::sandbox::{Level, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, Network, SandboxPolicy};
 
 use crate::ConnectionDefinition;
 use crate::codes;
@@ -91,6 +91,16 @@ fn check(
             "`gdn doctor` says what to change on the machine; or write `sandbox: {{require: {lesser}}}` there \
              or in the Swarm's `policy`"
         );
+        report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
+    }
+    if let (Level::Landlock, Network::Allow(_)) = (require, &policy.network) {
+        let message = format!(
+            "{who} may reach some hosts only, which the level `landlock` cannot give: it has no sockets at all"
+        );
+        let help = "write `require: full`, or `network: any`, which opens all that the machine reaches; the tool \
+                    `http-fetch` reaches chosen hosts at each level";
+        let network = own.network.as_ref().or(swarm.network.as_ref());
+        let place = network.map_or(place, |network| network.place);
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
     }
     let (state, project) = (

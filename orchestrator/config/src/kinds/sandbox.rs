@@ -2,12 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use goondan_protocol::sandbox::{Level, Network, SandboxPath, SandboxPolicy};
+use goondan_connectors::{Reach, reach_of};
+use goondan_protocol::sandbox::{Level, Network, ReachableHost, SandboxPath, SandboxPolicy};
 
 use super::Context;
 use crate::codes;
-use crate::fields::{Fields, Located};
-use crate::limits::MAX_SANDBOX_PATHS;
+use crate::fields::{Fields, Located, WordOr};
+use crate::limits::{MAX_SANDBOX_HOSTS, MAX_SANDBOX_PATHS};
 use crate::machine::Machine;
 use crate::report::Problem;
 use crate::shape::{Content, Default, Field, Shape};
@@ -77,10 +78,22 @@ static CONNECTION_SANDBOX: Shape = Shape::of(
 
 const NETWORK: Field = Field::optional(
     "network",
-    Content::Word(&[NONE, ANY]),
-    "What may be reached. `none`: nothing. `any`: all that the machine reaches, its own services included.",
+    Content::WordOr(&[NONE, ANY], &REACHABLE),
+    "What may be reached. `none`: nothing. `any`: all that the machine reaches, its own services included. A \
+     list of hosts: those, by a proxy, at the level `full`.",
 )
 .or(Default::Text(NONE));
+
+static REACHABLE: Shape = Shape::of(
+    "ReachableHosts",
+    "The hosts that may be reached.",
+    &[Field::required(
+        "allow",
+        Content::List(&Content::Text),
+        "The hosts: `example.org`, `*.example.org` or an address, with `:port` behind it for another port than 80 \
+         and 443. A name that leads to a private address reaches it only if that address is listed as well.",
+    )],
+);
 
 const REQUIRE: Field = Field::optional(
     "require",
@@ -110,7 +123,7 @@ pub(crate) struct Written {
     pub(crate) require: Option<Located<Level>>,
     read: Option<Vec<SandboxPath>>,
     write: Option<Vec<SandboxPath>>,
-    network: Option<Network>,
+    pub(crate) network: Option<Located<Network>>,
 }
 
 impl Written {
@@ -124,7 +137,10 @@ impl Written {
             require: require.map(|level| level.value).unwrap_or_default(),
             read: paths(&self.read, &swarm.read),
             write: paths(&self.write, &swarm.write),
-            network: self.network.or(swarm.network).unwrap_or_default(),
+            network: {
+                let network = self.network.as_ref().or(swarm.network.as_ref());
+                network.map(|it| it.value.clone()).unwrap_or_default()
+            },
         }
     }
 }
@@ -167,12 +183,53 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
     written
 }
 
-fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Network> {
-    let word = sandbox.word("network", &mut cx.report)?;
-    Some(match word.value {
-        ANY => Network::Any,
-        _ => Network::None,
-    })
+fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Network>> {
+    let place = sandbox.place_of("network")?;
+    let value = match sandbox.word_or_mapping("network", &mut cx.report)? {
+        WordOr::Word(word) if word.value == ANY => Network::Any,
+        WordOr::Word(_) => Network::None,
+        WordOr::Mapping(mut reachable) => {
+            let hosts = read_hosts(&mut reachable, cx);
+            reachable.close();
+            Network::Allow(hosts?)
+        }
+    };
+    Some(Located { value, place })
+}
+
+fn read_hosts(reachable: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Vec<ReachableHost>> {
+    let place = reachable.place_of("allow")?;
+    let texts = reachable.texts("allow", &mut cx.report);
+    let problem = match texts.len() {
+        0 => ("`allow` names no host".to_owned(), "write `network: none`"),
+        1..=MAX_SANDBOX_HOSTS => {
+            return Some(texts.iter().filter_map(|it| read_host(it, cx)).collect());
+        }
+        count => (
+            format!("`allow` names {count} hosts; at most {MAX_SANDBOX_HOSTS} are allowed"),
+            "name those below which they are, as `*.example.org`",
+        ),
+    };
+    let (message, help) = problem;
+    cx.report
+        .add(Problem::new(codes::INVALID_VALUE, place, message).help(help));
+    None
+}
+
+fn read_host(text: &Located<&str>, cx: &mut Context<'_>) -> Option<ReachableHost> {
+    let why = match text.value.parse::<ReachableHost>() {
+        Ok(host) => match host.address().map(reach_of) {
+            Some(Reach::Never) => {
+                "is an address where no program has any business; take it out".to_owned()
+            }
+            Some(Reach::Public | Reach::Private) | None => return Some(host),
+        },
+        Err(invalid) => invalid.to_string(),
+    };
+    let message = format!("`{}` {why}", text.value);
+    cx.report
+        .add(Problem::new(codes::INVALID_VALUE, text.place, message));
+    None
 }
 
 fn read_paths(

@@ -147,6 +147,71 @@ fn sec_3_a_sandbox_that_cannot_be_had_is_a_problem_that_names_what_is_missing_an
 }
 
 #[test]
+fn sec_3_hosts_are_listed_as_what_they_are_and_at_the_level_full() {
+    let of =
+        |network: &str| sandbox_problems(&format!("sandbox: {{network: {network}}}"), &Right::ALL);
+    let good = "{allow: [packages.example.org, '*.example.org:8443', 10.0.0.7, '[::1]:80']}";
+    assert_eq!(of(good), Vec::<String>::new());
+    for (network, said) in [
+        ("{allow: ['*']}", "a wildcard that stands for too much"),
+        ("{allow: ['https://a.org']}", "more than a host and a port"),
+        ("{allow: [A.org]}", "lower case"),
+        ("{allow: [169.254.169.254]}", "no program has any business"),
+        ("{allow: ['2130706433']}", "in another notation"),
+        ("{allow: []}", "`network: none`"),
+        ("some", "`none` or `any`, or a mapping"),
+    ] {
+        let problems = of(network);
+        let [problem] = &problems[..] else {
+            panic!("{network}: {problems:?}");
+        };
+        assert!(problem.contains(said), "{network}: {problem}");
+    }
+    let landlock = "sandbox: {require: landlock, network: {allow: [a.org]}}";
+    let problems = sandbox_problems(landlock, &Right::ALL);
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    for said in [
+        "E_CONFIG_NO_SANDBOX Agent `other`",
+        "`require: full`",
+        "`http-fetch`",
+    ] {
+        assert!(problem.contains(said), "{problem}");
+    }
+}
+
+#[test]
+fn sec_3_a_connection_does_not_take_the_name_of_the_egress() {
+    let project = |network: &str| {
+        Project::with(&format!(
+            "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: other}}
+spec:
+  modelConfig: {{modelRef: Model/main}}
+  tools: [{{kind: Tool, name: bash, package: \"@goondan/base\"}}]
+  sandbox: {{network: {network}}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: all}}
+spec: {{entryAgent: Agent/helper}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: egress}}
+spec: {{connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base\"}}}}
+"
+        ))
+    };
+    assert!(project("any").try_load().is_ok());
+    let told = project("{allow: [a.org]}").try_load().unwrap_err();
+    let told = format!("{told:?}");
+    assert!(told.contains("Connection `egress` has the name"), "{told}");
+}
+
+#[test]
 fn sec_3_a_project_that_holds_goondans_own_files_confines_nobody() {
     let project = Project::with(
         "apiVersion: goondan.ai/v1

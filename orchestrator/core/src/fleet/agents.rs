@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Head, ToAgent};
@@ -315,12 +316,15 @@ impl Fleet {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.instances.get(&at.instance_key)?;
         let instances = self.facts.layout.instances(&at.workspace_id);
+        let caller = EgressCaller::Agent(entry.agent.clone());
+        let sandbox = &entry.running.as_ref()?.definition.sandbox;
         Some(Assignment::Agent(Box::new(AgentAssignment {
             workspace_id: at.workspace_id.clone(),
             instance_key: at.instance_key.clone(),
             agent: entry.running.as_ref()?.definition.clone(),
             work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
             project_root: workspace.record.project_root.clone(),
+            egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
         })))
     }
 

@@ -4,6 +4,7 @@ use goondan_config::ConnectionDefinition;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
+use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::export::OTLP;
@@ -142,6 +143,7 @@ impl Fleet {
             project_root: project_root.clone(),
             entry,
         });
+        let caller = EgressCaller::Connection(name.clone());
         Some(Assignment::Connector(Box::new(ConnectorAssignment {
             workspace_id: id.clone(),
             connection: name.clone(),
@@ -150,6 +152,8 @@ impl Fleet {
             project_root: Some(project_root),
             config: definition.config,
             secrets: definition.secrets,
+            egress_socket: self.egress_socket(id, &caller, &definition.sandbox),
+            egress: self.egress_doors(id, definition.egress),
             sandbox: definition.sandbox,
         })))
     }

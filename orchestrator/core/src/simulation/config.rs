@@ -234,6 +234,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
         }],
         limits: ProcessLimits::default(),
         sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
+        egress: Vec::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which addresses requests may reach. Pure.
+//! Which addresses requests and programs may reach.
 //!
 //! A name says nothing about where it leads: whoever owns it can have it lead into this machine or its
 //! network. So addresses are what is checked, and the connection is made to the very address that was.
@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How far away an address is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub enum Reach {
     /// Anywhere in the Internet.
     Public,
-    /// In this machine or a private network: with `allowPrivate` only.
+    /// In this machine or a private network: only where a person has said so.
     Private,
-    /// Nowhere that a request of an agent has any business: link-local addresses, among them the
+    /// Nowhere that an agent has any business: link-local addresses, among them the
     /// metadata services of clouds, which give away credentials; several recipients at once; nobody.
     Never,
 }
@@ -22,7 +22,8 @@ const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
 
 /// How far away an address is.
-pub(super) fn reach_of(address: IpAddr) -> Reach {
+#[must_use]
+pub fn reach_of(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_of_v4(address),
         IpAddr::V6(address) => reach_of_v6(address),

@@ -1,0 +1,160 @@
+//! The socket of those who have a list, and the connections that are handed in by it.
+
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_clock::{sleep, timeout};
+use goondan_protocol::egress::EgressDoor;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::activity::Watched;
+use super::rules::Rules;
+use super::{http_proxy, socks};
+use crate::limits::{
+    ACCEPT_RETRY_MS, EGRESS_CONNECTIONS_MAX, EGRESS_HANDOVER_TIMEOUT_MS, EGRESS_IDLE_TIMEOUT_MS,
+    HEADER_READ_TIMEOUT_MS,
+};
+
+/// The socket of those who have a list.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: StdUnixListener,
+    rules: Arc<Rules>,
+}
+
+impl Door {
+    /// Makes the socket. One that is there is that of an egress that has ended.
+    pub(super) fn open(door: &EgressDoor) -> io::Result<Self> {
+        if let Err(error) = std::fs::remove_file(&door.socket)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let listener = StdUnixListener::bind(&door.socket)?;
+        // Its directory is for the user alone, also before this.
+        std::fs::set_permissions(&door.socket, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            rules: Arc::new(Rules(door.list.clone())),
+        })
+    }
+
+    /// Whose list it is, and what is on it.
+    pub(super) fn list(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Takes connections until it is dropped, and all of them with it.
+    pub(super) async fn serve(self: Arc<Self>) {
+        let listener = self.listener.try_clone().and_then(UnixListener::from_std);
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!(%error, "cannot take connections of sandboxes"),
+        };
+        let places = Arc::new(Semaphore::new(EGRESS_CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            let handed_in = match listener.accept().await {
+                Ok((handed_in, _)) => handed_in,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot take a connection of a sandbox");
+                    sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
+                    continue;
+                }
+            };
+            if !is_of_this_user(&handed_in) {
+                tracing::warn!("another user's process was refused");
+                continue;
+            }
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                tracing::warn!(
+                    caller = %self.rules.0.caller,
+                    max = EGRESS_CONNECTIONS_MAX,
+                    "a program of a sandbox was refused: there are too many connections"
+                );
+                continue;
+            };
+            let rules = Arc::clone(&self.rules);
+            connections.spawn(async move {
+                if let Err(error) = lead_out(handed_in, rules).await {
+                    tracing::debug!(%error, "a connection of a sandbox ended");
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+fn is_of_this_user(peer: &UnixStream) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    peer.peer_cred().is_ok_and(|peer| peer.uid() == own)
+}
+
+/// Takes a connection over and lets the program out, as long as anything is said.
+async fn lead_out(handed_in: UnixStream, rules: Arc<Rules>) -> io::Result<()> {
+    let time_limit = Duration::from_millis(EGRESS_HANDOVER_TIMEOUT_MS);
+    let program = timeout(time_limit, take_over(&handed_in))
+        .await
+        .map_err(|_elapsed| io::ErrorKind::TimedOut)??;
+    drop(handed_in);
+    let mut first = [0];
+    let time_limit = Duration::from_millis(HEADER_READ_TIMEOUT_MS);
+    let count = timeout(time_limit, program.peek(&mut first))
+        .await
+        .map_err(|_elapsed| io::ErrorKind::TimedOut)??;
+    if count == 0 {
+        return Ok(());
+    }
+    let (program, activity) = Watched::new(program);
+    let led = async {
+        match first {
+            [socks::VERSION] => socks::serve(program, &rules).await,
+            _ => http_proxy::serve(program, rules).await,
+        }
+    };
+    tokio::select! {
+        result = led => result,
+        () = activity.ends(Duration::from_millis(EGRESS_IDLE_TIMEOUT_MS)) => Ok(()),
+    }
+}
+
+/// Receives the descriptor of a program's connection.
+async fn take_over(handed_in: &UnixStream) -> io::Result<TcpStream> {
+    let received = handed_in
+        .async_io(Interest::READABLE, || receive(handed_in))
+        .await?;
+    let program = StdTcpStream::from(received);
+    program.set_nonblocking(true)?;
+    // It fails if it is something else than a connection.
+    program.peer_addr()?;
+    TcpStream::from_std(program)
+}
+
+fn receive(handed_in: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(
+        handed_in,
+        &mut [io::IoSliceMut::new(&mut byte)],
+        &mut rights,
+        RecvFlags::empty(),
+    )?;
+    let mut received = rights.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let received = received.next().and_then(|mut fds| fds.next());
+    received.ok_or_else(|| io::Error::other("no connection was handed in"))
+}

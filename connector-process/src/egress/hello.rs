@@ -1,0 +1,149 @@
+//! How a program begins to speak to a host.
+
+use goondan_protocol::sandbox::Host;
+use rustls::server::Acceptor;
+
+use super::target::Target;
+use crate::limits::EGRESS_HELLO_BYTES_MAX;
+
+/// The port at which nothing but TLS is spoken.
+const HTTPS_PORT: u16 = 443;
+
+/// How a handshake of TLS begins.
+const HANDSHAKE: u8 = 0x16;
+
+/// What TLS says to whoever may not come in: an alert, fatal, `access_denied`.
+pub(super) const ACCESS_DENIED: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 49];
+
+/// What is known of a beginning.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// Nothing yet: there has to be more of it.
+    More,
+    /// It may go on.
+    Good,
+    /// It may not, for this reason.
+    Bad(String),
+}
+
+/// Judges what a program has said so far. A handshake of TLS must name the host that the program has asked for, and
+/// at the port of HTTPS there must be one.
+pub(super) fn judge(said: &[u8], target: &Target) -> Beginning {
+    match said.first() {
+        None => Beginning::More,
+        Some(&HANDSHAKE) => judge_handshake(said, target),
+        Some(_) if target.port == HTTPS_PORT => {
+            Beginning::Bad(format!("what is said to `{target}` is not TLS"))
+        }
+        Some(_) => Beginning::Good,
+    }
+}
+
+fn judge_handshake(said: &[u8], target: &Target) -> Beginning {
+    let no_hello = || Beginning::Bad(format!("what is said to `{target}` is no beginning of TLS"));
+    let (mut acceptor, mut rest) = (Acceptor::default(), said);
+    while !rest.is_empty() {
+        if !matches!(acceptor.read_tls(&mut rest), Ok(1..)) {
+            return no_hello();
+        }
+        match acceptor.accept() {
+            Ok(Some(accepted)) => {
+                let hello = accepted.client_hello();
+                return judge_name(hello.server_name(), target);
+            }
+            Ok(None) => {}
+            Err(_) => return no_hello(),
+        }
+    }
+    if said.len() < EGRESS_HELLO_BYTES_MAX {
+        Beginning::More
+    } else {
+        no_hello()
+    }
+}
+
+fn judge_name(named: Option<&str>, target: &Target) -> Beginning {
+    match (&target.host, named) {
+        (Host::Name(name), Some(named)) if name.eq_ignore_ascii_case(named) => Beginning::Good,
+        // An address has no name to be said.
+        (Host::Address(_), None) => Beginning::Good,
+        (_, Some(named)) => {
+            Beginning::Bad(format!("TLS to `{target}` names another host, `{named}`"))
+        }
+        (Host::Name(_), None) => Beginning::Bad(format!("TLS to `{target}` names no host")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn target(host: &str, port: u16) -> Target {
+        Target::read(host, port).unwrap()
+    }
+
+    /// What a real client says first.
+    fn hello(name: &'static str) -> Vec<u8> {
+        crate::http::install_cryptography();
+        let config = rustls::ClientConfig::builder()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let name = name.try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut said = Vec::new();
+        client.write_tls(&mut said).unwrap();
+        said
+    }
+
+    #[test]
+    fn sec_3_tls_is_spoken_to_the_host_that_was_asked_for() {
+        for (name, host) in [
+            ("a.org", "a.org"),
+            ("a.org", "A.ORG"),
+            ("10.0.0.7", "10.0.0.7"),
+        ] {
+            for port in [443, 8443] {
+                let judged = judge(&hello(name), &target(host, port));
+                assert_eq!(judged, Beginning::Good, "{name} {host}");
+            }
+        }
+        for (name, host) in [
+            ("b.org", "a.org"),
+            ("a.org", "10.0.0.7"),
+            ("10.0.0.7", "a.org"),
+        ] {
+            for port in [443, 8443] {
+                let judged = judge(&hello(name), &target(host, port));
+                assert!(matches!(judged, Beginning::Bad(_)), "{name} {host}");
+            }
+        }
+    }
+
+    #[test]
+    fn sec_3_a_beginning_is_waited_for_and_not_for_ever() {
+        let said = hello("b.org");
+        for count in 0..said.len() {
+            let begun = said.get(..count).unwrap();
+            assert_eq!(judge(begun, &target("a.org", 443)), Beginning::More);
+        }
+        let http = b"GET / HTTP/1.1\r\n";
+        assert!(matches!(
+            judge(http, &target("a.org", 443)),
+            Beginning::Bad(_)
+        ));
+        assert_eq!(judge(http, &target("a.org", 80)), Beginning::Good);
+        let mut endless = vec![HANDSHAKE, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff];
+        endless.resize(EGRESS_HELLO_BYTES_MAX + 1, 0);
+        assert!(matches!(
+            judge(&endless, &target("a.org", 443)),
+            Beginning::Bad(_)
+        ));
+        let other = [HANDSHAKE, 3, 1, 0, 4, 2, 0, 0, 0];
+        assert!(matches!(
+            judge(&other, &target("a.org", 8443)),
+            Beginning::Bad(_)
+        ));
+    }
+}

@@ -1,0 +1,249 @@
+//! HTTP: `CONNECT`, and requests that name a host.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use goondan_log::error_chain;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE,
+};
+use hyper::http::uri::{Authority, PathAndQuery};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::refusal::{Fault, Refusal};
+use super::rules::Rules;
+use super::target::Target;
+use super::{tunnel, way};
+use crate::limits::{HEADER_READ_TIMEOUT_MS, HEADERS_MAX, READ_BUFFER_BYTES};
+
+/// Headers that belong to the connection to the proxy and not to the request.
+const OF_THE_CONNECTION: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    UPGRADE,
+];
+
+/// A tunnel that was promised, and begins when the promise is read.
+struct Promised {
+    program: OnUpgrade,
+    server: TcpStream,
+    target: Target,
+}
+
+/// Leads a program out that speaks HTTP.
+pub(super) async fn serve<P>(program: P, rules: Arc<Rules>) -> std::io::Result<()>
+where
+    P: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let promised = Arc::new(Mutex::new(None));
+    let service = service_fn(|request| {
+        let (rules, promised) = (Arc::clone(&rules), Arc::clone(&promised));
+        async move { Ok::<_, hyper::Error>(answer(request, &rules, &promised).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(HEADER_READ_TIMEOUT_MS))
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(READ_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(program), service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        // What a program does to its own connection is its own affair.
+        tracing::debug!(error = error_chain(&error), "a program broke off");
+    }
+    let promise = promised
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let Some(Promised {
+        program,
+        server,
+        target,
+    }) = promise
+    else {
+        return Ok(());
+    };
+    let program = program.await.map_err(std::io::Error::other)?;
+    tunnel::pass_on(TokioIo::new(program), server, &target).await
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    rules: &Rules,
+    promised: &Mutex<Option<Promised>>,
+) -> Response<Body> {
+    let answered = if request.method() == Method::CONNECT {
+        promise(request, rules, promised).await
+    } else {
+        pass_on(request, rules).await
+    };
+    answered.unwrap_or_else(|refusal| refused(&refusal))
+}
+
+/// Connects to the host of `CONNECT`; what is said to it comes next.
+async fn promise(
+    request: Request<Incoming>,
+    rules: &Rules,
+    promised: &Mutex<Option<Promised>>,
+) -> Result<Response<Body>, Refusal> {
+    let target = target_of(request.uri(), None)?;
+    let server = way::connect(rules, &target).await?;
+    let promise = Promised {
+        program: hyper::upgrade::on(request),
+        server,
+        target,
+    };
+    *promised.lock().unwrap_or_else(PoisonError::into_inner) = Some(promise);
+    Ok(Response::new(Body::empty()))
+}
+
+/// Makes a request for a program, to the host that it names.
+async fn pass_on(mut request: Request<Incoming>, rules: &Rules) -> Result<Response<Body>, Refusal> {
+    if request.uri().scheme_str() != Some("http") {
+        return Err(Refusal::NoRequest(
+            "this is a proxy: it takes `CONNECT host:port`, and requests for `http://host/…`",
+        ));
+    }
+    let target = target_of(request.uri(), Some(HTTP_PORT))?;
+    let server = way::connect(rules, &target).await?;
+    let unreachable = |error: hyper::Error| Refusal::Unreachable {
+        target: target.clone(),
+        why: error_chain(&error),
+    };
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(server))
+        .await
+        .map_err(unreachable)?;
+    let host = request.uri().authority().map(Authority::as_str);
+    let host = host.and_then(|host| HeaderValue::from_str(host).ok());
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", PathAndQuery::as_str);
+    *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+    take_off(request.headers_mut());
+    if let Some(host) = host {
+        request.headers_mut().insert(HOST, host);
+    }
+    let mut connection: Connection = Box::pin(async {
+        if let Err(error) = connection.await {
+            tracing::debug!(error = error_chain(&error), "a server broke off");
+        }
+    });
+    let mut answering = pin!(sender.send_request(request));
+    let mut has_ended = false;
+    let mut response = loop {
+        tokio::select! {
+            response = &mut answering => break response.map_err(unreachable)?,
+            () = &mut connection, if !has_ended => has_ended = true,
+        }
+    };
+    take_off(response.headers_mut());
+    let connection = (!has_ended).then_some(connection);
+    Ok(response.map(|body| Body::new(Answer { body, connection })))
+}
+
+/// What keeps a connection to a server going.
+type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The body of an answer. Whoever reads it keeps the connection going that it comes by.
+struct Answer {
+    body: Incoming,
+    /// None once it has ended.
+    connection: Option<Connection>,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(connection) = &mut self.connection
+            && connection.as_mut().poll(cx).is_ready()
+        {
+            self.connection = None;
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The port of `http://`, where none is named.
+const HTTP_PORT: u16 = 80;
+
+fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, Refusal> {
+    let authority = uri.authority();
+    let authority = authority.filter(|authority| !authority.as_str().contains('@'));
+    let place = authority.and_then(|it| Some((it.host(), it.port_u16().or(usual_port)?)));
+    match place {
+        Some((host, port)) => Ok(Target::read(host, port)?),
+        None => Err(Refusal::NoRequest(
+            "a request names a host and a port, and no user",
+        )),
+    }
+}
+
+/// Takes off what is not for the other side.
+fn take_off(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+fn refused(refusal: &Refusal) -> Response<Body> {
+    tracing::warn!(why = %refusal, "a program of a sandbox was refused");
+    let (status, reason) = match refusal.fault() {
+        Fault::Asked => (
+            StatusCode::BAD_REQUEST,
+            ReasonPhrase::from_static(b"Bad Request"),
+        ),
+        Fault::Denied => (
+            StatusCode::FORBIDDEN,
+            ReasonPhrase::from_static(b"Not allowed by the sandbox"),
+        ),
+        Fault::Failed => (
+            StatusCode::BAD_GATEWAY,
+            ReasonPhrase::from_static(b"Bad Gateway"),
+        ),
+    };
+    let mut response = Response::new(Body::from(format!("goondan: {refusal}\n")));
+    *response.status_mut() = status;
+    response.extensions_mut().insert(reason);
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}

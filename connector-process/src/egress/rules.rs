@@ -1,0 +1,163 @@
+//! Who may go where.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use goondan_connectors::{Reach, reach_of};
+use goondan_protocol::egress::AllowList;
+use goondan_protocol::sandbox::Host;
+
+use super::refusal::Refusal;
+use super::target::Target;
+
+/// The list of those who come by one socket.
+#[derive(Debug)]
+pub(super) struct Rules(pub(super) AllowList);
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.caller, self.listed())
+    }
+}
+
+impl Rules {
+    fn listed(&self) -> String {
+        let hosts = self.0.allow.iter().map(|host| format!("`{host}`"));
+        hosts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether a place is listed. To be asked before its name is resolved.
+    pub(super) fn check_listed(&self, target: &Target) -> Result<(), Refusal> {
+        let mut allow = self.0.allow.iter();
+        if allow.any(|listed| listed.allows(&target.host, target.port)) {
+            return Ok(());
+        }
+        Err(Refusal::NotListed {
+            target: target.clone(),
+            caller: self.0.caller.to_string(),
+            listed: self.listed(),
+        })
+    }
+
+    /// Those of the addresses that a listed place leads to which may be connected to: public ones, and private ones
+    /// that are listed themselves.
+    pub(super) fn reachable(
+        &self,
+        target: &Target,
+        addresses: &[IpAddr],
+    ) -> Result<Vec<SocketAddr>, Refusal> {
+        let is_listed = |address: IpAddr| {
+            let asked = Host::Address(address);
+            let mut allow = self.0.allow.iter();
+            allow.any(|listed| listed.allows(&asked, target.port))
+        };
+        let may_be_reached = |address: &IpAddr| match reach_of(*address) {
+            Reach::Public => true,
+            Reach::Private => is_listed(*address),
+            Reach::Never => false,
+        };
+        let good = addresses.iter().copied().filter(may_be_reached);
+        let good: Vec<_> = good.map(|it| SocketAddr::new(it, target.port)).collect();
+        match addresses.first() {
+            Some(address) if good.is_empty() => Err(match reach_of(*address) {
+                Reach::Never => Refusal::Never {
+                    target: target.clone(),
+                    address: *address,
+                },
+                Reach::Public | Reach::Private => Refusal::Private {
+                    target: target.clone(),
+                    address: *address,
+                    caller: self.0.caller.to_string(),
+                },
+            }),
+            Some(_) => Ok(good),
+            None => Err(Refusal::Unresolved {
+                target: target.clone(),
+                why: "the name has no address".to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::egress::EgressCaller;
+
+    use super::super::refusal::Fault;
+    use super::*;
+
+    fn rules(allow: &[&str]) -> Rules {
+        Rules(AllowList {
+            caller: EgressCaller::Agent("coder".parse().unwrap()),
+            allow: allow.iter().map(|host| host.parse().unwrap()).collect(),
+        })
+    }
+
+    fn target(host: &str, port: u16) -> Target {
+        Target::read(host, port).unwrap()
+    }
+
+    #[test]
+    fn sec_3_only_what_is_listed_is_asked_for() {
+        let rules = rules(&["a.org", "127.0.0.1:8080"]);
+        for (host, port) in [("a.org", 443), ("A.org.", 80), ("127.0.0.1", 8080)] {
+            rules.check_listed(&target(host, port)).unwrap();
+        }
+        for (host, port) in [
+            ("b.org", 443),
+            ("a.org", 8443),
+            ("93.184.216.34", 443),
+            ("[::ffff:127.0.0.1]", 8080),
+            ("127.0.0.1", 80),
+        ] {
+            let refusal = rules.check_listed(&target(host, port)).unwrap_err();
+            assert_eq!(refusal.fault(), Fault::Denied);
+            let told = refusal.to_string();
+            for part in ["agent `coder`", "`a.org`", "network: {allow: […]}", host] {
+                assert!(told.contains(part), "{told}");
+            }
+        }
+        for host in ["2130706433", "0x7f000001", "127.1", "a..org", "a/b", ""] {
+            assert!(Target::read(host, 80).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn sec_3_a_listed_name_does_not_lead_into_the_machine_or_its_network() {
+        let rules = rules(&["a.org", "10.0.0.7", "169.254.169.254"]);
+        let reachable = |addresses: &[&str]| {
+            let addresses: Vec<IpAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();
+            let good = rules.reachable(&target("a.org", 443), &addresses);
+            good.map(|good| {
+                good.iter()
+                    .map(|it| it.ip().to_string())
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(reachable(&["1.1.1.1"]).unwrap(), ["1.1.1.1"]);
+        // The one that may be reached, and no other.
+        assert_eq!(reachable(&["127.0.0.1", "1.1.1.1"]).unwrap(), ["1.1.1.1"]);
+        // A person has listed the very address.
+        assert_eq!(reachable(&["10.0.0.7"]).unwrap(), ["10.0.0.7"]);
+        for address in [
+            "127.0.0.1",
+            "10.0.0.8",
+            "192.168.1.1",
+            "::1",
+            "fd12::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.7",
+            "64:ff9b::a00:1",
+            "2002:7f00:1::",
+            "169.254.169.254",
+            "100.100.100.200",
+            "224.0.0.1",
+            "fe80::1",
+            "0.0.0.0",
+        ] {
+            let refusal = reachable(&[address]).unwrap_err();
+            assert_eq!(refusal.fault(), Fault::Denied, "{address}");
+        }
+        assert_eq!(reachable(&[]).unwrap_err().fault(), Fault::Failed);
+    }
+}

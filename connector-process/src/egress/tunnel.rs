@@ -1,0 +1,51 @@
+//! What a program and a host say to each other.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+
+use super::hello::{ACCESS_DENIED, Beginning, judge};
+use super::target::Target;
+
+/// Bytes passed on at once until the beginning is judged.
+const CHUNK_BYTES: usize = 4 * 1024;
+
+/// Passes on what both say until both have ended. The first that the program says is held back until it is judged;
+/// a host that speaks first is heard meanwhile.
+pub(super) async fn pass_on<P, S>(mut program: P, mut server: S, target: &Target) -> io::Result<()>
+where
+    P: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut said, mut heard) = (BytesMut::new(), vec![0; CHUNK_BYTES]);
+    loop {
+        said.reserve(CHUNK_BYTES);
+        tokio::select! {
+            count = program.read_buf(&mut said) => {
+                if count? == 0 {
+                    return Ok(());
+                }
+                match judge(&said, target) {
+                    Beginning::More => {}
+                    Beginning::Good => break,
+                    Beginning::Bad(why) => {
+                        tracing::warn!(why, "a connection of a sandbox was cut");
+                        program.write_all(&ACCESS_DENIED).await?;
+                        return program.shutdown().await;
+                    }
+                }
+            }
+            count = server.read(&mut heard) => {
+                match heard.get(..count?) {
+                    Some(heard) if !heard.is_empty() => program.write_all(heard).await?,
+                    Some(_) | None => return program.shutdown().await,
+                }
+            }
+        }
+    }
+    server.write_all(&said).await?;
+    drop((said, heard));
+    copy_bidirectional(&mut program, &mut server).await?;
+    Ok(())
+}

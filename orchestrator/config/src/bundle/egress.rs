@@ -1,0 +1,77 @@
+//! The connection of those whose programs may reach some hosts: one that nobody writes (`SEC-3`).
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::egress::{AllowList, EGRESS, EgressCaller};
+use goondan_protocol::ids::{AgentName, ConnectionName};
+use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::SandboxPolicy;
+
+use crate::ConnectionDefinition;
+use crate::codes;
+use crate::kinds::Resources;
+use crate::report::{Problem, Report};
+
+/// Adds the egress to the connections, if anybody needs one.
+pub(super) fn add(
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    let lists = lists_of(agents, connections);
+    let (Ok(name), Ok(connector)) = (EGRESS.parse::<ConnectionName>(), EGRESS.parse()) else {
+        return;
+    };
+    if lists.is_empty() {
+        return;
+    }
+    let taken = resources
+        .connections
+        .iter()
+        .find(|it| it.value.name == name);
+    if let Some(taken) = taken {
+        let message = format!(
+            "Connection `{name}` has the name of the process by which the hosts of a sandbox are reached"
+        );
+        let problem = Problem::new(codes::DUPLICATE_RESOURCE, taken.place, message);
+        report.add(problem.help("give it another name"));
+        return;
+    }
+    let egress = ConnectionDefinition {
+        name: name.clone(),
+        connector,
+        entry: None,
+        entry_digest: None,
+        config: JsonObject::new(),
+        secrets: BTreeMap::new(),
+        rules: Vec::new(),
+        limits: ProcessLimits::default(),
+        sandbox: SandboxPolicy::default(),
+        egress: lists,
+    };
+    connections.insert(name, egress);
+}
+
+fn lists_of(
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    connections: &BTreeMap<ConnectionName, ConnectionDefinition>,
+) -> Vec<AllowList> {
+    let list = |caller: EgressCaller, sandbox: &SandboxPolicy| {
+        let allow = sandbox.allow_list()?.to_vec();
+        Some(AllowList { caller, allow })
+    };
+    let agents = agents.values().filter(|agent| agent.programs().is_some());
+    let of_agents = agents.filter_map(|agent| {
+        let caller = EgressCaller::Agent(agent.name.clone());
+        list(caller, &agent.sandbox)
+    });
+    let connections = connections.values().filter(|it| it.programs().is_some());
+    let of_connections = connections.filter_map(|connection| {
+        let caller = EgressCaller::Connection(connection.name.clone());
+        list(caller, &connection.sandbox)
+    });
+    of_agents.chain(of_connections).collect()
+}

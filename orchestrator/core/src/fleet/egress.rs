@@ -1,0 +1,34 @@
+//! How confined programs find the egress of their workspace (`SEC-3`).
+
+use std::path::PathBuf;
+
+use goondan_protocol::egress::{AllowList, EgressCaller, EgressDoor};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::sandbox::SandboxPolicy;
+
+use super::Fleet;
+
+impl Fleet {
+    /// The socket at which the egress waits for somebody's programs; none if no list holds for them.
+    pub(super) fn egress_socket(
+        &self,
+        id: &WorkspaceId,
+        caller: &EgressCaller,
+        sandbox: &SandboxPolicy,
+    ) -> Option<PathBuf> {
+        sandbox.allow_list()?;
+        Some(self.facts.layout.egress_socket(id, &caller.to_string()))
+    }
+
+    /// The sockets that an egress is to make.
+    pub(super) fn egress_doors(&self, id: &WorkspaceId, lists: Vec<AllowList>) -> Vec<EgressDoor> {
+        let door = |list: AllowList| EgressDoor {
+            socket: self
+                .facts
+                .layout
+                .egress_socket(id, &list.caller.to_string()),
+            list,
+        };
+        lists.into_iter().map(door).collect()
+    }
+}

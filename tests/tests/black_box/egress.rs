@@ -1,0 +1,213 @@
+//! Goal: what runs for a model reaches the hosts that a person has listed, and gets past the list in no way that
+//! anybody has thought of (`SEC-3`).
+//!
+//! Method: `escapes/egress.py` tries each way past the list beside one like it that is allowed, as a command, in a
+//! session and as a connector of a real daemon; `escapes/hosts.py` is what could be reached.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use goondan_tests::home::Running;
+use goondan_tests::projects::lab_at;
+use goondan_tests::{Daemon, Home, needs, wait_until};
+use serde_json::{Value, json};
+
+const ESCAPE: &str = include_str!("escapes/egress.py");
+const HOSTS: &str = include_str!("escapes/hosts.py");
+const LOOT: &str = "loot-of-the-network-7131";
+
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^as a command$', step: 1}
+        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json"}}]
+      - when: {user: '^in a session$', step: 1}
+        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json", session: s}}]
+      - when: {user: '^mirror$', step: 1}
+        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:MIRROR/"}}]
+      - say: "${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: prisoner}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: neighbor}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {network: {allow: ["127.0.0.1:OTHER"]}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: both}
+spec:
+  entryAgent: Agent/prisoner
+  agents: [{ref: Agent/prisoner}, {ref: Agent/neighbor}]
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: escape}
+spec: {entry: connectors/escape.py}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: escape}
+spec:
+  connectorRef: Connector/escape
+  sandbox: {write: [NOTES], network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
+"#;
+
+/// A program that is a connector: it tries the ways at once.
+const PROGRAM: &str = r#"
+import os, subprocess, sys, time
+
+print('{"type": "status", "ready": true, "detail": "trying"}', flush=True)
+while not os.path.exists("NOTES/go"):
+    time.sleep(0.02)
+words = [sys.executable, "PROJECT/egress.py", "PROJECT/plan.json"]
+done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+with open("NOTES/written", "w") as file:
+    file.write(done.stdout + done.stderr)
+os.rename("NOTES/written", "NOTES/results")
+for line in sys.stdin:
+    if '"stop"' in line:
+        break
+"#;
+
+/// The hosts, and their ports.
+fn hosts(home: &Home) -> (Running, Value) {
+    home.write("hosts.py", HOSTS);
+    let program = home.path().join("hosts.py").display().to_string();
+    let mut command = home.command(Path::new("python3"), &[&program, LOOT]);
+    command.stdin(Stdio::piped());
+    let hosts = Running::start(command);
+    hosts.wait_for_stdout("}\n");
+    let ports = serde_json::from_str(&hosts.stdout()).unwrap();
+    (hosts, ports)
+}
+
+/// Whether this machine gives the level `full`; says aloud if not.
+fn is_had() -> bool {
+    if !needs::program("python3") || !needs::program("curl") {
+        return false;
+    }
+    let validated = Home::new(&lab_at("full")).gdn(&["validate"]);
+    !validated.stderr.contains("E_CONFIG_NO_SANDBOX")
+        || needs::left_out("this machine does not give the level `full`")
+}
+
+/// What went wrong of the ways that were tried.
+fn wrong(how: &str, said: &str) -> Vec<String> {
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let cases: Vec<Value> = lines.map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(
+        cases.len(),
+        ESCAPE.matches("\ncase(").count(),
+        "{how}: {said}"
+    );
+    let mut wrong = Vec::new();
+    for case in cases {
+        let name = &case["name"];
+        if case["forbidden"].is_null() {
+            wrong.push(format!("{how}, it {name}"));
+        }
+        if let Some(why) = case["allowed"].as_str() {
+            wrong.push(format!("{how}, what is like {name} does not work: {why}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn sec_3_nothing_gets_past_a_list_of_hosts() {
+    if !is_had() {
+        return;
+    }
+    let home = Home::without_project();
+    let (hosts, ports) = hosts(&home);
+    let filled = |text: &str| {
+        let text = text.replace("PROJECT", home.project().to_str().unwrap());
+        let mut text = text.replace("NOTES", home.notes().to_str().unwrap());
+        for name in ["mirror", "other", "private"] {
+            text = text.replace(&name.to_uppercase(), &ports[name].to_string());
+        }
+        text
+    };
+    home.write("project/goondan.yaml", &filled(PROJECT));
+    home.write("project/egress.py", ESCAPE);
+    home.write("project/connectors/escape.py", &filled(PROGRAM));
+    home.write("notes/before", "");
+    let daemon = Daemon::serving(&home);
+    let directory = home.state_root().join("run/egress");
+    wait_until("the egress listens", || {
+        fs::read_dir(&directory).is_ok_and(|entries| entries.count() == 3)
+    });
+    let mut sockets = fs::read_dir(&directory).unwrap();
+    let mut plan = json!({"loot": LOOT, "egress": sockets.next().unwrap().unwrap().path()});
+    for (name, port) in ports.as_object().unwrap() {
+        plan[name] = port.clone();
+    }
+    home.write("project/plan.json", &plan.to_string());
+
+    let mut found = Vec::new();
+    for how in ["as a command", "in a session"] {
+        found.extend(wrong(how, &home.ask("main", how)));
+    }
+    home.write("notes/go", "");
+    let results = home.notes().join("results");
+    wait_until("the connector has tried", || results.exists());
+    let said = fs::read_to_string(&results).unwrap();
+    found.extend(wrong("as a connector", &said));
+    assert!(found.is_empty(), "{found:#?}");
+
+    // The list of one agent is not that of another.
+    let sent = home.gdn_json(&["send", "--agent", "neighbor", "--instance", "n", "mirror"]);
+    let said = sent["outcome"]["reply"].as_str().unwrap();
+    assert!(said.contains("403") && !said.contains(LOOT), "{said}");
+    assert!(home.ask("main", "mirror").contains(LOOT));
+    drop(hosts);
+    daemon.stop();
+}
+
+#[test]
+fn sec_3_the_coding_agent_of_the_examples_reaches_its_mirror_and_no_key() {
+    if !is_had() {
+        return;
+    }
+    let home = Home::without_project();
+    let (hosts, ports) = hosts(&home);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/packages");
+    let example = fs::read_to_string(example.join("goondan.yaml")).unwrap();
+    let mirror = format!("127.0.0.1:{}", ports["mirror"]);
+    let project = example
+        .replace("https://packages.example.org", &format!("http://{mirror}"))
+        .replace("[packages.example.org]", &format!("[\"{mirror}\"]"))
+        .replace("/home/me", home.path().to_str().unwrap());
+    home.write("project/goondan.yaml", &project);
+    home.write(".ssh/id_ed25519", LOOT);
+    let daemon = Daemon::serving(&home);
+    let said = home.ask("main", "Install greeting");
+    assert!(said.contains("Hello from the mirror."), "{said}");
+    let said = home.ask("main", "Look elsewhere");
+    assert!(
+        said.contains(&format!("only `{mirror}` can be reached")),
+        "{said}"
+    );
+    let said = home.ask("main", "Read my key");
+    assert!(said.contains("No such file or directory"), "{said}");
+    assert!(!said.contains(LOOT), "{said}");
+    drop(hosts);
+    daemon.stop();
+}
