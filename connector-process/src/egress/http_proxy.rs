@@ -1,13 +1,11 @@
 //! HTTP: `CONNECT`, and requests that name a host.
 
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use goondan_log::error_chain;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
@@ -21,6 +19,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use super::refusal::{Fault, Refusal};
 use super::rules::Rules;
@@ -47,15 +46,32 @@ struct Promised {
     target: Target,
 }
 
+/// What comes of the requests of one program's connection.
+#[derive(Default)]
+struct Begun {
+    promised: Mutex<Option<Promised>>,
+    /// The connections to hosts, which end with it.
+    hosts: Mutex<JoinSet<hyper::Result<()>>>,
+}
+
+impl Begun {
+    /// Has a connection to a host do its work until the answer's body has ended.
+    fn keep(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        while hosts.try_join_next().is_some() {}
+        hosts.spawn(connection);
+    }
+}
+
 /// Leads a program out that speaks HTTP.
 pub(super) async fn serve<P>(program: P, rules: Arc<Rules>) -> std::io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let promised = Arc::new(Mutex::new(None));
+    let begun = Arc::new(Begun::default());
     let service = service_fn(|request| {
-        let (rules, promised) = (Arc::clone(&rules), Arc::clone(&promised));
-        async move { Ok::<_, hyper::Error>(answer(request, &rules, &promised).await) }
+        let (rules, begun) = (Arc::clone(&rules), Arc::clone(&begun));
+        async move { Ok::<_, hyper::Error>(answer(request, &rules, &begun).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -69,7 +85,8 @@ where
         // What a program does to its own connection is its own affair.
         tracing::debug!(error = error_chain(&error), "a program broke off");
     }
-    let promise = promised
+    let promise = begun
+        .promised
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
@@ -85,15 +102,11 @@ where
     tunnel::pass_on(TokioIo::new(program), server, &target).await
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    rules: &Rules,
-    promised: &Mutex<Option<Promised>>,
-) -> Response<Body> {
+async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Response<Body> {
     let answered = if request.method() == Method::CONNECT {
-        promise(request, rules, promised).await
+        promise(request, rules, begun).await
     } else {
-        pass_on(request, rules).await
+        pass_on(request, rules, begun).await
     };
     answered.unwrap_or_else(|refusal| refused(&refusal))
 }
@@ -102,7 +115,7 @@ async fn answer(
 async fn promise(
     request: Request<Incoming>,
     rules: &Rules,
-    promised: &Mutex<Option<Promised>>,
+    begun: &Begun,
 ) -> Result<Response<Body>, Refusal> {
     let target = target_of(request.uri(), None)?;
     let server = way::connect(rules, &target).await?;
@@ -111,12 +124,19 @@ async fn promise(
         server,
         target,
     };
-    *promised.lock().unwrap_or_else(PoisonError::into_inner) = Some(promise);
+    *begun
+        .promised
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some(promise);
     Ok(Response::new(Body::empty()))
 }
 
 /// Makes a request for a program, to the host that it names.
-async fn pass_on(mut request: Request<Incoming>, rules: &Rules) -> Result<Response<Body>, Refusal> {
+async fn pass_on(
+    mut request: Request<Incoming>,
+    rules: &Rules,
+    begun: &Begun,
+) -> Result<Response<Body>, Refusal> {
     if request.uri().scheme_str() != Some("http") {
         return Err(Refusal::NoRequest(
             "this is a proxy: it takes `CONNECT host:port`, and requests for `http://host/…`",
@@ -131,6 +151,7 @@ async fn pass_on(mut request: Request<Incoming>, rules: &Rules) -> Result<Respon
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(server))
         .await
         .map_err(unreachable)?;
+    begun.keep(connection);
     let host = request.uri().authority().map(Authority::as_str);
     let host = host.and_then(|host| HeaderValue::from_str(host).ok());
     let path = request
@@ -142,57 +163,9 @@ async fn pass_on(mut request: Request<Incoming>, rules: &Rules) -> Result<Respon
     if let Some(host) = host {
         request.headers_mut().insert(HOST, host);
     }
-    let mut connection: Connection = Box::pin(async {
-        if let Err(error) = connection.await {
-            tracing::debug!(error = error_chain(&error), "a server broke off");
-        }
-    });
-    let mut answering = pin!(sender.send_request(request));
-    let mut has_ended = false;
-    let mut response = loop {
-        tokio::select! {
-            response = &mut answering => break response.map_err(unreachable)?,
-            () = &mut connection, if !has_ended => has_ended = true,
-        }
-    };
+    let mut response = sender.send_request(request).await.map_err(unreachable)?;
     take_off(response.headers_mut());
-    let connection = (!has_ended).then_some(connection);
-    Ok(response.map(|body| Body::new(Answer { body, connection })))
-}
-
-/// What keeps a connection to a server going.
-type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// The body of an answer. Whoever reads it keeps the connection going that it comes by.
-struct Answer {
-    body: Incoming,
-    /// None once it has ended.
-    connection: Option<Connection>,
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some(connection) = &mut self.connection
-            && connection.as_mut().poll(cx).is_ready()
-        {
-            self.connection = None;
-        }
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    Ok(response.map(Body::new))
 }
 
 /// The port of `http://`, where none is named.

@@ -184,7 +184,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
 }
 
 fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Network>> {
-    let place = sandbox.place_of("network")?;
+    let place = sandbox.place_of("network");
     let value = match sandbox.word_or_mapping("network", &mut cx.report)? {
         WordOr::Word(word) if word.value == ANY => Network::Any,
         WordOr::Word(_) => Network::None,
@@ -194,12 +194,14 @@ fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Locate
             Network::Allow(hosts?)
         }
     };
+    let place = place?;
     Some(Located { value, place })
 }
 
 fn read_hosts(reachable: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Vec<ReachableHost>> {
-    let place = reachable.place_of("allow")?;
+    let place = reachable.place_of("allow");
     let texts = reachable.texts("allow", &mut cx.report);
+    let place = place?;
     let problem = match texts.len() {
         0 => ("`allow` names no host".to_owned(), "write `network: none`"),
         1..=MAX_SANDBOX_HOSTS => {
