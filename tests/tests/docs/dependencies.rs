@@ -7,11 +7,12 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 17] = [
+const MARKS: [(&str, &str); 18] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
     ("protocol/confinement", "x"),
+    ("protocol/cli-agents", "i"),
     ("orchestrator", "o"),
     ("orchestrator/core", "d"),
     ("orchestrator/durable", "f"),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "protocol/src/limits.rs",
+    "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/core/src/limits.rs",
     "orchestrator/durable/src/limits.rs",
