@@ -40,6 +40,9 @@ pub const ASKS_MAX: usize = 1000;
 /// Questions and dependencies that one run may leave open at most.
 pub const OPEN_ASKS_MAX: usize = 20;
 
+/// Facts that one run may tell at most; a run that tells more is ended and has failed.
+pub const RUN_FACTS_MAX: usize = 10_000;
+
 /// Percent of a budget from which on people are warned (`TASK-6`).
 pub const BUDGET_WARN_PERCENT: u64 = 90;
 

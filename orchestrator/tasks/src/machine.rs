@@ -29,6 +29,8 @@ struct Watch {
     is_ended_on_purpose: bool,
     is_stalled: bool,
     rate_limit: Option<Timestamp>,
+    /// How many facts it has told.
+    facts: usize,
     paused_at: Option<Timestamp>,
 }
 

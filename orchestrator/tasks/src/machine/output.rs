@@ -11,11 +11,24 @@ use super::{Effect, Task, plus};
 use crate::fact::{Fact, Origin, PauseReason};
 use crate::limits::{
     PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS, RATE_LIMIT_MAX_MS,
-    RATE_LIMIT_MIN_MS, TEXT_CHARS_MAX,
+    RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX,
 };
 
 impl Task {
     pub(super) fn told(&mut self, run: u64, event: Event, now: Timestamp) {
+        if self.watch.facts > RUN_FACTS_MAX {
+            return;
+        }
+        self.told_within_bounds(run, event, now);
+        self.watch.facts += self.output.facts.len();
+        if self.watch.facts > RUN_FACTS_MAX {
+            let flood = format!("it told more than {RUN_FACTS_MAX} things");
+            self.watch.result.get_or_insert(Err(flood));
+            self.end_run(run);
+        }
+    }
+
+    fn told_within_bounds(&mut self, run: u64, event: Event, now: Timestamp) {
         self.watch.active_at = Some(now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(

@@ -528,3 +528,18 @@ fn proto_5_errors_and_lies() {
         crate::limits::OPEN_ASKS_MAX
     );
 }
+
+#[test]
+fn a_run_that_floods_is_ended_and_has_failed() {
+    let mut task = Driven::running(1);
+    let progress =
+        |percent| Event::Progress(goondan_cli_agents::blocks::Progress::Percent(percent));
+    let mut ended = 0;
+    for number in 0..crate::limits::RUN_FACTS_MAX * 2 {
+        let effects = task.tells(progress(if number % 2 == 0 { 1 } else { 2 }));
+        ended += effects.len();
+    }
+    assert_eq!(ended, 1, "it is ended once");
+    task.exits(None);
+    assert_eq!(task.task.state().failures, 1);
+}
