@@ -23,7 +23,6 @@ pub(super) struct Acp {
     is_played_back: bool,
     /// The message whose pieces come.
     message: Option<String>,
-    session: String,
     /// What it said since its last tool, as far as that is short.
     last_words: String,
 }
@@ -37,7 +36,6 @@ impl Acp {
         Self {
             is_played_back: is_resumed,
             message: None,
-            session: String::new(),
             last_words: String::new(),
         }
     }
@@ -84,8 +82,7 @@ impl Acp {
                 self.is_played_back = false;
                 // Loading a session answers with none: its id is known.
                 if let Some(made) = read::<NewSessionResponse>(result) {
-                    self.session = made.session_id.to_string();
-                    let id = self.session.clone();
+                    let id = made.session_id.to_string();
                     sink.push(Event::Session { id, model: None });
                 }
             }
@@ -169,14 +166,15 @@ impl Acp {
                     state,
                 }));
             }
-            SessionUpdate::UsageUpdate(told) => {
+            SessionUpdate::UsageUpdate(usage) => {
                 // Tokens in context are no tokens taken: money alone counts.
-                let cost = told.cost.filter(|cost| cost.currency == "USD");
+                let cost = usage.cost.filter(|cost| cost.currency == "USD");
                 let Some(cost) = cost.and_then(|cost| dollars(cost.amount)) else {
                     return;
                 };
                 sink.push(Event::Usage(UsageReport {
-                    counter: Counter::Session(self.session.clone()),
+                    // Of a session that was loaded nothing else tells the id.
+                    counter: Counter::Session(told.session_id.to_string()),
                     usage: goondan_protocol::usage::Usage::default(),
                     cost: Some(cost),
                 }));

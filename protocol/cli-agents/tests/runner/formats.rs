@@ -175,6 +175,8 @@ fn proto_3_of_acp_only_what_the_agent_says_counts() {
     };
     assert_eq!(asked.options, ["yes", "no"]);
     assert_eq!(last_usage(&events).cost, Some(MicroUsd(45_000)));
+    let counter = Counter::Session("sess_abc".to_owned());
+    assert_eq!(last_usage(&events).counter, counter);
     let Event::Permission(asked) = events
         .iter()
         .find(|event| matches!(event, Event::Permission(_)))
@@ -208,6 +210,16 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
             .iter()
             .any(|event| matches!(event, Event::Text(text) if text == "All is well."))
     );
+    // What follows belongs to the same session as before, and is counted with it.
+    let usage = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_abc","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.05,"currency":"USD"}}}}"#;
+    let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}";
+    let events = read_as(
+        Format::Acp,
+        &setup,
+        &[format!("{answer}\n{usage}\n").as_bytes()],
+    );
+    let counter = Counter::Session("sess_abc".to_owned());
+    assert_eq!(last_usage(&events).counter, counter);
 }
 
 #[test]
