@@ -290,60 +290,44 @@ impl Task {
     fn run_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
         self.withdraw_permissions(run, now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
-        self.record(
-            now,
-            Fact::RunEnded {
-                run,
-                outcome: outcome.clone(),
-            },
-        );
+        if outcome == Outcome::Done && !is_taken {
+            // Who ended well has read the prompt.
+            self.record(now, Fact::PromptTaken { run });
+        }
+        let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
+        let is_limited = matches!(outcome, Outcome::RateLimited(_));
+        self.record(now, Fact::RunEnded { run, outcome });
         self.watch = Watch::default();
         if self.state.ended.is_some() {
             return;
         }
-        let failures = self.state.failures;
-        match outcome {
-            // What is to be done has followed from what it told; if it told nothing, it is the end of a task
-            // without phases.
-            Outcome::Done if self.state.task.total_phases == 0 && is_taken && !self.has_more() => {
-                let documents = Vec::new();
-                self.record(now, Fact::WorkCompleted { documents });
-            }
-            Outcome::Done if !self.has_more() && self.state.status() == Status::Running => {
-                let phase = self.state.current_phase;
-                self.ask_person(
-                    &format!("The agent stopped before phase {phase} was complete"),
-                    now,
-                );
-            }
-            Outcome::Failed(why) | Outcome::NotStarted(why) if failures > RETRIES_MAX => {
-                self.ask_person(
-                    &format!("The agent failed {failures} times in a row: {why}"),
-                    now,
-                );
-            }
-            Outcome::Failed(_) | Outcome::NotStarted(_) => {
-                let wait =
-                    RETRY_MS.saturating_mul(4_i64.saturating_pow(failures.saturating_sub(1)));
-                self.record(
-                    now,
-                    Fact::RetryPlanned {
-                        at: plus(now, wait),
-                    },
-                );
-            }
-            Outcome::Unknown if self.state.unknown > 1 || self.state.session.is_none() => {
-                self.ask_person("How the agent's last run ended is not known", now);
-            }
-            Outcome::RateLimited(_) => self.effect(Effect::MakeCheckpoint { kind: "rate_limit" }),
-            Outcome::Done | Outcome::Ended | Outcome::Unknown => {}
+        if is_limited {
+            self.effect(Effect::MakeCheckpoint { kind: "rate_limit" });
+        }
+        if has_failed {
+            let times = self.state.failures.saturating_sub(1);
+            let wait = RETRY_MS.saturating_mul(4_i64.saturating_pow(times));
+            let at = plus(now, wait);
+            self.record(now, Fact::RetryPlanned { at });
         }
     }
 
-    /// Whether there is something to tell the agent.
-    fn has_more(&self) -> bool {
-        let interrupted = |note: &Note| matches!(note, Note::Interrupted);
-        !self.state.notes.is_empty() && !self.state.notes.iter().all(interrupted)
+    /// Why the next run needs a word of a person; none if it needs none.
+    fn doubt(&self) -> Option<String> {
+        let state = &self.state;
+        if state.failures > RETRIES_MAX {
+            return Some(format!(
+                "The agent failed {} times in a row",
+                state.failures
+            ));
+        }
+        if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {
+            return Some("How the agent's last run ended is not known".to_owned());
+        }
+        let phase = state.current_phase;
+        state
+            .rests()
+            .then(|| format!("The agent stopped before phase {phase} was complete"))
     }
 
     fn ask_person(&mut self, what: &str, now: Timestamp) {
@@ -383,7 +367,10 @@ impl Task {
         let is_approved = state
             .notes
             .contains(&Note::Approved(state.task.total_phases));
-        if state.review.is_none() && (state.is_work_completed || is_approved) {
+        // A task without phases is done when its agent is, whatever it says.
+        let is_done = state.is_work_completed
+            || (state.task.total_phases == 0 && state.status() == Status::Running && state.rests());
+        if state.review.is_none() && (is_done || is_approved) {
             self.record(now, Fact::TaskCompleted {});
             if let Some(run) = self.run_number() {
                 self.let_exit(now);
@@ -393,8 +380,15 @@ impl Task {
             }
             return;
         }
-        let is_due = state.not_before.is_none_or(|at| now >= at);
-        if state.status() != Status::Running || state.run.is_some() || !is_due {
+        if state.status() != Status::Running || state.run.is_some() {
+            return;
+        }
+        if let Some(doubt) = self.doubt() {
+            self.ask_person(&doubt, now);
+            return;
+        }
+        let state = &self.state;
+        if state.not_before.is_some_and(|at| now < at) {
             return;
         }
         if state.tokens.would_pass(&state.task.budget) {

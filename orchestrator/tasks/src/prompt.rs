@@ -3,6 +3,10 @@
 use crate::fact::{Answer, Provision};
 use crate::state::{Asked, Note, State};
 
+/// What an agent hears whose last run was lost.
+const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
+    repeat anything, and ask again what was not answered.";
+
 /// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
 /// since.
 pub(crate) fn prompt_of(state: &State) -> String {
@@ -57,11 +61,7 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         },
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
-        Note::OutcomeUnknown => {
-            "Your last run ended without a result. Look at what is there before you \
-                                 repeat anything, and ask again what was not answered."
-                .to_owned()
-        }
+        Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
         Note::Refused(protocol, problem) => {

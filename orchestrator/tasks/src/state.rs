@@ -133,6 +133,8 @@ pub struct State {
     pub(crate) is_rate_limited: bool,
     pub(crate) failures: u32,
     pub(crate) unknown: u32,
+    /// Whether the last run ended well.
+    is_run_done: bool,
     pub(crate) step: Option<String>,
     pub(crate) progress: u8,
     pub(crate) documents: Vec<String>,
@@ -167,6 +169,7 @@ impl State {
             is_rate_limited: false,
             failures: 0,
             unknown: 0,
+            is_run_done: false,
             step: None,
             progress: 0,
             documents: Vec::new(),
@@ -199,6 +202,12 @@ impl State {
     pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
         let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());
         asks.map(|(id, ask)| (id.as_str(), ask))
+    }
+
+    /// Whether its agent has ended well, and there is nothing to tell it.
+    pub(crate) fn rests(&self) -> bool {
+        let is_interruption = |note: &Note| matches!(note, Note::Interrupted);
+        self.is_run_done && self.notes.iter().all(is_interruption)
     }
 
     /// Secrets that are provided, by the variables that hold them: name and reference.
@@ -241,6 +250,7 @@ impl State {
                 self.runs = self.runs.max(*run);
                 self.not_before = None;
                 self.is_rate_limited = false;
+                self.is_run_done = false;
             }
             Fact::AgentStarted {
                 pid, start_time, ..
@@ -371,6 +381,7 @@ impl State {
     fn run_ended(&mut self, outcome: &Outcome) {
         self.run = None;
         self.is_rate_limited = false;
+        self.is_run_done = *outcome == Outcome::Done;
         match outcome {
             Outcome::Done => (self.failures, self.unknown) = (0, 0),
             Outcome::Ended => self.notes.push(Note::Interrupted),

@@ -10,9 +10,13 @@ use crate::limits::{ASKS_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS};
 use crate::state::{Asked, GIVE_UP};
 
 impl Task {
-    /// The next id, or why nothing more can be asked.
-    fn next_ask(&self, kind: char) -> Result<String, &'static str> {
+    /// The next id, or why nothing more can be asked. goondan's own questions are not counted: without them
+    /// the task could not go on.
+    fn next_ask(&self, kind: char, is_own: bool) -> Result<String, &'static str> {
         let count = self.state.asks.len();
+        if is_own {
+            return Ok(format!("{kind}-{:04}", count + 1));
+        }
         if count >= ASKS_MAX {
             return Err("the task has asked as much as it may");
         }
@@ -29,7 +33,7 @@ impl Task {
         wait_ms: Option<i64>,
         now: Timestamp,
     ) -> bool {
-        match self.next_ask('q') {
+        match self.next_ask('q', origin == Origin::Supervisor) {
             Ok(id) => {
                 let until = wait_ms.map(|wait| plus(now, wait));
                 self.record(
@@ -72,7 +76,7 @@ impl Task {
         if is_open {
             return;
         }
-        match self.next_ask('d') {
+        match self.next_ask('d', false) {
             Ok(id) => {
                 let until = (!request.required).then(|| plus(now, OPTIONAL_WAIT_MS));
                 self.record(now, Fact::DependencyRequested { id, request, until });

@@ -543,3 +543,32 @@ fn a_run_that_floods_is_ended_and_has_failed() {
     task.exits(None);
     assert_eq!(task.task.state().failures, 1);
 }
+
+#[test]
+fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
+    for phases in [0, 1] {
+        let mut task = Driven::idle(phases);
+        task.task.state.task.tells_result = false;
+        task.does(Input::Start);
+        assert!(task.exits(Some(0)).is_empty());
+        let expected = [Status::Completed, Status::WaitingQuestion];
+        assert_eq!(task.status(), expected[usize::try_from(phases).unwrap()]);
+    }
+    // A person lets it go on, and hears of it again.
+    let mut task = Driven::idle(1);
+    task.task.state.task.tells_result = false;
+    task.does(Input::Start);
+    for number in 1..4 {
+        task.exits(Some(0));
+        let effects = task.does(answer(&format!("q-{number:04}"), "go on"));
+        started(&effects);
+    }
+    // One that fails waits longer each time, and then asks.
+    for wait in [RETRY_MS, RETRY_MS * 4, RETRY_MS * 16] {
+        task.exits(Some(1));
+        assert!(task.waits(wait - 1).is_empty());
+        started(&task.waits(1));
+    }
+    task.exits(Some(1));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+}
