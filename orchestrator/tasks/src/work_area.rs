@@ -4,6 +4,7 @@
 //! it, for people and programs that want to know how the task stands; where they differ, they are written
 //! anew.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use goondan_cli_agents::blocks::Block;
@@ -11,6 +12,9 @@ use goondan_durable::disk::{Disk, Folder, append_all, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
 use goondan_protocol::time::Timestamp;
+use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::limits::Limits;
+use goondan_trees::{ExcludeError, Excludes, TreeError};
 use serde::Serialize;
 
 use crate::fact::{Entry, Fact, NewTask};
@@ -66,9 +70,55 @@ pub enum WorkAreaError {
         /// What is wrong, the first of it.
         problem: String,
     },
+    /// The guide could not be copied.
+    #[error("the guide cannot be copied")]
+    Guide(#[from] TreeError),
+    /// A pattern of what is left out cannot be read.
+    #[error("the guide cannot be copied")]
+    Excludes(#[from] ExcludeError),
     /// The task is none.
     #[error(transparent)]
     Refused(#[from] Refused),
+}
+
+/// Where a task's guide comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Guide<'g> {
+    /// Its directory, which the link points to.
+    pub path: &'g Path,
+    /// The same, to be copied where no link can be made.
+    pub source: &'g dyn Folder,
+}
+
+/// Links the guide, or copies it where the file system has no links (`TASK-2`). One that is there stays.
+fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), WorkAreaError> {
+    let (link, path) = (Path::new(GUIDE), root.join(GUIDE));
+    if folder.look(link).during("look at", &path)?.is_none() {
+        match folder.create_link(link, guide.path) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::Unsupported
+                ) =>
+            {
+                let options = Options {
+                    excludes: Excludes::new::<&str>(&[])?,
+                    outside_links: Unwanted::LeaveOut,
+                    special: Unwanted::LeaveOut,
+                    limits: Limits::default(),
+                };
+                freeze(guide.source, folder, GUIDE, &options)?;
+            }
+            Err(error) => {
+                return Err(error)
+                    .during("link", &path)
+                    .map_err(WorkAreaError::from);
+            }
+        }
+    }
+    // One that a crash left may not have its name for good.
+    Ok(folder.sync_dir(Path::new("")).during("sync", root)?)
 }
 
 /// A file of `.logs`. Each is only appended to; what a crash takes of it is gone.
@@ -106,7 +156,7 @@ pub struct WorkArea {
 
 impl WorkArea {
     /// Makes the work area of a new task in a directory that is there and holds none. `folder` is that
-    /// directory, too; `guide` is what its link points to. Durable when it returns; after a crash there is
+    /// directory, too; Durable when it returns; after a crash there is
     /// a whole task, or none and this can be done again.
     ///
     /// # Errors
@@ -117,7 +167,7 @@ impl WorkArea {
         folder: &dyn Folder,
         root: &Path,
         new: NewTask,
-        guide: Option<&Path>,
+        guide: Option<Guide<'_>>,
         now: Timestamp,
     ) -> Result<(Self, Task), WorkAreaError> {
         let (task, created) = Task::create(new, now)?;
@@ -129,11 +179,7 @@ impl WorkArea {
             disk.sync_dir(above).during("sync", above)?;
         }
         if let Some(guide) = guide {
-            let (link, path) = (Path::new(GUIDE), root.join(GUIDE));
-            if folder.look(link).during("look at", &path)?.is_none() {
-                folder.create_link(link, guide).during("link", &path)?;
-                folder.sync_dir(Path::new("")).during("sync", root)?;
-            }
+            put_guide(folder, root, guide)?;
         }
         let path = root.join(HISTORY);
         let (history, reading) = SealedLog::open(disk, &path)?;

@@ -1,7 +1,7 @@
 use goondan_cli_agents::blocks::{Block, UserQuestion};
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, RunResult};
-use goondan_durable::disk::{Crash, SimulatedDisk};
+use goondan_durable::disk::{Crash, Fault, NodeKind, SimulatedDisk};
 use goondan_protocol::usage::{MicroUsd, Usage};
 
 use super::*;
@@ -34,23 +34,24 @@ fn new_task() -> NewTask {
 
 fn empty() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    for dir in ["/p", ROOT] {
+    for dir in ["/p", ROOT, "/guide"] {
         disk.create_dir(Path::new(dir)).unwrap();
         disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
     }
+    disk.plant(Path::new("/guide/planning.md"), b"Plan well.")
+        .unwrap();
     disk
 }
 
 fn create(disk: &SimulatedDisk) -> Result<(WorkArea, Task), WorkAreaError> {
     let folder = disk.folder(Path::new(ROOT));
-    WorkArea::create(
-        disk,
-        folder.as_ref(),
-        Path::new(ROOT),
-        new_task(),
-        Some(Path::new("/guide")),
-        at(0),
-    )
+    let source = disk.folder(Path::new("/guide"));
+    let guide = Guide {
+        path: Path::new("/guide"),
+        source: source.as_ref(),
+    };
+    let (root, new) = (Path::new(ROOT), new_task());
+    WorkArea::create(disk, folder.as_ref(), root, new, Some(guide), at(0))
 }
 
 fn told(event: Event) -> Input {
@@ -331,4 +332,32 @@ fn task_1_a_history_that_was_edited_is_refused() {
         WorkArea::load(&disk, Path::new(ROOT)),
         Err(WorkAreaError::NoTask(_))
     ));
+}
+
+#[test]
+fn task_2_the_guide_is_copied_where_no_link_can_be_made() {
+    let guide = Path::new(GUIDE);
+    let mut copies = 0;
+    for call in 1..200 {
+        let disk = empty();
+        let eperm = 1;
+        disk.fail_at(disk.calls() + call, Fault::Errno(eperm), false);
+        if create(&disk).is_err() {
+            // Another call failed: the rest is made now, unless only a view was missing.
+            let again = create(&disk);
+            assert!(matches!(again, Ok(_) | Err(WorkAreaError::Taken(_))));
+        }
+        // No fault is left for those who look.
+        let disk = disk.after_crash(Crash::ProcessOnly);
+        let folder = disk.folder(Path::new(ROOT));
+        if folder.look(guide).unwrap().unwrap().kind == NodeKind::Directory {
+            copies += 1;
+            assert_eq!(text(&disk, "guide/planning.md"), "Plan well.");
+        }
+        assert!(WorkArea::load(&disk, Path::new(ROOT)).is_ok());
+    }
+    assert_eq!(
+        copies, 1,
+        "only a link that cannot be made is a reason to copy"
+    );
 }
