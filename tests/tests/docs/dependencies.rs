@@ -7,11 +7,12 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 17] = [
+const MARKS: [(&str, &str); 19] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
     ("protocol/confinement", "x"),
+    ("protocol/cli-agents", "i"),
     ("orchestrator", "o"),
     ("orchestrator/core", "d"),
     ("orchestrator/durable", "f"),
@@ -19,6 +20,7 @@ const MARKS: [(&str, &str); 17] = [
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
+    ("orchestrator/tasks", "j"),
     ("orchestrator/trees", "r"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
@@ -151,7 +153,12 @@ fn only_the_orchestrator_uses_the_store() {
     };
     let speakers = ["goondan_orchestrator", "goondan_core"];
     assert_eq!(users_of("goondan-store"), speakers);
-    let layers = ["goondan_writers", "goondan_store", "goondan_trees"];
+    let layers = [
+        "goondan_writers",
+        "goondan_store",
+        "goondan_tasks",
+        "goondan_trees",
+    ];
     assert_eq!(
         users_of("goondan-durable"),
         [speakers.as_slice(), &layers].concat()

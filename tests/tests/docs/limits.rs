@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "protocol/src/limits.rs",
+    "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/core/src/limits.rs",
     "orchestrator/durable/src/limits.rs",
     "orchestrator/durable/writers/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
+    "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
     "connector-process/src/limits.rs",
 ];

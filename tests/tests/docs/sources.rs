@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 17] = [
+pub(crate) const CRATES: [(&str, &str); 19] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
     ("goondan_confinement", "protocol/confinement"),
+    ("goondan_cli_agents", "protocol/cli-agents"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_core", "orchestrator/core"),
     ("goondan_durable", "orchestrator/durable"),
@@ -19,6 +20,7 @@ pub(crate) const CRATES: [(&str, &str); 17] = [
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
     ("goondan_vault", "orchestrator/vault"),
+    ("goondan_tasks", "orchestrator/tasks"),
     ("goondan_trees", "orchestrator/trees"),
     ("goondan_agent_process", "agent-process"),
     ("goondan_connectors", "connector-process/connectors"),

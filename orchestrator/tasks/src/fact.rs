@@ -1,0 +1,300 @@
+//! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
+
+use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::{MicroUsd, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::TASK_ID_CHARS_MAX;
+
+/// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
+/// or `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TaskId(String);
+
+/// A text that is no id of a task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no id of a task: at most {max} letters, digits, `-` and `_`, beginning with a letter or digit",
+    max = TASK_ID_CHARS_MAX
+)]
+pub struct InvalidTaskId(String);
+
+impl TaskId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for TaskId {
+    type Error = InvalidTaskId;
+
+    fn try_from(text: String) -> Result<Self, InvalidTaskId> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let is_valid = text.len() <= TASK_ID_CHARS_MAX
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.chars().all(is_allowed);
+        if is_valid {
+            Ok(Self(text))
+        } else {
+            Err(InvalidTaskId(
+                text.chars().take(TASK_ID_CHARS_MAX).collect(),
+            ))
+        }
+    }
+}
+
+impl From<TaskId> for String {
+    fn from(id: TaskId) -> Self {
+        id.0
+    }
+}
+
+/// What a task may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Budget {
+    /// Most tokens, in and out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Most money.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_usd: Option<MicroUsd>,
+}
+
+/// What a task is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewTask {
+    /// Its id.
+    pub task_id: TaskId,
+    /// What people call it.
+    pub title: String,
+    /// What kind of task it is, such as `create_app`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is to be done: the first prompt.
+    pub description: String,
+    /// Phases that are reviewed one by one; 0 for a task without.
+    pub total_phases: u32,
+    /// What it may take.
+    #[serde(default)]
+    pub budget: Budget,
+    /// Whether the agent's output tells a result; if not, its exit code does.
+    pub tells_result: bool,
+}
+
+/// Who asks a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The agent, by a protocol block.
+    Agent,
+    /// The agent's program, for a permission within a run.
+    Permission {
+        /// The run.
+        run: u64,
+        /// The id of its request.
+        request: String,
+    },
+    /// goondan: the work cannot go on without a word of a person.
+    Supervisor,
+}
+
+/// How a question came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// A person said so.
+    Person(String),
+    /// Nobody said anything in time; this stands in its place, or nothing.
+    TimedOut(Option<String>),
+    /// It is asked no more.
+    Withdrawn,
+}
+
+/// What was provided for a dependency.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provision {
+    /// A secret, by the reference under which it is kept.
+    Secret(String),
+    /// That it is there now, in words.
+    Ready(String),
+    /// Nothing in time; its default stands in its place, or it is left out.
+    TimedOut(Option<String>),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// With a result that says that all is well.
+    Done,
+    /// With a result that says that it is not, or by an exit code.
+    Failed(String),
+    /// It was ended on purpose.
+    Ended,
+    /// The provider refuses to serve until then.
+    RateLimited(Timestamp),
+    /// It is not known how: it exited without a result, or was lost.
+    Unknown,
+    /// It could not be started.
+    NotStarted(String),
+}
+
+/// Why a task is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseReason {
+    /// A person wanted it.
+    Person,
+    /// The next call might pass the budget.
+    Budget,
+}
+
+/// Something that happened, as `event` and `data`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "event",
+    content = "data",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields are those of the commands and reports that make the facts"
+)]
+pub enum Fact {
+    /// The first of all.
+    TaskCreated(NewTask),
+    /// A run is to be started. Its process may never have been.
+    RunRequested {
+        run: u64,
+        session: Option<String>,
+        /// How many of the notes its prompt carries.
+        carried: usize,
+    },
+    /// The run's process is there.
+    AgentStarted {
+        run: u64,
+        pid: u32,
+        start_time: u64,
+    },
+    /// The agent has shown that it works on its prompt.
+    PromptTaken {
+        run: u64,
+    },
+    /// The agent has a session.
+    SessionOpened {
+        run: u64,
+        session: String,
+        model: Option<String>,
+    },
+    /// The run's process is gone.
+    RunEnded {
+        run: u64,
+        outcome: Outcome,
+    },
+    /// When the next run may begin.
+    RetryPlanned {
+        at: Timestamp,
+    },
+    PhaseStarted {
+        phase: u32,
+    },
+    PhaseCompleted {
+        phase: u32,
+        documents: Vec<String>,
+    },
+    /// A task without phases is done, as its agent says.
+    WorkCompleted {
+        documents: Vec<String>,
+    },
+    StepStarted {
+        step: String,
+    },
+    ProgressMade {
+        percent: u8,
+    },
+    DocumentCreated {
+        file: String,
+    },
+    CheckpointCreated {
+        checkpoint_id: String,
+    },
+    DependencyRequested {
+        id: String,
+        request: DependencyRequest,
+        until: Option<Timestamp>,
+    },
+    DependencyProvided {
+        id: String,
+        provision: Provision,
+    },
+    QuestionAsked {
+        id: String,
+        origin: Origin,
+        question: UserQuestion,
+        until: Option<Timestamp>,
+    },
+    QuestionAnswered {
+        id: String,
+        answer: Answer,
+    },
+    ReviewRequested {
+        phase: u32,
+    },
+    ReviewApproved {
+        phase: u32,
+    },
+    ReviewReworked {
+        phase: u32,
+        text: String,
+    },
+    ErrorReported {
+        error: AgentError,
+    },
+    WorkHandedOff {
+        text: String,
+    },
+    /// What an agent wrote was no block, or one that cannot be now.
+    ProtocolRefused {
+        protocol: String,
+        problem: String,
+    },
+    /// What a counter stands at.
+    UsageRecorded {
+        counter: String,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+    },
+    BudgetWarned {
+        percent: u64,
+    },
+    BudgetChanged {
+        budget: Budget,
+    },
+    TaskPaused {
+        reason: PauseReason,
+    },
+    TaskResumed {},
+    TaskCompleted {},
+    TaskFailed {
+        reason: String,
+    },
+    TaskCancelled {},
+}
+
+/// A line of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub fact: Fact,
+}

@@ -1,0 +1,62 @@
+//! The limits of tasks.
+
+/// How long an agent may take to exit after its result, or after it has asked for something, in
+/// milliseconds.
+pub const EXIT_GRACE_MS: i64 = 30_000;
+
+/// How long an agent may show no sign of life: no byte, no processor time, no child; in milliseconds.
+pub const STALL_MS: i64 = 600_000;
+
+/// How long something that is optional is waited for, in milliseconds (`PROTO-2`).
+pub const OPTIONAL_WAIT_MS: i64 = 600_000;
+
+/// How long a permission is waited for before it counts as refused, in milliseconds.
+pub const PERMISSION_WAIT_MS: i64 = 600_000;
+
+/// From how long a pause on the provider's stream is taken for dead, in milliseconds.
+pub const LONG_PAUSE_MS: i64 = 240_000;
+
+/// How long a rate limit is waited for whose end is not told, in milliseconds.
+pub const RATE_LIMIT_DEFAULT_MS: i64 = 900_000;
+
+/// How long a rate limit is waited for at least, in milliseconds.
+pub const RATE_LIMIT_MIN_MS: i64 = 10_000;
+
+/// How long a rate limit is waited for at most, whatever the agent tells, in milliseconds.
+pub const RATE_LIMIT_MAX_MS: i64 = 691_200_000;
+
+/// By how much the beginning of runs after a rate limit is spread, in milliseconds.
+pub const RATE_LIMIT_JITTER_MS: i64 = 30_000;
+
+/// How long the first retry of a run that failed waits, in milliseconds; each further one four times as long.
+pub const RETRY_MS: i64 = 10_000;
+
+/// Runs that may fail in a row before a person is asked.
+pub const RETRIES_MAX: u32 = 3;
+
+/// Questions and dependencies of one task at most.
+pub const ASKS_MAX: usize = 1000;
+
+/// Questions and dependencies that one run may leave open at most.
+pub const OPEN_ASKS_MAX: usize = 20;
+
+/// Facts that one run may tell at most; a run that tells more is ended and has failed.
+pub const RUN_FACTS_MAX: usize = 10_000;
+
+/// Percent of a budget from which on people are warned (`TASK-6`).
+pub const BUDGET_WARN_PERCENT: u64 = 90;
+
+/// Characters of an answer, a rework or a reason at most.
+pub const TEXT_CHARS_MAX: usize = 10_000;
+
+/// Characters of a title at most.
+pub const TITLE_CHARS_MAX: usize = 200;
+
+/// Characters of a task's id at most.
+pub const TASK_ID_CHARS_MAX: usize = 64;
+
+/// Phases of a task at most.
+pub const PHASES_MAX: u32 = 100;
+
+/// Figures that `tokens.json` lists one by one at most; the sums hold all.
+pub const TOKEN_HISTORY_MAX: usize = 1000;

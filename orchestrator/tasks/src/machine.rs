@@ -1,0 +1,459 @@
+//! What is done when something comes in (`TASK-7`, `TASK-8`): a pure function of the state, the input and the
+//! time.
+
+use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
+use goondan_protocol::time::Timestamp;
+
+use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
+use crate::limits::{
+    EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RETRIES_MAX, RETRY_MS, STALL_MS, TEXT_CHARS_MAX,
+    TITLE_CHARS_MAX,
+};
+use crate::prompt::prompt_of;
+use crate::state::{Asked, GIVE_UP, Note, State, Status};
+
+mod asks;
+mod exchange;
+mod output;
+
+pub use exchange::{Effect, Input, Output, Refused};
+
+/// What is known of a run as long as it is under way, and of no use afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Watch {
+    active_at: Option<Timestamp>,
+    result: Option<Result<(), String>>,
+    /// When it is ended if it has not exited.
+    end_at: Option<Timestamp>,
+    /// Whether it was told to end, and not for want of life.
+    is_ended_on_purpose: bool,
+    is_stalled: bool,
+    rate_limit: Option<Timestamp>,
+    /// How many facts it has told.
+    facts: usize,
+    paused_at: Option<Timestamp>,
+}
+
+/// A task with what is known of its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    state: State,
+    watch: Watch,
+    output: Output,
+}
+
+impl Task {
+    /// A new task, and the fact that it is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::BadTask`].
+    pub fn create(task: NewTask, now: Timestamp) -> Result<(Self, Entry), Refused> {
+        let is_short = task.title.chars().nth(TITLE_CHARS_MAX).is_none();
+        let is_complete = !task.title.trim().is_empty() && !task.description.trim().is_empty();
+        if !is_short || !is_complete || task.total_phases > PHASES_MAX {
+            return Err(Refused::BadTask);
+        }
+        let created = Entry {
+            timestamp: now,
+            fact: Fact::TaskCreated(task.clone()),
+        };
+        Ok((Self::restored(State::new(task, now)), created))
+    }
+
+    /// A task as its facts have it. Nothing is known of a run that was under way: what runs of it is to be
+    /// ended, and then told as [`Input::Exited`].
+    #[must_use]
+    pub fn restored(state: State) -> Self {
+        Self {
+            state,
+            watch: Watch::default(),
+            output: Output::default(),
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Takes an input. What is refused changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], for inputs of persons only.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Output, Refused> {
+        match input {
+            Input::Start => self.start(now)?,
+            Input::Pause => self.pause(now)?,
+            Input::Resume => self.resume(now)?,
+            Input::Cancel => self.cancel(now)?,
+            Input::Provide { id, provision } => self.provide(&id, provision, now)?,
+            Input::Answer { id, text } => self.answer(&id, &text, now)?,
+            Input::Approve { phase } => self.approve(phase, now)?,
+            Input::Rework { phase, text } => self.rework(phase, text, now)?,
+            Input::SetBudget(budget) => {
+                self.live()?;
+                self.record(now, Fact::BudgetChanged { budget });
+            }
+            Input::CheckpointMade { id } => {
+                self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
+            }
+            Input::Spawned {
+                run,
+                pid,
+                start_time,
+            } if self.is_current(run) => {
+                self.watch.active_at = Some(now);
+                self.record(
+                    now,
+                    Fact::AgentStarted {
+                        run,
+                        pid,
+                        start_time,
+                    },
+                );
+            }
+            Input::NotSpawned { run, error } if self.is_current(run) => {
+                self.run_ended(run, Outcome::NotStarted(error), now);
+            }
+            Input::Told { run, event } if self.is_current(run) => self.told(run, event, now),
+            Input::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
+            Input::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
+            // Of a run that is over.
+            Input::Spawned { .. }
+            | Input::NotSpawned { .. }
+            | Input::Told { .. }
+            | Input::Alive { .. }
+            | Input::Exited { .. } => {}
+            Input::Tick => self.tick(now),
+        }
+        self.go_on(now);
+        Ok(std::mem::take(&mut self.output))
+    }
+
+    /// When [`Input::Tick`] is due next, as far as that is known.
+    #[must_use]
+    pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
+        let asks = self.state.open_asks().filter_map(|(_, ask)| ask.until);
+        let watch = &self.watch;
+        let stall = self
+            .state
+            .run
+            .as_ref()
+            .map(|_| plus(watch.active_at.unwrap_or(now), STALL_MS));
+        let times = [self.state.not_before, watch.end_at, stall];
+        asks.chain(times.into_iter().flatten()).min()
+    }
+
+    fn record(&mut self, now: Timestamp, fact: Fact) {
+        // A clock that went back must not turn the history around.
+        let timestamp = now.max(self.state.updated_at);
+        let entry = Entry { timestamp, fact };
+        self.state.apply(&entry);
+        self.output.facts.push(entry);
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.output.effects.push(effect);
+    }
+
+    fn is_current(&self, run: u64) -> bool {
+        self.state
+            .run
+            .as_ref()
+            .is_some_and(|current| current.number == run)
+    }
+
+    fn live(&self) -> Result<Status, Refused> {
+        let status = self.state.status();
+        if status.is_final() {
+            Err(Refused::Final(status))
+        } else {
+            Ok(status)
+        }
+    }
+
+    fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
+        let status = self.live()?;
+        if status != Status::Idle {
+            return Err(Refused::WrongStatus(status));
+        }
+        let phase = self.state.task.total_phases.min(1);
+        self.record(now, Fact::PhaseStarted { phase });
+        Ok(())
+    }
+
+    fn pause(&mut self, now: Timestamp) -> Result<(), Refused> {
+        let status = self.live()?;
+        if matches!(status, Status::Idle | Status::Paused) {
+            return Err(Refused::WrongStatus(status));
+        }
+        let reason = PauseReason::Person;
+        self.record(now, Fact::TaskPaused { reason });
+        if let Some(run) = self.run_number() {
+            self.watch.paused_at = Some(now);
+            self.effect(Effect::PauseRun { run });
+        }
+        self.effect(Effect::MakeCheckpoint {
+            kind: "manual_pause",
+        });
+        Ok(())
+    }
+
+    fn resume(&mut self, now: Timestamp) -> Result<(), Refused> {
+        let status = self.live()?;
+        if status != Status::Paused {
+            return Err(Refused::WrongStatus(status));
+        }
+        let budget = &self.state.task.budget;
+        if self.state.tokens.would_pass(budget) {
+            let percent = self.state.tokens.percent_of(budget);
+            return Err(Refused::OverBudget { percent });
+        }
+        self.record(now, Fact::TaskResumed {});
+        let paused_at = self.watch.paused_at.take();
+        if let (Some(run), Some(paused_at)) = (self.run_number(), paused_at) {
+            self.effect(Effect::ContinueRun { run });
+            self.watch.active_at = Some(now);
+            if now >= plus(paused_at, LONG_PAUSE_MS) {
+                self.end_run(run);
+            }
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, now: Timestamp) -> Result<(), Refused> {
+        self.live()?;
+        self.record(now, Fact::TaskCancelled {});
+        if let Some(run) = self.run_number() {
+            self.end_run(run);
+        }
+        Ok(())
+    }
+
+    fn approve(&mut self, phase: u32, now: Timestamp) -> Result<(), Refused> {
+        self.live()?;
+        if self.state.review != Some(phase) {
+            return Err(Refused::NotUnderReview(phase));
+        }
+        self.record(now, Fact::ReviewApproved { phase });
+        if phase < self.state.task.total_phases {
+            self.record(now, Fact::PhaseStarted { phase: phase + 1 });
+        }
+        Ok(())
+    }
+
+    fn rework(&mut self, phase: u32, text: String, now: Timestamp) -> Result<(), Refused> {
+        self.live()?;
+        if self.state.review != Some(phase) {
+            return Err(Refused::NotUnderReview(phase));
+        }
+        check_text(&text)?;
+        self.record(now, Fact::ReviewReworked { phase, text });
+        Ok(())
+    }
+
+    fn run_number(&self) -> Option<u64> {
+        self.state.run.as_ref().map(|run| run.number)
+    }
+
+    fn end_run(&mut self, run: u64) {
+        self.watch.is_ended_on_purpose = true;
+        self.watch.end_at = None;
+        self.effect(Effect::EndRun { run });
+    }
+
+    /// The run has nothing more to do: it has some time to exit by itself.
+    fn let_exit(&mut self, now: Timestamp) {
+        let end_at = plus(now, EXIT_GRACE_MS);
+        self.watch.end_at.get_or_insert(end_at);
+    }
+
+    fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
+        let watch = &self.watch;
+        let by_code = (!self.state.task.tells_result).then_some(code).flatten();
+        let outcome = match (&watch.result, watch.rate_limit, by_code) {
+            (Some(Ok(())), _, _) => Outcome::Done,
+            (_, Some(until), _) => Outcome::RateLimited(until),
+            (Some(Err(why)), None, _) => Outcome::Failed(why.clone()),
+            (None, None, _) if watch.is_ended_on_purpose => Outcome::Ended,
+            (None, None, _) if watch.is_stalled => Outcome::Unknown,
+            (None, None, Some(0)) => Outcome::Done,
+            (None, None, Some(code)) => Outcome::Failed(format!("it exited with {code}")),
+            (None, None, None) => Outcome::Unknown,
+        };
+        self.run_ended(run, outcome, now);
+    }
+
+    fn run_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
+        self.withdraw_permissions(run, now);
+        let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
+        if outcome == Outcome::Done && !is_taken {
+            // Who ended well has read the prompt.
+            self.record(now, Fact::PromptTaken { run });
+        }
+        let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
+        let is_limited = matches!(outcome, Outcome::RateLimited(_));
+        self.record(now, Fact::RunEnded { run, outcome });
+        self.watch = Watch::default();
+        if self.state.ended.is_some() {
+            return;
+        }
+        if is_limited {
+            self.effect(Effect::MakeCheckpoint { kind: "rate_limit" });
+        }
+        if has_failed {
+            let times = self.state.failures.saturating_sub(1);
+            let wait = RETRY_MS.saturating_mul(4_i64.saturating_pow(times));
+            let at = plus(now, wait);
+            self.record(now, Fact::RetryPlanned { at });
+        }
+    }
+
+    /// Why the next run needs a word of a person; none if it needs none.
+    fn doubt(&self) -> Option<String> {
+        let state = &self.state;
+        if state.failures > RETRIES_MAX {
+            return Some(format!(
+                "The agent failed {} times in a row",
+                state.failures
+            ));
+        }
+        if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {
+            return Some("How the agent's last run ended is not known".to_owned());
+        }
+        let phase = state.current_phase;
+        state
+            .rests()
+            .then(|| format!("The agent stopped before phase {phase} was complete"))
+    }
+
+    fn ask_person(&mut self, what: &str, now: Timestamp) {
+        let question = UserQuestion {
+            category: QuestionCategory::Confirmation,
+            question: format!("{what}. Go on?"),
+            options: vec!["go on".to_owned(), GIVE_UP.to_owned()],
+            default: None,
+            required: true,
+        };
+        self.ask(Origin::Supervisor, question, None, now);
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.close_late_asks(now);
+        let Some(run) = self.run_number() else {
+            return;
+        };
+        if self.watch.end_at.is_some_and(|at| now >= at) {
+            self.end_run(run);
+        }
+        let active_at = *self.watch.active_at.get_or_insert(now);
+        let is_held = self.state.is_paused.is_some() || self.waits_for_permission(run);
+        let is_quiet = now >= plus(active_at, STALL_MS);
+        if is_quiet && !is_held && !self.watch.is_ended_on_purpose && !self.watch.is_stalled {
+            self.watch.is_stalled = true;
+            self.effect(Effect::EndRun { run });
+        }
+    }
+
+    /// Does what follows from the state: completes what is complete, and starts the next run.
+    fn go_on(&mut self, now: Timestamp) {
+        let state = &self.state;
+        if state.ended.is_some() || state.status() == Status::Idle {
+            return;
+        }
+        let is_approved = state
+            .notes
+            .contains(&Note::Approved(state.task.total_phases));
+        // A task without phases is done when its agent is, whatever it says.
+        let is_done = state.is_work_completed
+            || (state.task.total_phases == 0 && state.status() == Status::Running && state.rests());
+        if state.review.is_none() && (is_done || is_approved) {
+            self.record(now, Fact::TaskCompleted {});
+            if let Some(run) = self.run_number() {
+                self.let_exit(now);
+                if self.watch.result.is_none() && is_approved {
+                    self.end_run(run);
+                }
+            }
+            return;
+        }
+        if state.status() != Status::Running || state.run.is_some() {
+            return;
+        }
+        if let Some(doubt) = self.doubt() {
+            self.ask_person(&doubt, now);
+            return;
+        }
+        let state = &self.state;
+        if state.not_before.is_some_and(|at| now < at) {
+            return;
+        }
+        if state.tokens.would_pass(&state.task.budget) {
+            let reason = PauseReason::Budget;
+            self.record(now, Fact::TaskPaused { reason });
+            return;
+        }
+        let (run, session) = (state.runs + 1, state.session.clone());
+        let prompt = prompt_of(state);
+        let environment = state.environment().into_iter().collect();
+        let carried = state.notes.len();
+        self.watch = Watch {
+            active_at: Some(now),
+            ..Watch::default()
+        };
+        let requested = session.clone();
+        self.record(
+            now,
+            Fact::RunRequested {
+                run,
+                session: requested,
+                carried,
+            },
+        );
+        self.effect(Effect::StartRun {
+            run,
+            session,
+            prompt,
+            environment,
+        });
+    }
+}
+
+/// A time so many milliseconds later.
+fn plus(at: Timestamp, millis: i64) -> Timestamp {
+    Timestamp::from_unix_millis(at.as_unix_millis().saturating_add(millis))
+}
+
+fn check_text(text: &str) -> Result<(), Refused> {
+    let is_long = text.chars().nth(TEXT_CHARS_MAX).is_some();
+    if text.trim().is_empty() || is_long {
+        Err(Refused::BadText)
+    } else {
+        Ok(())
+    }
+}
+
+/// What an ask is, if it is open.
+fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s Asked, Refused> {
+    let ask = state
+        .asks
+        .get(id)
+        .ok_or_else(|| Refused::Unknown(id.to_owned()))?;
+    if ask.what.is_open() {
+        Ok(&ask.what)
+    } else {
+        Err(Refused::Closed(id.to_owned()))
+    }
+}
+
+/// The answer that says yes to a permission.
+const ALLOW: &str = "allow";
+
+/// The answer that says no to one.
+const REFUSE: &str = "refuse";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! What people are asked, and what they say: each taken once, by its id (`PROTO-2`, `PROTO-3`).
+
+use goondan_cli_agents::blocks::{DependencyRequest, UserQuestion};
+use goondan_cli_agents::reply::Decision;
+use goondan_protocol::time::Timestamp;
+
+use super::{ALLOW, Effect, REFUSE, Refused, Task, check_text, open_ask, plus};
+use crate::fact::{Answer, Fact, Origin, Provision};
+use crate::limits::{ASKS_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS};
+use crate::state::{Asked, GIVE_UP};
+
+impl Task {
+    /// The next id, or why nothing more can be asked. goondan's own questions are not counted: without them
+    /// the task could not go on.
+    fn next_ask(&self, kind: char, is_own: bool) -> Result<String, &'static str> {
+        let count = self.state.asks.len();
+        if is_own {
+            return Ok(format!("{kind}-{:04}", count + 1));
+        }
+        if count >= ASKS_MAX {
+            return Err("the task has asked as much as it may");
+        }
+        if self.state.open_asks().count() >= OPEN_ASKS_MAX {
+            return Err("too much waits for an answer already");
+        }
+        Ok(format!("{kind}-{:04}", count + 1))
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        origin: Origin,
+        question: UserQuestion,
+        wait_ms: Option<i64>,
+        now: Timestamp,
+    ) -> bool {
+        match self.next_ask('q', origin == Origin::Supervisor) {
+            Ok(id) => {
+                let until = wait_ms.map(|wait| plus(now, wait));
+                self.record(
+                    now,
+                    Fact::QuestionAsked {
+                        id,
+                        origin,
+                        question,
+                        until,
+                    },
+                );
+                true
+            }
+            Err(problem) => {
+                self.refuse("USER_QUESTION", problem.to_owned(), now);
+                false
+            }
+        }
+    }
+
+    /// A question of the agent. One that waits already is not asked twice.
+    pub(super) fn question_asked(&mut self, question: UserQuestion, now: Timestamp) {
+        let is_open = self.state.open_asks().any(
+            |(_, ask)| matches!(&ask.what, Asked::Question(_, asked, None) if *asked == question),
+        );
+        let wait = (!question.required).then_some(OPTIONAL_WAIT_MS);
+        if !is_open && self.ask(Origin::Agent, question, wait, now) {
+            self.effect(Effect::MakeCheckpoint {
+                kind: "user_question",
+            });
+            self.let_exit(now);
+        }
+    }
+
+    /// A dependency of the agent. One that waits already is not asked for twice.
+    pub(super) fn dependency_requested(&mut self, request: DependencyRequest, now: Timestamp) {
+        let is_open = self.state.open_asks().any(|(_, ask)| {
+            matches!(&ask.what, Asked::Dependency(asked, None) if asked.name == request.name)
+        });
+        if is_open {
+            return;
+        }
+        match self.next_ask('d', false) {
+            Ok(id) => {
+                let until = (!request.required).then(|| plus(now, OPTIONAL_WAIT_MS));
+                self.record(now, Fact::DependencyRequested { id, request, until });
+                self.effect(Effect::MakeCheckpoint {
+                    kind: "dependency_request",
+                });
+                self.let_exit(now);
+            }
+            Err(problem) => self.refuse("DEPENDENCY_REQUEST", problem.to_owned(), now),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, protocol: &str, problem: String, now: Timestamp) {
+        let protocol = protocol.to_owned();
+        self.record(now, Fact::ProtocolRefused { protocol, problem });
+    }
+
+    pub(super) fn provide(
+        &mut self,
+        id: &str,
+        provision: Provision,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        self.live()?;
+        let Asked::Dependency(request, _) = open_ask(&self.state, id)? else {
+            return Err(Refused::WrongKind(id.to_owned()));
+        };
+        match &provision {
+            // What becomes a variable of the environment may be secret, and is never written out.
+            Provision::Ready(_) if request.kind.is_environment() => {
+                return Err(Refused::WrongKind(id.to_owned()));
+            }
+            Provision::Ready(text) | Provision::Secret(text) => check_text(text)?,
+            Provision::TimedOut(_) => return Err(Refused::WrongKind(id.to_owned())),
+        }
+        let id = id.to_owned();
+        self.record(now, Fact::DependencyProvided { id, provision });
+        Ok(())
+    }
+
+    pub(super) fn answer(&mut self, id: &str, text: &str, now: Timestamp) -> Result<(), Refused> {
+        self.live()?;
+        let Asked::Question(origin, question, _) = open_ask(&self.state, id)? else {
+            return Err(Refused::WrongKind(id.to_owned()));
+        };
+        check_text(text)?;
+        let text = text.trim().to_owned();
+        if !question.options.is_empty() && !question.options.contains(&text) {
+            return Err(Refused::NoOption {
+                answer: text,
+                options: question.options.join(", "),
+            });
+        }
+        let origin = origin.clone();
+        let answer = Answer::Person(text.clone());
+        self.record(
+            now,
+            Fact::QuestionAnswered {
+                id: id.to_owned(),
+                answer,
+            },
+        );
+        match origin {
+            Origin::Agent => {}
+            Origin::Permission { run, request } => {
+                let decision = if text == ALLOW {
+                    Decision::Allow
+                } else {
+                    Decision::Refuse("a person refused it".to_owned())
+                };
+                self.answer_permission(run, request, decision, now);
+            }
+            Origin::Supervisor if text == GIVE_UP => {
+                let reason = "a person gave it up".to_owned();
+                self.record(now, Fact::TaskFailed { reason });
+            }
+            Origin::Supervisor => {}
+        }
+        Ok(())
+    }
+
+    fn answer_permission(&mut self, run: u64, request: String, decision: Decision, now: Timestamp) {
+        if self.is_current(run) {
+            self.watch.active_at = Some(now);
+            self.effect(Effect::AnswerPermission {
+                run,
+                request,
+                decision,
+            });
+        }
+    }
+
+    /// The options of a question for a permission.
+    pub(super) fn permission_options() -> Vec<String> {
+        vec![ALLOW.to_owned(), REFUSE.to_owned()]
+    }
+
+    pub(super) fn waits_for_permission(&self, run: u64) -> bool {
+        self.state.open_asks().any(|(_, ask)| {
+            matches!(&ask.what, Asked::Question(Origin::Permission { run: of, .. }, ..) if *of == run)
+        })
+    }
+
+    /// Withdraws a request for a permission, by its id.
+    pub(super) fn withdraw_permission(&mut self, of: u64, id: Option<&str>, now: Timestamp) {
+        let open = self.state.open_asks().filter(|(_, ask)| match &ask.what {
+            Asked::Question(Origin::Permission { run, request }, ..) => {
+                *run == of && id.is_none_or(|id| id == request)
+            }
+            _ => false,
+        });
+        let ids: Vec<String> = open.map(|(id, _)| id.to_owned()).collect();
+        for id in ids {
+            let answer = Answer::Withdrawn;
+            self.record(now, Fact::QuestionAnswered { id, answer });
+        }
+    }
+
+    /// A run is over: nobody waits for its permissions any more.
+    pub(super) fn withdraw_permissions(&mut self, run: u64, now: Timestamp) {
+        self.withdraw_permission(run, None, now);
+    }
+
+    /// Puts defaults in the place of answers that did not come in time.
+    pub(super) fn close_late_asks(&mut self, now: Timestamp) {
+        if self.state.ended.is_some() {
+            return;
+        }
+        let late = self.state.open_asks();
+        let late = late.filter(|(_, ask)| ask.until.is_some_and(|until| now >= until));
+        let late: Vec<(String, Asked)> = late
+            .map(|(id, ask)| (id.to_owned(), ask.what.clone()))
+            .collect();
+        for (id, what) in late {
+            match what {
+                Asked::Dependency(request, _) => {
+                    let provision = Provision::TimedOut(request.default);
+                    self.record(now, Fact::DependencyProvided { id, provision });
+                }
+                Asked::Question(origin, question, _) => {
+                    let answer = Answer::TimedOut(question.default);
+                    self.record(now, Fact::QuestionAnswered { id, answer });
+                    if let Origin::Permission { run, request } = origin {
+                        let why = "nobody answered in time".to_owned();
+                        self.answer_permission(run, request, Decision::Refuse(why), now);
+                    }
+                }
+            }
+        }
+    }
+}

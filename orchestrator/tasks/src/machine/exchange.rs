@@ -1,0 +1,174 @@
+//! What comes in, and what goes out.
+
+use goondan_cli_agents::Event;
+use goondan_cli_agents::reply::Decision;
+
+use crate::fact::{Budget, Entry, Provision};
+use crate::limits::{PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
+use crate::state::Status;
+
+/// What comes in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// A person starts it.
+    Start,
+    /// A person pauses it.
+    Pause,
+    /// A person lets it go on.
+    Resume,
+    /// A person ends it.
+    Cancel,
+    /// Something that was asked for is there.
+    Provide {
+        /// The id of the dependency.
+        id: String,
+        /// What is there.
+        provision: Provision,
+    },
+    /// A person answers a question.
+    Answer {
+        /// The id of the question.
+        id: String,
+        /// The answer.
+        text: String,
+    },
+    /// A person approves a phase.
+    Approve {
+        /// Which.
+        phase: u32,
+    },
+    /// A person wants a phase done better.
+    Rework {
+        /// Which.
+        phase: u32,
+        /// What is to be better.
+        text: String,
+    },
+    /// A person sets what it may take.
+    SetBudget(Budget),
+    /// A checkpoint was made.
+    CheckpointMade {
+        /// Its id.
+        id: String,
+    },
+    /// A run's process is there.
+    Spawned {
+        /// The run.
+        run: u64,
+        /// Its process id.
+        pid: u32,
+        /// When it started, as the kernel counts.
+        start_time: u64,
+    },
+    /// A run's process could not be started.
+    NotSpawned {
+        /// The run.
+        run: u64,
+        /// Why.
+        error: String,
+    },
+    /// Something that a run's output tells.
+    Told {
+        /// The run.
+        run: u64,
+        /// What.
+        event: Event,
+    },
+    /// A run shows a sign of life: bytes, processor time, or a child.
+    Alive {
+        /// The run.
+        run: u64,
+    },
+    /// A run's process is gone, with all that belongs to it.
+    Exited {
+        /// The run.
+        run: u64,
+        /// Its exit code, if it has one.
+        code: Option<i32>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done, after the facts are durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Start the agent's program.
+    StartRun {
+        /// The run.
+        run: u64,
+        /// The session to go on with.
+        session: Option<String>,
+        /// What it is told.
+        prompt: String,
+        /// Variables that hold secrets, with the references of these.
+        environment: Vec<(String, String)>,
+    },
+    /// End the run's process with all that belongs to it: ask, and kill after a grace. Asked again, nothing
+    /// more.
+    EndRun {
+        /// The run.
+        run: u64,
+    },
+    /// Stop the run's process group.
+    PauseRun {
+        /// The run.
+        run: u64,
+    },
+    /// Let the run's process group go on.
+    ContinueRun {
+        /// The run.
+        run: u64,
+    },
+    /// Write the answer to a request for a permission.
+    AnswerPermission {
+        /// The run.
+        run: u64,
+        /// The id of the request.
+        request: String,
+        /// The answer.
+        decision: Decision,
+    },
+    /// Make a checkpoint, for this reason.
+    MakeCheckpoint {
+        /// Its type (`CKPT-2`).
+        kind: &'static str,
+    },
+}
+
+/// Why an input of a person changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Refused {
+    #[error("the task is {0:?}; that cannot be changed any more")]
+    Final(Status),
+    #[error("the task is {0:?}, which does not allow it")]
+    WrongStatus(Status),
+    #[error("nothing waits by the id `{0}`; `gdn task show` lists what does")]
+    Unknown(String),
+    #[error("`{0}` has its answer already")]
+    Closed(String),
+    #[error("`{0}` is not what that id asks for")]
+    WrongKind(String),
+    #[error("`{answer}` is none of the options: {options}")]
+    NoOption { answer: String, options: String },
+    #[error("phase {0} is not under review")]
+    NotUnderReview(u32),
+    #[error("the text is empty or over {TEXT_CHARS_MAX} characters long")]
+    BadText,
+    #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]
+    OverBudget { percent: u64 },
+    #[error(
+        "a task needs a title of at most {TITLE_CHARS_MAX} characters, a description, and at most {PHASES_MAX} phases"
+    )]
+    BadTask,
+}
+
+/// What came of an input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// What happened. It must be durable before anything else is done.
+    pub facts: Vec<Entry>,
+    /// What is to be done then, in this order.
+    pub effects: Vec<Effect>,
+}

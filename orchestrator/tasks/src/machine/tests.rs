@@ -1,0 +1,574 @@
+use goondan_cli_agents::RunResult;
+use goondan_cli_agents::blocks::{
+    AgentError, Block, DependencyKind, DependencyRequest, ErrorKind, PhaseComplete,
+};
+use goondan_cli_agents::usage::{Counter, UsageReport};
+use goondan_cli_agents::{PermissionRequest, Reset};
+use goondan_protocol::usage::{MicroUsd, Usage};
+
+use goondan_cli_agents::Event;
+use goondan_cli_agents::reply::Decision;
+
+use super::*;
+use crate::fact::TaskId;
+use crate::fact::{Budget, Provision};
+use crate::limits::{OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS, RATE_LIMIT_JITTER_MS};
+
+/// A task, driven by hand: every input with the time it comes at.
+struct Driven {
+    task: Task,
+    now: i64,
+}
+
+impl Driven {
+    fn idle(phases: u32) -> Self {
+        let new = NewTask {
+            task_id: TaskId::try_from("task_1".to_owned()).unwrap(),
+            title: "A shop".to_owned(),
+            kind: "create_app".to_owned(),
+            description: "Build a shop.".to_owned(),
+            total_phases: phases,
+            budget: Budget::default(),
+            tells_result: true,
+        };
+        let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
+        Self { task, now: 0 }
+    }
+
+    fn running(phases: u32) -> Self {
+        let mut driven = Self::idle(phases);
+        let effects = driven.does(Input::Start);
+        assert!(matches!(
+            &effects[..],
+            [Effect::StartRun {
+                run: 1,
+                session: None,
+                ..
+            }]
+        ));
+        driven.tells(Event::Session {
+            id: "s".to_owned(),
+            model: None,
+        });
+        driven
+    }
+
+    fn tries(&mut self, input: Input) -> Result<Vec<Effect>, Refused> {
+        let before = self.task.clone();
+        let done = self
+            .task
+            .handle(input, Timestamp::from_unix_millis(self.now));
+        if done.is_err() {
+            assert_eq!(self.task, before, "what is refused changes nothing");
+        }
+        done.map(|output| output.effects)
+    }
+
+    fn does(&mut self, input: Input) -> Vec<Effect> {
+        self.tries(input).unwrap()
+    }
+
+    fn run(&self) -> u64 {
+        self.task.state().run.as_ref().unwrap().number
+    }
+
+    fn tells(&mut self, event: Event) -> Vec<Effect> {
+        let run = self.run();
+        self.does(Input::Told { run, event })
+    }
+
+    fn ends_well(&mut self) -> Vec<Effect> {
+        self.tells(result(true));
+        self.exits(Some(0))
+    }
+
+    fn exits(&mut self, code: Option<i32>) -> Vec<Effect> {
+        let run = self.run();
+        self.does(Input::Exited { run, code })
+    }
+
+    fn waits(&mut self, millis: i64) -> Vec<Effect> {
+        self.now += millis;
+        self.does(Input::Tick)
+    }
+
+    fn status(&self) -> Status {
+        self.task.state().status()
+    }
+}
+
+fn result(is_ok: bool) -> Event {
+    Event::Result(RunResult {
+        is_ok,
+        text: "words".to_owned(),
+        denied: Vec::new(),
+    })
+}
+
+fn question(text: &str, required: bool) -> Event {
+    Event::Block(Block::UserQuestion(UserQuestion {
+        category: QuestionCategory::Choice,
+        question: text.to_owned(),
+        options: vec!["a".to_owned(), "b".to_owned()],
+        default: Some("b".to_owned()),
+        required,
+    }))
+}
+
+fn dependency(name: &str) -> Event {
+    Event::Block(Block::DependencyRequest(DependencyRequest {
+        kind: DependencyKind::ApiKey,
+        name: name.to_owned(),
+        description: String::new(),
+        required: true,
+        default: None,
+    }))
+}
+
+fn complete(phase: u32) -> Event {
+    let documents = vec!["docs/a.md".to_owned()];
+    Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
+}
+
+fn answer(id: &str, text: &str) -> Input {
+    Input::Answer {
+        id: id.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn started(effects: &[Effect]) -> &str {
+    let [Effect::StartRun { prompt, .. }] = effects else {
+        panic!("no run was started: {effects:?}");
+    };
+    prompt
+}
+
+#[test]
+fn task_7_a_task_goes_through_its_phases() {
+    let mut task = Driven::running(2);
+    task.tells(complete(1));
+    assert_eq!(task.status(), Status::WaitingReview);
+    assert!(
+        task.ends_well().is_empty(),
+        "nothing runs before the review"
+    );
+    let wrong = task.tries(Input::Approve { phase: 2 });
+    assert_eq!(wrong, Err(Refused::NotUnderReview(2)));
+    let rework = Input::Rework {
+        phase: 1,
+        text: "Shorter.".to_owned(),
+    };
+    let effects = task.does(rework);
+    assert!(started(&effects).contains("Phase 1 is not approved: Shorter."));
+    task.tells(complete(1));
+    task.ends_well();
+    let effects = task.does(Input::Approve { phase: 1 });
+    assert!(started(&effects).contains("Phase 1 is approved.\nYou are in phase 2 of 2."));
+    task.tells(complete(2));
+    task.ends_well();
+    task.does(Input::Approve { phase: 2 });
+    assert_eq!(task.status(), Status::Completed);
+    assert_eq!(
+        task.tries(Input::Cancel),
+        Err(Refused::Final(Status::Completed))
+    );
+}
+
+#[test]
+fn task_7_an_answer_is_taken_once_and_told_once() {
+    let mut task = Driven::running(1);
+    task.tells(question("Which?", true));
+    task.tells(question("Which?", true));
+    task.tells(dependency("API_KEY"));
+    assert_eq!(task.status(), Status::WaitingDependency);
+    assert_eq!(
+        task.task.state().open_asks().count(),
+        2,
+        "the same is not asked twice"
+    );
+    task.ends_well();
+    assert!(matches!(
+        task.tries(answer("q-0001", "c")),
+        Err(Refused::NoOption { .. })
+    ));
+    assert!(matches!(
+        task.tries(answer("d-0002", "a")),
+        Err(Refused::WrongKind(_))
+    ));
+    assert!(matches!(
+        task.tries(answer("q-9", "a")),
+        Err(Refused::Unknown(_))
+    ));
+    task.does(answer("q-0001", "a"));
+    assert!(matches!(
+        task.tries(answer("q-0001", "b")),
+        Err(Refused::Closed(_))
+    ));
+    let provide = |provision| Input::Provide {
+        id: "d-0002".to_owned(),
+        provision,
+    };
+    let written = provide(Provision::Ready("sk-secret".to_owned()));
+    assert!(matches!(task.tries(written), Err(Refused::WrongKind(_))));
+    let effects = task.does(provide(Provision::Secret("vault:1".to_owned())));
+    let [
+        Effect::StartRun {
+            prompt,
+            environment,
+            session,
+            ..
+        },
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(prompt.contains("Answer q-0001 to \"Which?\": a"));
+    assert_eq!(*environment, [("API_KEY".to_owned(), "vault:1".to_owned())]);
+    assert_eq!(session.as_deref(), Some("s"));
+    // The run dies before it has shown that it works: its successor is told again, and none after that.
+    let run = task.run();
+    task.does(Input::NotSpawned {
+        run,
+        error: "no memory".to_owned(),
+    });
+    let effects = task.waits(RETRY_MS);
+    assert!(started(&effects).contains("Answer q-0001"));
+    task.tells(Event::Text("I go on".to_owned()));
+    let effects = task.exits(None);
+    assert!(!started(&effects).contains("Answer q-0001"));
+}
+
+#[test]
+fn task_7_pause_and_cancel_work_from_every_live_state() {
+    type Arrive = fn(&mut Driven);
+    let arrive: [(Status, Arrive); 4] = [
+        (Status::Running, |_| {}),
+        (Status::WaitingQuestion, |task| {
+            drop(task.tells(question("?", true)));
+        }),
+        (Status::WaitingDependency, |task| {
+            drop(task.tells(dependency("K")));
+        }),
+        (Status::WaitingReview, |task| drop(task.tells(complete(1)))),
+    ];
+    for (status, arrive) in arrive {
+        for ended in [false, true] {
+            let mut task = Driven::running(1);
+            arrive(&mut task);
+            if ended && status != Status::Running {
+                task.ends_well();
+            }
+            assert_eq!(task.status(), status);
+            let effects = task.does(Input::Pause);
+            let pauses = effects.contains(&Effect::PauseRun { run: 1 });
+            assert_eq!(pauses, task.task.state().run.is_some());
+            assert_eq!(task.status(), Status::Paused);
+            let mut cancelled = Driven {
+                task: task.task.clone(),
+                now: task.now,
+            };
+            let effects = task.does(Input::Resume);
+            assert_eq!(effects.contains(&Effect::ContinueRun { run: 1 }), pauses);
+            assert_eq!(task.status(), status);
+            let effects = cancelled.does(Input::Cancel);
+            assert_eq!(effects.contains(&Effect::EndRun { run: 1 }), pauses);
+            assert_eq!(cancelled.status(), Status::Cancelled);
+            if pauses {
+                assert!(cancelled.exits(None).is_empty());
+            }
+            assert!(
+                cancelled.waits(1 << 40).is_empty(),
+                "nothing runs of what was cancelled"
+            );
+        }
+    }
+    let mut idle = Driven::idle(1);
+    assert_eq!(
+        idle.tries(Input::Pause),
+        Err(Refused::WrongStatus(Status::Idle))
+    );
+    idle.does(Input::Cancel);
+    assert_eq!(
+        idle.tries(Input::Start),
+        Err(Refused::Final(Status::Cancelled))
+    );
+}
+
+#[test]
+fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
+    let mut task = Driven::running(1);
+    task.does(Input::Pause);
+    assert!(task.waits(LONG_PAUSE_MS).is_empty(), "a pause is no stall");
+    let effects = task.does(Input::Resume);
+    assert_eq!(
+        effects,
+        [Effect::ContinueRun { run: 1 }, Effect::EndRun { run: 1 }]
+    );
+    let effects = task.exits(None);
+    assert!(matches!(
+        &effects[..],
+        [Effect::StartRun {
+            session: Some(_),
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn task_8_done_is_a_result_and_then_the_exit() {
+    let mut task = Driven::running(0);
+    task.tells(result(true));
+    assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
+    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
+    task.exits(None);
+    assert_eq!(task.status(), Status::Completed, "it counts as done");
+    // No result: resumed once by its session, then a person is asked.
+    let mut task = Driven::running(0);
+    let effects = task.exits(Some(0));
+    assert!(started(&effects).contains("without a result"));
+    task.exits(Some(0));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    let effects = task.does(answer("q-0001", "go on"));
+    started(&effects);
+    task.exits(Some(0));
+    task.exits(Some(0));
+    task.does(answer("q-0002", "fail"));
+    assert_eq!(task.status(), Status::Failed);
+}
+
+#[test]
+fn task_8_a_stall_is_no_sign_of_life_at_all() {
+    let mut task = Driven::running(1);
+    for _ in 0..5 {
+        assert!(task.waits(STALL_MS - 1).is_empty());
+        task.does(Input::Alive { run: 1 });
+    }
+    let request = PermissionRequest {
+        id: "p".to_owned(),
+        tool: "Bash".to_owned(),
+        input: serde_json::json!({"command": "make"}),
+        options: Vec::new(),
+    };
+    task.tells(Event::Permission(request));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    let refused = task.waits(PERMISSION_WAIT_MS);
+    assert!(matches!(
+        &refused[..],
+        [Effect::AnswerPermission {
+            decision: Decision::Refuse(_),
+            ..
+        }]
+    ));
+    assert_eq!(task.waits(STALL_MS), [Effect::EndRun { run: 1 }]);
+    assert!(task.waits(STALL_MS).is_empty(), "once");
+    let effects = task.exits(None);
+    assert!(started(&effects).contains("without a result"));
+}
+
+#[test]
+fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
+    let mut task = Driven::running(1);
+    let ask = |id: &str| {
+        Event::Permission(PermissionRequest {
+            id: id.to_owned(),
+            tool: "Bash".to_owned(),
+            input: serde_json::Value::Null,
+            options: Vec::new(),
+        })
+    };
+    task.tells(ask("p1"));
+    let effects = task.does(answer("q-0001", "allow"));
+    let decision = Decision::Allow;
+    let request = "p1".to_owned();
+    assert_eq!(
+        effects,
+        [Effect::AnswerPermission {
+            run: 1,
+            request,
+            decision
+        }]
+    );
+    task.tells(ask("p2"));
+    task.exits(None);
+    assert!(matches!(
+        task.tries(answer("q-0002", "allow")),
+        Err(Refused::Closed(_))
+    ));
+}
+
+#[test]
+fn proto_2_proto_3_what_is_optional_is_waited_for_so_long() {
+    let mut task = Driven::running(1);
+    task.tells(question("Colour?", false));
+    task.ends_well();
+    assert!(task.waits(OPTIONAL_WAIT_MS - 1).is_empty());
+    let effects = task.waits(1);
+    assert!(started(&effects).contains("Answer q-0001 to \"Colour?\": b"));
+}
+
+#[test]
+fn task_7_a_rate_limit_is_a_timer_with_the_same_session() {
+    let mut task = Driven::running(1);
+    let reset = Reset::At(Timestamp::from_unix_millis(3_600_000));
+    task.tells(Event::RateLimit(reset));
+    task.tells(result(false));
+    let effects = task.exits(Some(1));
+    assert_eq!(effects, [Effect::MakeCheckpoint { kind: "rate_limit" }]);
+    assert_eq!(task.status(), Status::Running);
+    assert!(task.task.state().is_rate_limited);
+    assert!(task.waits(3_600_000 - 1).is_empty());
+    let effects = task.waits(RATE_LIMIT_JITTER_MS + 1);
+    assert!(matches!(
+        &effects[..],
+        [Effect::StartRun {
+            session: Some(_),
+            ..
+        }]
+    ));
+    // A time in the far future, or long ago, is held within bounds.
+    for lie in [i64::MAX, i64::MIN] {
+        let reset = Reset::At(Timestamp::from_unix_millis(lie));
+        task.tells(Event::RateLimit(reset));
+        task.exits(Some(1));
+        assert!(task.waits(0).is_empty());
+        let effects = task.waits(crate::limits::RATE_LIMIT_MAX_MS + RATE_LIMIT_JITTER_MS);
+        started(&effects);
+    }
+}
+
+#[test]
+fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
+    let mut task = Driven::running(1);
+    let most = |tokens| {
+        Input::SetBudget(Budget {
+            tokens: Some(tokens),
+            micro_usd: None,
+        })
+    };
+    task.does(most(1000));
+    let taken = |task: &mut Driven, tokens| {
+        let usage = Usage {
+            input_tokens: tokens,
+            ..Usage::default()
+        };
+        let (counter, cost) = (Counter::Run, Some(MicroUsd(5)));
+        task.tells(Event::Usage(UsageReport {
+            counter,
+            usage,
+            cost,
+        }))
+    };
+    let has_warned = |task: &Driven| task.task.state().budget_warned;
+    assert!(taken(&mut task, 80).is_empty() && !has_warned(&task));
+    for tokens in (160..=880).step_by(80) {
+        assert!(
+            taken(&mut task, tokens).is_empty() && !has_warned(&task),
+            "{tokens}"
+        );
+        taken(&mut task, tokens - 3);
+    }
+    assert!(taken(&mut task, 910).is_empty() && has_warned(&task));
+    // The next call may be as large as the largest was: 80, which is more than there is.
+    assert_eq!(taken(&mut task, 940), [Effect::EndRun { run: 1 }]);
+    assert_eq!(task.status(), Status::Paused);
+    assert_eq!(task.task.state().tokens.total().usage.input_tokens, 940);
+    task.exits(None);
+    assert!(matches!(
+        task.tries(Input::Resume),
+        Err(Refused::OverBudget { percent: 94 })
+    ));
+    task.does(most(5000));
+    let effects = task.does(Input::Resume);
+    started(&effects);
+}
+
+#[test]
+fn proto_5_errors_and_lies() {
+    let mut task = Driven::running(2);
+    task.tells(complete(2));
+    let lie = Event::Block(Block::CustomTaskComplete(
+        goondan_cli_agents::blocks::CustomTaskComplete {
+            documents: Vec::new(),
+        },
+    ));
+    task.tells(lie);
+    assert_eq!(task.status(), Status::Running);
+    let effects = task.ends_well();
+    assert!(started(&effects).contains("PHASE_COMPLETE was refused"));
+    let error = |kind| {
+        let (message, recovery) = ("lost".to_owned(), None);
+        Event::Block(Block::Error(AgentError {
+            kind,
+            message,
+            recovery,
+        }))
+    };
+    task.tells(error(ErrorKind::Recoverable));
+    assert_eq!(task.status(), Status::Running);
+    let effects = task.tells(error(ErrorKind::Fatal));
+    assert_eq!(
+        effects,
+        [
+            Effect::MakeCheckpoint { kind: "error" },
+            Effect::EndRun { run: 2 }
+        ]
+    );
+    assert_eq!(task.status(), Status::Failed);
+    assert_eq!(task.task.state().failure.as_deref(), Some("lost"));
+    task.tells(question("late?", true));
+    assert_eq!(task.task.state().open_asks().count(), 0);
+    // A flood of questions has its bound.
+    let mut task = Driven::running(1);
+    for number in 0..100 {
+        task.tells(question(&number.to_string(), true));
+    }
+    assert_eq!(
+        task.task.state().open_asks().count(),
+        crate::limits::OPEN_ASKS_MAX
+    );
+}
+
+#[test]
+fn a_run_that_floods_is_ended_and_has_failed() {
+    let mut task = Driven::running(1);
+    let progress =
+        |percent| Event::Progress(goondan_cli_agents::blocks::Progress::Percent(percent));
+    let mut ended = 0;
+    for number in 0..crate::limits::RUN_FACTS_MAX * 2 {
+        let effects = task.tells(progress(if number % 2 == 0 { 1 } else { 2 }));
+        ended += effects.len();
+    }
+    assert_eq!(ended, 1, "it is ended once");
+    task.exits(None);
+    assert_eq!(task.task.state().failures, 1);
+}
+
+#[test]
+fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
+    for phases in [0, 1] {
+        let mut task = Driven::idle(phases);
+        task.task.state.task.tells_result = false;
+        task.does(Input::Start);
+        assert!(task.exits(Some(0)).is_empty());
+        let expected = [Status::Completed, Status::WaitingQuestion];
+        assert_eq!(task.status(), expected[usize::try_from(phases).unwrap()]);
+    }
+    // A person lets it go on, and hears of it again.
+    let mut task = Driven::idle(1);
+    task.task.state.task.tells_result = false;
+    task.does(Input::Start);
+    for number in 1..4 {
+        task.exits(Some(0));
+        let effects = task.does(answer(&format!("q-{number:04}"), "go on"));
+        started(&effects);
+    }
+    // One that fails waits longer each time, and then asks.
+    for wait in [RETRY_MS, RETRY_MS * 4, RETRY_MS * 16] {
+        task.exits(Some(1));
+        assert!(task.waits(wait - 1).is_empty());
+        started(&task.waits(1));
+    }
+    task.exits(Some(1));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+}

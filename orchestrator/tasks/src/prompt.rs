@@ -1,0 +1,71 @@
+//! What an agent is told when it begins.
+
+use crate::fact::{Answer, Provision};
+use crate::state::{Asked, Note, State};
+
+/// What an agent hears whose last run was lost.
+const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
+    repeat anything, and ask again what was not answered.";
+
+/// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
+/// since.
+pub(crate) fn prompt_of(state: &State) -> String {
+    let mut prompt = String::new();
+    if state.session.is_none() {
+        prompt.push_str(&state.task.description);
+        prompt.push('\n');
+    }
+    for note in &state.notes {
+        if let Some(text) = note_text(state, note) {
+            prompt.push_str(&text);
+            prompt.push('\n');
+        }
+    }
+    let (phase, phases) = (state.current_phase, state.task.total_phases);
+    if phase > 0 {
+        prompt.push_str(&format!("You are in phase {phase} of {phases}.\n"));
+    } else if prompt.is_empty() {
+        prompt.push_str("Go on.\n");
+    }
+    prompt
+}
+
+fn note_text(state: &State, note: &Note) -> Option<String> {
+    Some(match note {
+        Note::Asked(id) => match state.asks.get(id).map(|ask| &ask.what) {
+            Some(Asked::Question(_, asked, Some(answer))) => {
+                let answer = match answer {
+                    Answer::Person(text) | Answer::TimedOut(Some(text)) => text,
+                    Answer::TimedOut(None) | Answer::Withdrawn => {
+                        "nobody answered; decide yourself"
+                    }
+                };
+                format!("Answer {id} to \"{}\": {answer}", asked.question)
+            }
+            Some(Asked::Dependency(needed, Some(provision))) => {
+                let name = &needed.name;
+                match provision {
+                    Provision::Secret(_) => {
+                        format!("Provided {id}: `{name}` is in your environment.")
+                    }
+                    Provision::Ready(text) => format!("Provided {id}: `{name}`: {text}"),
+                    Provision::TimedOut(Some(text)) => {
+                        format!("Not provided {id}: for `{name}` use {text}")
+                    }
+                    Provision::TimedOut(None) => {
+                        format!("Not provided {id}: go on without `{name}`.")
+                    }
+                }
+            }
+            _ => return None,
+        },
+        Note::Approved(phase) => format!("Phase {phase} is approved."),
+        Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
+        Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
+        Note::Failed(why) => format!("Your last run failed: {why}"),
+        Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
+        Note::Refused(protocol, problem) => {
+            format!("Your block {protocol} was refused: {problem}")
+        }
+    })
+}

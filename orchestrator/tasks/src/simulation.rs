@@ -1,0 +1,473 @@
+//! Whole lives of tasks: an agent that lies, hangs, floods and exits at any time, people who say everything
+//! twice, and a daemon that dies at any call to the disk.
+//!
+//! The oracle: what was acknowledged is never lost or changed; an answer is taken once and told once; never do
+//! two runs live at a time, and none outlives its task; in the end every task comes to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use goondan_cli_agents::blocks::{
+    AgentError, Block, CustomTaskComplete, DependencyKind, DependencyRequest, ErrorKind,
+    PhaseComplete, Problem, QuestionCategory, Refusal, UserQuestion,
+};
+use goondan_cli_agents::usage::{Counter, UsageReport};
+use goondan_cli_agents::{Event, PermissionRequest, Reset, RunResult};
+use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::Usage;
+
+use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Provision, TaskId};
+use crate::machine::{Effect, Input, Task};
+use crate::state::{Asked, Note, State, Status};
+use crate::work_area::WorkArea;
+
+const ROOT: &str = "/p/task";
+const PHASES: u32 = 2;
+
+struct World {
+    random: fastrand::Rng,
+    disk: SimulatedDisk,
+    area: WorkArea,
+    task: Task,
+    now: i64,
+    /// The run whose process lives, and whether it was told to end.
+    process: Option<(u64, bool)>,
+    /// What was acknowledged: the answers of people by their ids, and the facts.
+    answers: BTreeMap<String, String>,
+    facts: Vec<Entry>,
+    runs: BTreeSet<u64>,
+    crashes: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::new();
+        for dir in ["/p", ROOT] {
+            disk.create_dir(Path::new(dir)).unwrap();
+            disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
+        }
+        let new = NewTask {
+            task_id: TaskId::try_from("task".to_owned()).unwrap(),
+            title: "t".to_owned(),
+            kind: "k".to_owned(),
+            description: "Do it.".to_owned(),
+            total_phases: if seed.is_multiple_of(4) { 0 } else { PHASES },
+            budget: Budget {
+                tokens: Some(50_000),
+                micro_usd: None,
+            },
+            tells_result: !seed.is_multiple_of(3),
+        };
+        let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
+        let folder = disk.folder(root);
+        let made = WorkArea::create(&disk, folder.as_ref(), root, new, None, now);
+        let (area, task) = made.unwrap();
+        let facts = history(&disk);
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            disk,
+            area,
+            task,
+            now: 0,
+            process: None,
+            answers: BTreeMap::new(),
+            facts,
+            runs: BTreeSet::new(),
+            crashes: 0,
+        }
+    }
+
+    fn state(&self) -> &State {
+        self.task.state()
+    }
+
+    fn feed(&mut self, input: Input) {
+        let said = match &input {
+            Input::Answer { id, text } => Some((id.clone(), text.clone())),
+            _ => None,
+        };
+        let before = said.as_ref().map(|(id, _)| self.is_open(id));
+        let handled = self
+            .task
+            .handle(input, Timestamp::from_unix_millis(self.now));
+        let Ok(output) = handled else {
+            assert!(said.is_some() || before.is_none());
+            return;
+        };
+        if self.area.write(&self.disk, &self.task, &output).is_err() {
+            self.restart();
+            return;
+        }
+        self.facts.extend(output.facts);
+        if let Some((id, text)) = said {
+            assert_eq!(before, Some(true), "`{id}` was answered twice");
+            assert_eq!(self.answers.insert(id, text), None);
+        }
+        for effect in output.effects {
+            self.carry_out(&effect);
+        }
+    }
+
+    fn is_open(&self, id: &str) -> bool {
+        self.state().open_asks().any(|(open, _)| open == id)
+    }
+
+    fn carry_out(&mut self, effect: &Effect) {
+        match *effect {
+            Effect::StartRun { run, .. } => {
+                assert_eq!(self.process, None, "two runs at a time");
+                assert!(self.runs.insert(run), "run {run} is started twice");
+                assert!(!self.state().status().is_final(), "a run after the end");
+                self.process = Some((run, false));
+            }
+            Effect::EndRun { run } => {
+                assert_eq!(self.process.map(|(run, _)| run), Some(run));
+                self.process = Some((run, true));
+            }
+            Effect::AnswerPermission { run, .. }
+            | Effect::PauseRun { run }
+            | Effect::ContinueRun { run } => {
+                assert_eq!(self.process.map(|(run, _)| run), Some(run));
+            }
+            Effect::MakeCheckpoint { .. } => {}
+        }
+    }
+
+    /// The daemon has died, its children with it, and another one starts.
+    fn restart(&mut self) {
+        self.crashes += 1;
+        let crash = match self.random.u8(..4) {
+            0 => Crash::LoseUnsynced,
+            1 => Crash::KeepUnsynced,
+            2 => Crash::ProcessOnly,
+            _ => Crash::Subset(self.random.u64(..)),
+        };
+        self.disk = self.disk.after_crash(crash);
+        let (area, task, _) = WorkArea::load(&self.disk, Path::new(ROOT)).unwrap();
+        (self.area, self.task) = (area, task);
+        let found = history(&self.disk);
+        assert!(
+            found.starts_with(&self.facts),
+            "what was acknowledged is lost"
+        );
+        self.facts = found;
+        for (id, ask) in &self.state().asks {
+            if let Asked::Question(_, _, Some(Answer::Person(text))) = &ask.what {
+                let known = self.answers.get(id);
+                assert!(
+                    known.is_none_or(|known| known == text),
+                    "an answer has changed"
+                );
+            }
+        }
+        let asks = self.state().asks.clone();
+        for (id, ask) in asks {
+            if let Asked::Question(_, _, Some(Answer::Person(text))) = ask.what {
+                self.answers.insert(id, text);
+            }
+        }
+        self.process = None;
+        if let Some(run) = &self.state().run {
+            let run = run.number;
+            self.runs.insert(run);
+            self.feed(Input::Exited { run, code: None });
+        } else {
+            self.feed(Input::Tick);
+        }
+    }
+
+    fn exit(&mut self) {
+        if let Some((run, _)) = self.process.take() {
+            let code = [None, Some(0), Some(1)][self.random.usize(..3)];
+            self.feed(Input::Exited { run, code });
+        }
+    }
+
+    fn any_ask(&mut self) -> Option<String> {
+        let ids: Vec<String> = self.state().asks.keys().cloned().collect();
+        let count = ids.len();
+        (count > 0).then(|| ids[self.random.usize(..count)].clone())
+    }
+
+    fn agent_event(&mut self) -> Event {
+        let number = self.random.u32(..4);
+        let phase = self.state().current_phase;
+        match self.random.u8(..16) {
+            0 => Event::Session {
+                id: format!("s{}", number % 2),
+                model: None,
+            },
+            1 => {
+                let usage = Usage {
+                    input_tokens: self.random.u64(..3000),
+                    ..Usage::default()
+                };
+                Event::Usage(UsageReport {
+                    counter: Counter::Run,
+                    usage,
+                    cost: None,
+                })
+            }
+            2 | 3 => Event::Block(Block::UserQuestion(UserQuestion {
+                category: QuestionCategory::Choice,
+                question: format!("{number}?"),
+                options: Vec::new(),
+                default: None,
+                required: self.random.bool(),
+            })),
+            4 => Event::Block(Block::DependencyRequest(DependencyRequest {
+                kind: DependencyKind::Service,
+                name: format!("service{number}"),
+                description: String::new(),
+                required: self.random.bool(),
+                default: None,
+            })),
+            5 => complete(phase),
+            6 => complete(number),
+            7 if self.random.u8(..10) == 0 => Event::Block(Block::Error(AgentError {
+                kind: ErrorKind::Fatal,
+                message: "x".to_owned(),
+                recovery: None,
+            })),
+            8 => Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+                documents: Vec::new(),
+            })),
+            9 | 10 => Event::Result(RunResult {
+                is_ok: self.random.bool(),
+                text: "t".to_owned(),
+                denied: Vec::new(),
+            }),
+            11 => Event::RateLimit(Reset::After(Duration::from_secs(self.random.u64(..9999)))),
+            12 => Event::Permission(PermissionRequest {
+                id: format!("p{number}"),
+                tool: "Bash".to_owned(),
+                input: serde_json::Value::Null,
+                options: Vec::new(),
+            }),
+            13 => Event::PermissionWithdrawn {
+                id: format!("p{number}"),
+            },
+            14 => Event::Refused(Refusal {
+                protocol: "ERROR",
+                problem: Problem::Unterminated,
+            }),
+            _ => Event::Text("words".to_owned()),
+        }
+    }
+
+    fn wild_step(&mut self) {
+        if self.random.u8(..12) == 0 {
+            self.disk
+                .crash_at(self.disk.calls() + self.random.u64(1..12));
+        }
+        let phase = self.random.u32(..PHASES + 2);
+        match self.random.u8(..20) {
+            0..=9 => {
+                let event = self.agent_event();
+                // Now and then from a run that is over.
+                let run = self.process.map_or(self.random.u64(..5), |(run, _)| run);
+                if self.process.is_some()
+                    || self
+                        .state()
+                        .run
+                        .as_ref()
+                        .is_none_or(|now| now.number != run)
+                {
+                    self.feed(Input::Told { run, event });
+                }
+            }
+            10 | 11 => self.exit(),
+            12 | 13 => {
+                if let Some(id) = self.any_ask() {
+                    let text = ["go on", "allow", "yes"][self.random.usize(..3)].to_owned();
+                    self.feed(Input::Answer {
+                        id: id.clone(),
+                        text: text.clone(),
+                    });
+                    self.feed(Input::Answer { id, text });
+                }
+            }
+            14 => {
+                if let Some(id) = self.any_ask() {
+                    let provision = Provision::Ready("it runs".to_owned());
+                    self.feed(Input::Provide { id, provision });
+                }
+            }
+            15 => self.feed(Input::Approve { phase }),
+            16 => {
+                let text = "better".to_owned();
+                self.feed(Input::Rework { phase, text });
+            }
+            17 => {
+                let input =
+                    [Input::Pause, Input::Resume, Input::Start][self.random.usize(..3)].clone();
+                self.feed(input);
+            }
+            18 if self.random.u8(..20) == 0 => self.feed(Input::Cancel),
+            _ => {
+                self.now += self.random.i64(0..2_000_000);
+                if self.random.u8(..8) == 0 {
+                    self.now -= 3_000_000;
+                }
+                self.feed(Input::Tick);
+            }
+        }
+        if self.process.is_some_and(|(_, is_ending)| is_ending) && self.random.bool() {
+            self.exit();
+        }
+    }
+
+    /// All are of good will: the agent does its phase, and people answer.
+    fn kind_step(&mut self) {
+        self.now = self.now.max(self.state().updated_at.as_unix_millis()) + 1_000_000_000;
+        let budget = Budget::default();
+        self.feed(Input::SetBudget(budget));
+        self.feed(Input::Start);
+        self.feed(Input::Resume);
+        let open: Vec<String> = self
+            .state()
+            .open_asks()
+            .map(|(id, _)| id.to_owned())
+            .collect();
+        for id in open {
+            for text in ["go on", "allow", "yes"] {
+                if self.is_open(&id) {
+                    self.feed(Input::Answer {
+                        id: id.clone(),
+                        text: text.to_owned(),
+                    });
+                }
+            }
+            let provision = Provision::Ready("it runs".to_owned());
+            self.feed(Input::Provide { id, provision });
+        }
+        for phase in 1..=PHASES {
+            self.feed(Input::Approve { phase });
+        }
+        self.feed(Input::Tick);
+        if let Some((run, is_ending)) = self.process {
+            if !is_ending {
+                let phase = self.state().current_phase;
+                self.feed(Input::Told {
+                    run,
+                    event: Event::Text("I work".to_owned()),
+                });
+                if self.state().run.is_some() {
+                    let done = if phase == 0 {
+                        Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+                            documents: Vec::new(),
+                        }))
+                    } else {
+                        complete(phase)
+                    };
+                    self.feed(Input::Told { run, event: done });
+                    let is_ok = true;
+                    let (text, denied) = (String::new(), Vec::new());
+                    let result = RunResult {
+                        is_ok,
+                        text,
+                        denied,
+                    };
+                    self.feed(Input::Told {
+                        run,
+                        event: Event::Result(result),
+                    });
+                }
+            }
+            self.process = None;
+            self.feed(Input::Exited { run, code: Some(0) });
+        }
+    }
+
+    /// How often each answer was told to an agent that took it.
+    fn told(&self) -> BTreeMap<String, u32> {
+        let mut told = BTreeMap::new();
+        let mut state: Option<State> = None;
+        for entry in &self.facts {
+            if let Fact::TaskCreated(task) = &entry.fact {
+                state = Some(State::new(task.clone(), entry.timestamp));
+                continue;
+            }
+            let state = state.as_mut().unwrap();
+            let before = state.notes.clone();
+            state.apply(entry);
+            if matches!(entry.fact, Fact::PromptTaken { .. }) {
+                let taken = before.len() - state.notes.len();
+                for note in &before[..taken] {
+                    if let Note::Asked(id) = note {
+                        *told.entry(id.clone()).or_insert(0) += 1;
+                    }
+                }
+            }
+        }
+        told
+    }
+}
+
+fn complete(phase: u32) -> Event {
+    let documents = Vec::new();
+    Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
+}
+
+/// The facts as they lie on disk.
+fn history(disk: &SimulatedDisk) -> Vec<Entry> {
+    let path = Path::new(ROOT).join(".metadata/history.jsonl");
+    let mut file = disk.open_read(&path).unwrap();
+    let bytes = read_all(file.as_mut(), 1 << 24).unwrap();
+    let lines = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    lines
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
+    let seeds = match std::env::var("GOONDAN_TEST_TASK_LIVES") {
+        Ok(seeds) => seeds.parse().unwrap(),
+        Err(_) => 300,
+    };
+    let (mut ends, mut crashes, mut answers, mut tellings) = (BTreeSet::new(), 0, 0, 0);
+    for seed in 0..seeds {
+        let mut world = World::new(seed);
+        for _ in 0..120 {
+            world.wild_step();
+        }
+        if world.disk.is_down() {
+            world.restart();
+        }
+        world.disk.crash_at(u64::MAX);
+        for _ in 0..100 {
+            if world.state().status().is_final() && world.process.is_none() {
+                break;
+            }
+            world.kind_step();
+        }
+        let state = world.state();
+        assert!(
+            state.status().is_final(),
+            "seed {seed}: it never ends: {state:#?}"
+        );
+        assert!(state.run.is_none(), "seed {seed}: a run outlives its task");
+        let told = world.told();
+        assert!(
+            told.values().all(|times| *times == 1),
+            "seed {seed}: {told:?}"
+        );
+        let (_, again, _) = WorkArea::load(&world.disk, Path::new(ROOT)).unwrap();
+        assert_eq!(again.state(), state, "seed {seed}");
+        ends.insert(state.status());
+        crashes += world.crashes;
+        answers += world.answers.len();
+        tellings += told.len();
+    }
+    let all = [Status::Completed, Status::Failed, Status::Cancelled];
+    assert_eq!(ends, all.into(), "not every end was met");
+    assert!(
+        crashes > 100 && answers > 300 && tellings > 300,
+        "{crashes} crashes, {answers} answers, {tellings} tellings"
+    );
+}

@@ -1,0 +1,429 @@
+//! What a task is: the sum of its facts.
+
+use std::collections::BTreeMap;
+
+use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
+
+mod tokens;
+
+pub use tokens::{Taken, TokenEntry, Tokens};
+
+/// The answer to a question of goondan that ends the task.
+pub const GIVE_UP: &str = "fail";
+
+/// How a task stands (`TASK-7`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It was made and not started.
+    Idle,
+    /// Its agent works, or will as soon as it may.
+    Running,
+    /// A person must provide something.
+    WaitingDependency,
+    /// A person must answer.
+    WaitingQuestion,
+    /// A person must look at a phase.
+    WaitingReview,
+    /// A person, or its budget, holds it.
+    Paused,
+    /// It is done.
+    Completed,
+    /// It cannot be done.
+    Failed,
+    /// A person ended it.
+    Cancelled,
+}
+
+impl Status {
+    /// Whether nothing can change it any more.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// Something that was asked of people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// What.
+    pub what: Asked,
+    /// When its default stands in for an answer; never, if it is required.
+    pub until: Option<Timestamp>,
+}
+
+/// What was asked, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A dependency.
+    Dependency(DependencyRequest, Option<Provision>),
+    /// A question.
+    Question(Origin, UserQuestion, Option<Answer>),
+}
+
+impl Asked {
+    /// Whether it still waits.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Dependency(_, None) | Self::Question(_, _, None))
+    }
+}
+
+/// What the agent is told when it next begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// What came of something it asked, by its id.
+    Asked(String),
+    /// A phase was approved.
+    Approved(u32),
+    /// A phase was not, and why.
+    Rework(u32, String),
+    /// How its last run ended is not known.
+    OutcomeUnknown,
+    /// Its last run failed.
+    Failed(String),
+    /// Its last run was ended on purpose.
+    Interrupted,
+    /// What it wrote was no block.
+    Refused(String, String),
+}
+
+/// A run of the agent's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its number, from 1.
+    pub number: u64,
+    /// The session it goes on with.
+    pub session: Option<String>,
+    /// Its process: the id, and when it started, as the kernel counts.
+    pub process: Option<(u32, u64)>,
+    carried: usize,
+    /// Whether the agent has shown that it works on its prompt.
+    pub is_taken: bool,
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// What it is to be.
+    pub task: NewTask,
+    pub(crate) created_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) ended: Option<(Status, Timestamp)>,
+    /// Why a failed task failed.
+    pub failure: Option<String>,
+    pub(crate) is_paused: Option<PauseReason>,
+    /// The phase it is in, from 1; 0 before the start and for a task without phases.
+    pub current_phase: u32,
+    pub(crate) review: Option<u32>,
+    pub(crate) is_work_completed: bool,
+    /// The run that is under way.
+    pub run: Option<Run>,
+    pub(crate) runs: u64,
+    pub(crate) session: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) asks: BTreeMap<String, Ask>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) is_rate_limited: bool,
+    pub(crate) failures: u32,
+    pub(crate) unknown: u32,
+    /// Whether the last run ended well.
+    is_run_done: bool,
+    pub(crate) step: Option<String>,
+    pub(crate) progress: u8,
+    pub(crate) documents: Vec<String>,
+    pub(crate) checkpoint: Option<String>,
+    pub(crate) budget_warned: bool,
+    /// What it has taken.
+    pub tokens: Tokens,
+}
+
+impl State {
+    /// A task that was just made.
+    #[must_use]
+    pub fn new(task: NewTask, at: Timestamp) -> Self {
+        Self {
+            task,
+            created_at: at,
+            started_at: None,
+            updated_at: at,
+            ended: None,
+            failure: None,
+            is_paused: None,
+            current_phase: 0,
+            review: None,
+            is_work_completed: false,
+            run: None,
+            runs: 0,
+            session: None,
+            model: None,
+            asks: BTreeMap::new(),
+            notes: Vec::new(),
+            not_before: None,
+            is_rate_limited: false,
+            failures: 0,
+            unknown: 0,
+            is_run_done: false,
+            step: None,
+            progress: 0,
+            documents: Vec::new(),
+            checkpoint: None,
+            budget_warned: false,
+            tokens: Tokens::default(),
+        }
+    }
+
+    /// How it stands. Of several things that wait, the most urgent (`PROTO-5`).
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let is_open = |is_dependency: bool| {
+            self.asks.values().any(|ask| {
+                ask.what.is_open() && matches!(ask.what, Asked::Dependency(..)) == is_dependency
+            })
+        };
+        match self.ended {
+            Some((status, _)) => status,
+            None if self.started_at.is_none() => Status::Idle,
+            None if self.is_paused.is_some() => Status::Paused,
+            None if self.review.is_some() => Status::WaitingReview,
+            None if is_open(true) => Status::WaitingDependency,
+            None if is_open(false) => Status::WaitingQuestion,
+            None => Status::Running,
+        }
+    }
+
+    /// What waits for a person, in the order in which it was asked.
+    pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
+        let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());
+        asks.map(|(id, ask)| (id.as_str(), ask))
+    }
+
+    /// Whether its agent has ended well, and there is nothing to tell it.
+    pub(crate) fn rests(&self) -> bool {
+        let is_interruption = |note: &Note| matches!(note, Note::Interrupted);
+        self.is_run_done && self.notes.iter().all(is_interruption)
+    }
+
+    /// Secrets that are provided, by the variables that hold them: name and reference.
+    #[must_use]
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let provided = self.asks.values().filter_map(|ask| match &ask.what {
+            Asked::Dependency(request, Some(Provision::Secret(reference)))
+                if request.kind.is_environment() =>
+            {
+                Some((request.name.clone(), reference.clone()))
+            }
+            _ => None,
+        });
+        provided.collect()
+    }
+
+    /// Adds a fact.
+    pub fn apply(&mut self, entry: &Entry) {
+        // Long: one arm for each fact, and what it changes.
+        let at = entry.timestamp;
+        self.updated_at = self.updated_at.max(at);
+        match &entry.fact {
+            Fact::TaskCreated(_) | Fact::WorkHandedOff { .. } => {}
+            Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => {
+                self.fail(&error.message, at);
+            }
+            Fact::ErrorReported { .. } => {}
+            Fact::RunRequested {
+                run,
+                session,
+                carried,
+            } => {
+                self.run = Some(Run {
+                    number: *run,
+                    session: session.clone(),
+                    process: None,
+                    carried: *carried,
+                    is_taken: false,
+                });
+                self.runs = self.runs.max(*run);
+                self.not_before = None;
+                self.is_rate_limited = false;
+                self.is_run_done = false;
+            }
+            Fact::AgentStarted {
+                pid, start_time, ..
+            } => {
+                if let Some(run) = &mut self.run {
+                    run.process = Some((*pid, *start_time));
+                }
+            }
+            Fact::PromptTaken { .. } => {
+                if let Some(run) = &mut self.run {
+                    run.is_taken = true;
+                    self.notes.drain(..run.carried.min(self.notes.len()));
+                    run.carried = 0;
+                }
+            }
+            Fact::SessionOpened { session, model, .. } => {
+                self.session = Some(session.clone());
+                if model.is_some() {
+                    self.model.clone_from(model);
+                }
+            }
+            Fact::RunEnded { outcome, .. } => self.run_ended(outcome),
+            Fact::RetryPlanned { at } => self.not_before = Some(*at),
+            Fact::PhaseStarted { phase } => {
+                self.current_phase = *phase;
+                self.started_at.get_or_insert(at);
+                self.progress = 0;
+            }
+            Fact::PhaseCompleted { documents, .. } => self.add_documents(documents),
+            Fact::WorkCompleted { documents } => {
+                self.is_work_completed = true;
+                self.add_documents(documents);
+            }
+            Fact::StepStarted { step } => self.step = Some(step.clone()),
+            Fact::ProgressMade { percent } => self.progress = *percent,
+            Fact::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
+            Fact::CheckpointCreated { checkpoint_id } => {
+                self.checkpoint = Some(checkpoint_id.clone());
+            }
+            Fact::DependencyRequested { id, request, until } => {
+                let what = Asked::Dependency(request.clone(), None);
+                self.asks.insert(
+                    id.clone(),
+                    Ask {
+                        what,
+                        until: *until,
+                    },
+                );
+            }
+            Fact::QuestionAsked {
+                id,
+                origin,
+                question,
+                until,
+            } => {
+                let what = Asked::Question(origin.clone(), question.clone(), None);
+                self.asks.insert(
+                    id.clone(),
+                    Ask {
+                        what,
+                        until: *until,
+                    },
+                );
+            }
+            Fact::DependencyProvided { id, provision } => {
+                self.close_ask(id, |what| match what {
+                    Asked::Dependency(_, provided) => *provided = Some(provision.clone()),
+                    Asked::Question(..) => {}
+                });
+            }
+            Fact::QuestionAnswered { id, answer } => {
+                self.close_ask(id, |what| match what {
+                    Asked::Question(_, _, answered) => *answered = Some(answer.clone()),
+                    Asked::Dependency(..) => {}
+                });
+                if self.is_given_up(id) {
+                    self.fail("a person gave it up", at);
+                }
+            }
+            Fact::ReviewRequested { phase } => self.review = Some(*phase),
+            Fact::ReviewApproved { phase } => {
+                self.review = None;
+                if *phase < self.task.total_phases {
+                    self.current_phase = phase + 1;
+                }
+                self.notes.push(Note::Approved(*phase));
+            }
+            Fact::ReviewReworked { phase, text } => {
+                self.review = None;
+                self.notes.push(Note::Rework(*phase, text.clone()));
+            }
+            Fact::ProtocolRefused { protocol, problem } => {
+                self.notes
+                    .push(Note::Refused(protocol.clone(), problem.clone()));
+            }
+            Fact::UsageRecorded {
+                counter,
+                usage,
+                cost,
+            } => {
+                self.tokens
+                    .record(at, self.current_phase, counter, usage, *cost);
+            }
+            Fact::BudgetWarned { .. } => self.budget_warned = true,
+            Fact::BudgetChanged { budget } => {
+                self.task.budget = *budget;
+                self.budget_warned = false;
+            }
+            Fact::TaskPaused { reason } => self.is_paused = Some(*reason),
+            Fact::TaskResumed {} => self.is_paused = None,
+            Fact::TaskCompleted {} => self.ended = Some((Status::Completed, at)),
+            Fact::TaskFailed { reason } => self.fail(reason, at),
+            Fact::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),
+        }
+    }
+
+    fn fail(&mut self, reason: &str, at: Timestamp) {
+        self.failure.get_or_insert_with(|| reason.to_owned());
+        self.ended.get_or_insert((Status::Failed, at));
+    }
+
+    /// Whether a question of goondan was answered by giving up.
+    fn is_given_up(&self, id: &str) -> bool {
+        let ask = self.asks.get(id).map(|ask| &ask.what);
+        matches!(ask, Some(Asked::Question(Origin::Supervisor, _, Some(Answer::Person(text)))) if text == GIVE_UP)
+    }
+
+    fn run_ended(&mut self, outcome: &Outcome) {
+        self.run = None;
+        self.is_rate_limited = false;
+        self.is_run_done = *outcome == Outcome::Done;
+        match outcome {
+            Outcome::Done => (self.failures, self.unknown) = (0, 0),
+            Outcome::Ended => self.notes.push(Note::Interrupted),
+            Outcome::Failed(why) | Outcome::NotStarted(why) => {
+                self.failures += 1;
+                self.notes.push(Note::Failed(why.clone()));
+            }
+            Outcome::Unknown => {
+                self.unknown += 1;
+                self.notes.push(Note::OutcomeUnknown);
+            }
+            Outcome::RateLimited(until) => {
+                self.not_before = Some(*until);
+                self.is_rate_limited = true;
+            }
+        }
+    }
+
+    fn add_documents(&mut self, documents: &[String]) {
+        for document in documents {
+            if !self.documents.contains(document) {
+                self.documents.push(document.clone());
+            }
+        }
+    }
+
+    fn close_ask(&mut self, id: &str, close: impl FnOnce(&mut Asked)) {
+        let Some(ask) = self.asks.get_mut(id) else {
+            return;
+        };
+        close(&mut ask.what);
+        let told = match &ask.what {
+            // A run that waited has its answer; one that is over needs none.
+            Asked::Question(Origin::Permission { .. }, ..) => false,
+            Asked::Question(_, _, Some(Answer::Withdrawn)) => false,
+            Asked::Question(..) | Asked::Dependency(..) => true,
+        };
+        if let Asked::Question(Origin::Supervisor, ..) = &ask.what {
+            (self.failures, self.unknown) = (0, 0);
+        }
+        if told {
+            self.notes.push(Note::Asked(id.to_owned()));
+        }
+    }
+}

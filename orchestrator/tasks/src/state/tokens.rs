@@ -1,0 +1,134 @@
+//! What a task has taken (`TASK-6`).
+
+use std::collections::BTreeMap;
+
+use goondan_cli_agents::usage::largest;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::{MicroUsd, Usage};
+
+use crate::fact::Budget;
+use crate::limits::{BUDGET_WARN_PERCENT, TOKEN_HISTORY_MAX};
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, as far as it is known.
+    pub cost: MicroUsd,
+}
+
+impl Taken {
+    fn add(&mut self, other: &Self) {
+        self.usage.add(&other.usage);
+        self.cost = self.cost.plus(other.cost);
+    }
+}
+
+/// What was taken at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenEntry {
+    /// When.
+    pub at: Timestamp,
+    /// How much more than before.
+    pub taken: Taken,
+}
+
+/// All that a task has taken. Sums only grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tokens {
+    by_counter: BTreeMap<String, Taken>,
+    pub(crate) total: Taken,
+    pub(crate) by_phase: BTreeMap<u32, Taken>,
+    pub(crate) history: Vec<TokenEntry>,
+    largest_tokens: u64,
+    largest_cost: MicroUsd,
+}
+
+fn grown(now: &Usage, before: &Usage) -> Usage {
+    Usage {
+        input_tokens: now.input_tokens.saturating_sub(before.input_tokens),
+        output_tokens: now.output_tokens.saturating_sub(before.output_tokens),
+        cache_read_tokens: now
+            .cache_read_tokens
+            .saturating_sub(before.cache_read_tokens),
+        cache_write_tokens: now
+            .cache_write_tokens
+            .saturating_sub(before.cache_write_tokens),
+        reasoning_tokens: now.reasoning_tokens.saturating_sub(before.reasoning_tokens),
+    }
+}
+
+impl Tokens {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> Taken {
+        self.total
+    }
+
+    /// Whether a figure tells more than is known of its counter.
+    pub(crate) fn is_news(&self, counter: &str, usage: &Usage, cost: Option<MicroUsd>) -> bool {
+        let known = self.by_counter.get(counter).copied().unwrap_or_default();
+        largest(&known.usage, usage) != known.usage || cost.unwrap_or_default() > known.cost
+    }
+
+    /// Takes what a counter stands at: what is more than it stood at before counts.
+    pub(crate) fn record(
+        &mut self,
+        at: Timestamp,
+        phase: u32,
+        counter: &str,
+        usage: &Usage,
+        cost: Option<MicroUsd>,
+    ) {
+        let known = self.by_counter.entry(counter.to_owned()).or_default();
+        let now = Taken {
+            usage: largest(&known.usage, usage),
+            cost: known.cost.max(cost.unwrap_or_default()),
+        };
+        let taken = Taken {
+            usage: grown(&now.usage, &known.usage),
+            cost: now.cost.less(known.cost),
+        };
+        *known = now;
+        self.total.add(&taken);
+        self.by_phase.entry(phase).or_default().add(&taken);
+        self.largest_tokens = self.largest_tokens.max(taken.usage.total());
+        self.largest_cost = self.largest_cost.max(taken.cost);
+        self.history.push(TokenEntry { at, taken });
+        let beyond = self.history.len().saturating_sub(TOKEN_HISTORY_MAX);
+        self.history.drain(..beyond);
+    }
+
+    /// How many percent of a budget are taken, of the part that is taken furthest.
+    #[must_use]
+    pub fn percent_of(&self, budget: &Budget) -> u64 {
+        let percent = |taken: u64, limit: Option<u64>| {
+            limit.map_or(0, |limit| {
+                taken.saturating_mul(100).checked_div(limit).unwrap_or(100)
+            })
+        };
+        let tokens = percent(self.total.usage.total(), budget.tokens);
+        let money = percent(self.total.cost.0, budget.micro_usd.map(|most| most.0));
+        tokens.max(money)
+    }
+
+    /// Whether it is time to warn.
+    pub(crate) fn is_near(&self, budget: &Budget) -> bool {
+        self.percent_of(budget) >= BUDGET_WARN_PERCENT
+    }
+
+    /// Whether a call as large as the largest so far would pass the budget.
+    #[must_use]
+    pub fn would_pass(&self, budget: &Budget) -> bool {
+        let passes = |taken: u64, next: u64, limit: Option<u64>| {
+            limit.is_some_and(|limit| taken >= limit || taken.saturating_add(next) > limit)
+        };
+        passes(self.total.usage.total(), self.largest_tokens, budget.tokens)
+            || passes(
+                self.total.cost.0,
+                self.largest_cost.0,
+                budget.micro_usd.map(|most| most.0),
+            )
+    }
+}

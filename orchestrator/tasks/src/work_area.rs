@@ -1,0 +1,347 @@
+//! The work area: the directory of a task, which alone restores it (`TASK-1`, `TASK-2`).
+//!
+//! `.metadata/history.jsonl` is what counts. The other files of `.metadata` are written from the state after
+//! it, for people and programs that want to know how the task stands; where they differ, they are written
+//! anew.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use goondan_cli_agents::blocks::Block;
+use goondan_durable::disk::{Disk, Folder, append_all, read_all};
+use goondan_durable::sealed::SealedLog;
+use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::limits::Limits;
+use goondan_trees::{ExcludeError, Excludes, TreeError};
+use serde::Serialize;
+
+use crate::fact::{Entry, Fact, NewTask};
+use crate::machine::{Output, Refused, Task};
+use crate::state::State;
+
+mod views;
+
+/// Directories of every work area, above before below. `src` and `tests` are for those that have them.
+const DIRECTORIES: [&str; 11] = [
+    ".metadata",
+    ".checkpoints",
+    ".logs",
+    ".cache",
+    ".cache/prompt-cache",
+    "docs",
+    "docs/planning",
+    "docs/design",
+    "src",
+    "tests",
+    "tests/unit",
+];
+
+/// Where integration tests lie.
+const INTEGRATION_TESTS: &str = "tests/integration";
+
+/// The history, which is what counts.
+const HISTORY: &str = ".metadata/history.jsonl";
+
+/// The link to the guide.
+const GUIDE: &str = "guide";
+
+/// Bytes of a file of `.metadata` that are read back at most.
+const VIEW_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Why a work area cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkAreaError {
+    /// A file could not be read or written. The work area is to be loaded again.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// There is a task already.
+    #[error("`{}` holds a task already", .0.display())]
+    Taken(PathBuf),
+    /// There is no task.
+    #[error("`{}` holds no task: `{HISTORY}` is missing or empty", .0.display())]
+    NoTask(PathBuf),
+    /// The history is not as it was written: the task cannot be known from it.
+    #[error("`{}` is damaged: {problem}; restore it from a backup", path.display())]
+    Damaged {
+        /// The history.
+        path: PathBuf,
+        /// What is wrong, the first of it.
+        problem: String,
+    },
+    /// The guide could not be copied.
+    #[error("the guide cannot be copied")]
+    Guide(#[from] TreeError),
+    /// A pattern of what is left out cannot be read.
+    #[error("the guide cannot be copied")]
+    Excludes(#[from] ExcludeError),
+    /// The task is none.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// Where a task's guide comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Guide<'g> {
+    /// Its directory, which the link points to.
+    pub path: &'g Path,
+    /// The same, to be copied where no link can be made.
+    pub source: &'g dyn Folder,
+}
+
+/// Links the guide, or copies it where the file system has no links (`TASK-2`). One that is there stays.
+fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), WorkAreaError> {
+    let (link, path) = (Path::new(GUIDE), root.join(GUIDE));
+    if folder.look(link).during("look at", &path)?.is_none() {
+        match folder.create_link(link, guide.path) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::Unsupported
+                ) =>
+            {
+                let options = Options {
+                    excludes: Excludes::new::<&str>(&[])?,
+                    outside_links: Unwanted::LeaveOut,
+                    special: Unwanted::LeaveOut,
+                    limits: Limits::default(),
+                };
+                freeze(guide.source, folder, GUIDE, &options)?;
+            }
+            Err(error) => {
+                return Err(error)
+                    .during("link", &path)
+                    .map_err(WorkAreaError::from);
+            }
+        }
+    }
+    // One that a crash left may not have its name for good.
+    Ok(folder.sync_dir(Path::new("")).during("sync", root)?)
+}
+
+/// A file of `.logs`. Each is only appended to; what a crash takes of it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Log {
+    /// What happened, in words: `agent.log`.
+    Agent,
+    /// What the agent wrote: `stdout.log`.
+    Stdout,
+    /// What it wrote beside: `stderr.log`.
+    Stderr,
+    /// The protocol blocks: `protocols.jsonl`.
+    Protocols,
+}
+
+impl Log {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Agent => ".logs/agent.log",
+            Self::Stdout => ".logs/stdout.log",
+            Self::Stderr => ".logs/stderr.log",
+            Self::Protocols => ".logs/protocols.jsonl",
+        }
+    }
+}
+
+/// An open work area.
+#[derive(Debug)]
+pub struct WorkArea {
+    root: PathBuf,
+    history: SealedLog,
+    /// What the views hold, as far as that is known.
+    written: [Option<Vec<u8>>; 3],
+}
+
+impl WorkArea {
+    /// Makes the work area of a new task in a directory that is there and holds none. `folder` is that
+    /// directory, too; Durable when it returns; after a crash there is
+    /// a whole task, or none and this can be done again.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError`].
+    pub fn create(
+        disk: &dyn Disk,
+        folder: &dyn Folder,
+        root: &Path,
+        new: NewTask,
+        guide: Option<Guide<'_>>,
+        now: Timestamp,
+    ) -> Result<(Self, Task), WorkAreaError> {
+        let (task, created) = Task::create(new, now)?;
+        for directory in DIRECTORIES.iter().chain([&INTEGRATION_TESTS]) {
+            let path = root.join(directory);
+            files::ensure_dir(disk, root, &path)?;
+            // One that a crash left may not have its name for good.
+            let above = path.parent().unwrap_or(root);
+            disk.sync_dir(above).during("sync", above)?;
+        }
+        if let Some(guide) = guide {
+            put_guide(folder, root, guide)?;
+        }
+        let path = root.join(HISTORY);
+        let (history, reading) = SealedLog::open(disk, &path)?;
+        if !reading.records.is_empty() || !reading.broken.is_empty() {
+            return Err(WorkAreaError::Taken(root.to_owned()));
+        }
+        disk.sync_dir(&root.join(".metadata"))
+            .during("sync", &root.join(".metadata"))?;
+        let mut area = Self {
+            root: root.to_owned(),
+            history,
+            written: Default::default(),
+        };
+        area.write(
+            disk,
+            &task,
+            &Output {
+                facts: vec![created],
+                effects: Vec::new(),
+            },
+        )?;
+        Ok((area, task))
+    }
+
+    /// Opens a work area, and gives its task as it was left, with nothing but what lies in it. What a crash
+    /// left over is cut off and told.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError`]; nothing is changed then.
+    pub fn load(disk: &dyn Disk, root: &Path) -> Result<(Self, Task, Vec<Finding>), WorkAreaError> {
+        let path = root.join(HISTORY);
+        if disk.stat(&path).during("look at", &path)?.is_none() {
+            return Err(WorkAreaError::NoTask(root.to_owned()));
+        }
+        let (mut history, reading) = SealedLog::open(disk, &path)?;
+        let damaged = |problem: String| WorkAreaError::Damaged {
+            path: path.clone(),
+            problem,
+        };
+        let worst = reading
+            .findings
+            .iter()
+            .find(|finding| finding.severity > Severity::Warning);
+        if let Some(finding) = worst {
+            return Err(damaged(finding.problem.clone()));
+        }
+        let mut state: Option<State> = None;
+        for span in reading.records {
+            let record = history.record(span)?;
+            let entry: Entry = serde_json::from_slice(&record)
+                .map_err(|error| damaged(format!("line {}: {error}", span.line)))?;
+            match (&mut state, &entry.fact) {
+                (None, Fact::TaskCreated(task)) => {
+                    state = Some(State::new(task.clone(), entry.timestamp));
+                }
+                (Some(state), fact) if !matches!(fact, Fact::TaskCreated(_)) => state.apply(&entry),
+                _ => {
+                    return Err(damaged(format!(
+                        "line {}: a task is made once, first",
+                        span.line
+                    )));
+                }
+            }
+        }
+        let state = state.ok_or_else(|| WorkAreaError::NoTask(root.to_owned()))?;
+        // What a killed daemon wrote can be read before it is durable.
+        history.sync()?;
+        let mut area = Self {
+            root: root.to_owned(),
+            history,
+            written: Default::default(),
+        };
+        for (known, name) in area.written.iter_mut().zip(views::NAMES) {
+            *known = read_view(disk, &root.join(name))?;
+        }
+        let task = Task::restored(state);
+        area.write_views(disk, task.state())?;
+        Ok((area, task, reading.findings))
+    }
+
+    /// Writes what came of an input. Durable when it returns; only then its effects may be carried out.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`]: nothing of it may be acknowledged, and the work area is to be loaded again.
+    pub fn write(
+        &mut self,
+        disk: &dyn Disk,
+        task: &Task,
+        output: &Output,
+    ) -> Result<(), WorkAreaError> {
+        if output.facts.is_empty() {
+            return Ok(());
+        }
+        for entry in &output.facts {
+            self.history.append(entry)?;
+        }
+        self.history.sync()?;
+        self.write_views(disk, task.state())
+    }
+
+    fn write_views(&mut self, disk: &dyn Disk, state: &State) -> Result<(), WorkAreaError> {
+        let views = views::views_of(state, &self.root)?;
+        for ((known, name), view) in self.written.iter_mut().zip(views::NAMES).zip(views) {
+            if known.as_ref() != Some(&view) {
+                *known = None;
+                files::replace(disk, &self.root.join(name), &view)?;
+                *known = Some(view);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends to a log.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`].
+    pub fn log(&self, disk: &dyn Disk, log: Log, bytes: &[u8]) -> Result<(), WorkAreaError> {
+        let path = self.root.join(log.path());
+        let mut file = disk.open(&path).during("open", &path)?;
+        Ok(append_all(file.as_mut(), bytes).during("append to", &path)?)
+    }
+
+    /// Appends a protocol block to `protocols.jsonl` (`PROTO-1`).
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`].
+    pub fn log_block(
+        &self,
+        disk: &dyn Disk,
+        block: &Block,
+        timestamp: Timestamp,
+    ) -> Result<(), WorkAreaError> {
+        let line = ProtocolLine { timestamp, block };
+        self.log(disk, Log::Protocols, &views::json_line(&line)?)
+    }
+}
+
+/// A line of `protocols.jsonl`.
+#[derive(Debug, Serialize)]
+struct ProtocolLine<'b> {
+    timestamp: Timestamp,
+    #[serde(flatten)]
+    block: &'b Block,
+}
+
+/// A view as it lies there. One that cannot be read as one is written anew.
+fn read_view(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    let Some(stat) = disk.stat(path).during("look at", path)? else {
+        return Ok(None);
+    };
+    if stat.len > VIEW_BYTES_MAX as u64 {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(path).during("open", path)?;
+    read_all(file.as_mut(), VIEW_BYTES_MAX)
+        .during("read", path)
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! Finds protocol blocks in an agent's text, however it is cut (`PROTO-1`).
+
+use super::echo::Echo;
+use super::fences::Fences;
+use super::fields::item_of;
+use super::read::{Tag, begins_documents, completion_of, document_of, progress_of};
+use super::{Block, CustomTaskComplete, PhaseComplete, Problem, Progress, Refusal};
+use crate::limits::{BLOCK_BYTES_MAX, DOCUMENTS_MAX, TEXT_LINE_BYTES_MAX};
+use crate::lines::{Line, Lines, text_of};
+
+/// What was found in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A protocol block.
+    Block(Block),
+    /// A block that is none.
+    Refused(Refusal),
+    /// A line that tells how far the work is.
+    Progress(Progress),
+}
+
+/// Finds protocol blocks in a text that comes in pieces of any size. It holds one line, one block and the
+/// prompt at most.
+#[derive(Debug)]
+pub struct Scanner {
+    lines: Lines,
+    blocks: BlockFinder,
+}
+
+impl Scanner {
+    /// A scanner of what an agent says that was given this prompt.
+    #[must_use]
+    pub fn new(prompt: &str) -> Self {
+        Self {
+            lines: Lines::new(TEXT_LINE_BYTES_MAX),
+            blocks: BlockFinder {
+                echo: Echo::new(prompt),
+                fences: Fences::default(),
+                open: Open::Nothing,
+                found: Vec::new(),
+            },
+        }
+    }
+
+    /// Takes the next piece of the text.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Found> {
+        let Self { lines, blocks } = self;
+        lines.push(bytes, |line| blocks.raw_line(&line));
+        std::mem::take(&mut blocks.found)
+    }
+
+    /// The text ends: what is open is closed, and what follows is another text.
+    pub fn end(&mut self) -> Vec<Found> {
+        let Self { lines, blocks } = self;
+        lines.end(|line| blocks.raw_line(&line));
+        blocks.end();
+        std::mem::take(&mut blocks.found)
+    }
+}
+
+#[derive(Debug)]
+struct BlockFinder {
+    echo: Echo,
+    fences: Fences,
+    open: Open,
+    found: Vec<Found>,
+}
+
+/// What is being read.
+#[derive(Debug)]
+enum Open {
+    Nothing,
+    Block {
+        tag: Tag,
+        text: String,
+        is_too_long: bool,
+    },
+    Completion(Completion),
+}
+
+/// A completion whose list of documents may follow.
+#[derive(Debug)]
+struct Completion {
+    phase: Option<u32>,
+    documents: Vec<String>,
+    /// The first thing that is wrong with the list.
+    problem: Option<Problem>,
+    is_listing: bool,
+}
+
+impl BlockFinder {
+    fn raw_line(&mut self, line: &Line<'_>) {
+        let text = match line {
+            Line::Whole(line) => text_of(line),
+            // No tag is that long: its beginning stands for it.
+            Line::Cut(line, _) => {
+                if let Open::Block { is_too_long, .. } = &mut self.open {
+                    *is_too_long = true;
+                }
+                text_of(line)
+            }
+        };
+        for own in self.echo.line(text) {
+            self.line(&own);
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.fences.line(line) {
+            if let Open::Completion(_) = self.open {
+                self.close();
+            }
+            self.hold(line);
+            return;
+        }
+        if let Some(tag) = Tag::opened_by(line) {
+            self.close();
+            let text = String::new();
+            let is_too_long = false;
+            self.open = Open::Block {
+                tag,
+                text,
+                is_too_long,
+            };
+            return;
+        }
+        match &mut self.open {
+            Open::Block { tag, .. } if Tag::closed_by(line) == Some(*tag) => self.finish_block(),
+            // What is done is never part of a block that was left open.
+            Open::Block { .. } if completion_of(line).is_some() => {
+                self.close();
+                self.plain_line(line);
+            }
+            Open::Block { .. } => self.hold(line),
+            Open::Completion(completion) => {
+                if !completion.takes(line) {
+                    self.close();
+                    self.plain_line(line);
+                }
+            }
+            Open::Nothing => self.plain_line(line),
+        }
+    }
+
+    /// A line that stands in no block.
+    fn plain_line(&mut self, line: &str) {
+        if let Some(phase) = completion_of(line) {
+            self.open = Open::Completion(Completion {
+                phase,
+                documents: Vec::new(),
+                problem: None,
+                is_listing: false,
+            });
+        } else if let Some(progress) = progress_of(line) {
+            self.found.push(Found::Progress(progress));
+        }
+    }
+
+    /// Keeps a line of the open block, if there is one.
+    fn hold(&mut self, line: &str) {
+        if let Open::Block {
+            tag,
+            text,
+            is_too_long,
+        } = &mut self.open
+        {
+            // Its two tags with their newlines, and the newline of the line.
+            let tags = 2 * tag.name().len() + "[]\n[/]\n".len();
+            if text.len() + line.len() + 1 + tags > BLOCK_BYTES_MAX {
+                *is_too_long = true;
+            }
+            if *is_too_long {
+                text.clear();
+            } else {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+
+    /// The closing tag has come.
+    fn finish_block(&mut self) {
+        let open = std::mem::replace(&mut self.open, Open::Nothing);
+        let Open::Block {
+            tag,
+            text,
+            is_too_long,
+        } = open
+        else {
+            return;
+        };
+        let read = if is_too_long {
+            Err(Problem::TooLong)
+        } else {
+            tag.read(&text)
+        };
+        let protocol = tag.name();
+        self.found.push(match read {
+            Ok(block) => Found::Block(block),
+            Err(problem) => Found::Refused(Refusal { protocol, problem }),
+        });
+    }
+
+    /// Ends what is open, whether it is whole or not.
+    fn close(&mut self) {
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Nothing => {}
+            Open::Block {
+                tag, is_too_long, ..
+            } => {
+                let protocol = tag.name();
+                let problem = if is_too_long {
+                    Problem::TooLong
+                } else {
+                    Problem::Unterminated
+                };
+                self.found
+                    .push(Found::Refused(Refusal { protocol, problem }));
+            }
+            Open::Completion(completion) => completion.finish(&mut self.found),
+        }
+    }
+
+    fn end(&mut self) {
+        for own in self.echo.end() {
+            self.line(&own);
+        }
+        self.close();
+        self.fences.reset();
+    }
+}
+
+impl Completion {
+    /// Whether a line belongs to it.
+    fn takes(&mut self, line: &str) -> bool {
+        if line.trim().is_empty() {
+            return true;
+        }
+        if !self.is_listing {
+            self.is_listing = begins_documents(line);
+            return self.is_listing;
+        }
+        let Some(item) = item_of(line) else {
+            return false;
+        };
+        match document_of(item) {
+            Ok(document) if self.documents.len() < DOCUMENTS_MAX => self.documents.push(document),
+            Ok(_) => {
+                let (field, max) = ("documents", DOCUMENTS_MAX);
+                self.problem.get_or_insert(Problem::TooMany { field, max });
+            }
+            Err(problem) => {
+                self.problem.get_or_insert(problem);
+            }
+        }
+        true
+    }
+
+    /// What is wrong with the list takes nothing from the completion: the work is done.
+    fn finish(self, found: &mut Vec<Found>) {
+        let documents = self.documents;
+        let (protocol, block) = match self.phase {
+            Some(phase) => {
+                let complete = PhaseComplete { phase, documents };
+                ("PHASE_COMPLETE", Block::PhaseComplete(complete))
+            }
+            None => {
+                let complete = CustomTaskComplete { documents };
+                ("CUSTOM_TASK_COMPLETE", Block::CustomTaskComplete(complete))
+            }
+        };
+        if let Some(problem) = self.problem {
+            found.push(Found::Refused(Refusal { protocol, problem }));
+        }
+        found.push(Found::Block(block));
+    }
+}

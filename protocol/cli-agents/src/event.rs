@@ -1,0 +1,129 @@
+//! What happens in a run of an agent, as its output tells it.
+
+use std::time::Duration;
+
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+use crate::blocks::{Block, Progress, Refusal};
+use crate::usage::UsageReport;
+
+/// Something that an agent's output tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The program has a session by which it can be resumed.
+    Session {
+        /// Its id.
+        id: String,
+        /// The model it works with, if that is told.
+        model: Option<String>,
+    },
+    /// The assistant's own text.
+    Text(String),
+    /// A protocol block in the assistant's own text.
+    Block(Block),
+    /// A block that is none, and why. The agent should be told.
+    Refused(Refusal),
+    /// A line that tells how far the work is.
+    Progress(Progress),
+    /// A tool began or ended.
+    Tool(ToolActivity),
+    /// What the run has taken so far; each report replaces the one before of the same counter.
+    Usage(UsageReport),
+    /// The agent waits for a permission.
+    Permission(PermissionRequest),
+    /// A permission is no longer waited for.
+    PermissionWithdrawn {
+        /// The id of the request.
+        id: String,
+    },
+    /// The provider refuses to serve until some time. The session can go on then.
+    RateLimit(Reset),
+    /// The agent tries again by itself; nothing is to be done.
+    Retrying(String),
+    /// The run has come to its end. Nothing but the exit should follow.
+    Result(RunResult),
+    /// Something failed; the run may go on.
+    Error(String),
+    /// The agent asks for something that is not offered. This line is to be written to it.
+    Unsupported {
+        /// What it asked for.
+        method: String,
+        /// The answer, without its newline.
+        reply: String,
+    },
+    /// A line that is not in the program's own form, shortened.
+    Noise(String),
+    /// Bytes of a line that was too long, and are not looked at.
+    Skipped(u64),
+}
+
+/// When a rate limit ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// At this time.
+    At(Timestamp),
+    /// So long after it was told.
+    After(Duration),
+    /// That was not told.
+    Unknown,
+}
+
+/// What a tool does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolActivity {
+    /// The id of the call, if it has one.
+    pub id: String,
+    /// The tool, or what it runs; empty if only its end is told.
+    pub name: String,
+    /// How it stands.
+    pub state: ToolState,
+}
+
+/// How a call of a tool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolState {
+    /// It began.
+    Started,
+    /// It ended well.
+    Completed,
+    /// It ended with an error.
+    Failed,
+}
+
+/// A request for a permission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PermissionRequest {
+    /// Its id, which the answer repeats.
+    pub id: String,
+    /// The tool that is to be run, or what it is to do.
+    pub tool: String,
+    /// What it is to be run with. Hostile text: shown, never executed.
+    pub input: Value,
+    /// What can be answered; empty where the answer is yes or no.
+    pub options: Vec<PermissionOption>,
+}
+
+/// What can be answered to a request for a permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermissionOption {
+    /// Its id.
+    pub id: String,
+    /// What people read.
+    pub name: String,
+    /// Whether it allows what was asked for.
+    pub allows: bool,
+    /// Whether it holds for this once only.
+    pub is_once: bool,
+}
+
+/// How a run ended, as the program says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunResult {
+    /// Whether it says that all is well.
+    pub is_ok: bool,
+    /// What it says: its last words, or what is wrong.
+    pub text: String,
+    /// Tools that it was not allowed to run.
+    pub denied: Vec<String>,
+}

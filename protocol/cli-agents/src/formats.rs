@@ -1,0 +1,174 @@
+//! What each program writes, as events.
+
+use crate::blocks::{Found, Scanner};
+use crate::event::Event;
+use crate::format::Format;
+use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
+use crate::lines::{Line, Lines, text_of};
+
+mod acp;
+mod claude;
+mod codex;
+mod limit_text;
+
+/// What the reader of a run has to know of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// What the agent is asked, so that an echo of it is not taken for its own words.
+    pub prompt: String,
+    /// Whether it goes on with a session that was. Programs may play it back first.
+    pub is_resumed: bool,
+}
+
+/// Reads the standard output of one run of a program.
+#[derive(Debug)]
+pub struct Parser {
+    lines: Lines,
+    reader: Reader,
+    scanner: Scanner,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Plain,
+    Claude(Box<claude::Claude>),
+    Codex(codex::Codex),
+    Acp(acp::Acp),
+}
+
+/// Where the readers of formats put what they find.
+#[derive(Debug)]
+struct Sink<'a> {
+    events: Vec<Event>,
+    scanner: &'a mut Scanner,
+}
+
+impl Sink<'_> {
+    fn push(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// A piece of the assistant's own text.
+    fn own_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.events.push(Event::Text(text.to_owned()));
+            let found = self.scanner.push(text.as_bytes());
+            self.found(found);
+        }
+    }
+
+    /// The text is whole; another may follow.
+    fn end_text(&mut self) {
+        let found = self.scanner.end();
+        self.found(found);
+    }
+
+    fn found(&mut self, found: Vec<Found>) {
+        self.events
+            .extend(found.into_iter().map(|found| match found {
+                Found::Block(block) => Event::Block(block),
+                Found::Refused(refusal) => Event::Refused(refusal),
+                Found::Progress(progress) => Event::Progress(progress),
+            }));
+    }
+}
+
+impl Parser {
+    /// A reader of one run.
+    #[must_use]
+    pub fn new(format: Format, setup: &Setup) -> Self {
+        let (reader, max) = match format {
+            Format::Plain => (Reader::Plain, TEXT_LINE_BYTES_MAX),
+            Format::ClaudeStreamJson => (Reader::Claude(Box::default()), JSON_LINE_BYTES_MAX),
+            Format::CodexJson => (Reader::Codex(codex::Codex::default()), JSON_LINE_BYTES_MAX),
+            Format::Acp => (
+                Reader::Acp(acp::Acp::new(setup.is_resumed)),
+                JSON_LINE_BYTES_MAX,
+            ),
+        };
+        Self {
+            lines: Lines::new(max),
+            reader,
+            scanner: Scanner::new(&setup.prompt),
+        }
+    }
+
+    /// Takes the next bytes of the output.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+        let Self {
+            lines,
+            reader,
+            scanner,
+        } = self;
+        let events = Vec::new();
+        let mut sink = Sink { events, scanner };
+        lines.push(bytes, |line| reader.line(&line, &mut sink));
+        sink.events
+    }
+
+    /// The output has ended.
+    pub fn end(&mut self) -> Vec<Event> {
+        let Self {
+            lines,
+            reader,
+            scanner,
+        } = self;
+        let events = Vec::new();
+        let mut sink = Sink { events, scanner };
+        lines.end(|line| reader.line(&line, &mut sink));
+        sink.end_text();
+        sink.events
+    }
+}
+
+impl Reader {
+    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) {
+        let (bytes, skipped) = match line {
+            Line::Whole(bytes) => (*bytes, 0),
+            Line::Cut(bytes, skipped) => (*bytes, *skipped),
+        };
+        let text = text_of(bytes);
+        if matches!(self, Self::Plain) {
+            sink.own_text(&format!("{text}\n"));
+        } else if skipped == 0 {
+            self.json_line(&text, sink);
+            return;
+        }
+        if skipped > 0 {
+            let read = if matches!(self, Self::Plain) {
+                0
+            } else {
+                bytes.len() as u64
+            };
+            sink.push(Event::Skipped(skipped + read));
+        }
+    }
+
+    fn json_line(&mut self, text: &str, sink: &mut Sink<'_>) {
+        let text = text.trim();
+        if text.is_empty() {
+            return;
+        }
+        let read = serde_json::from_str(text)
+            .ok()
+            .filter(serde_json::Value::is_object);
+        let is_known = read.is_some_and(|message| match self {
+            Self::Plain => false,
+            Self::Claude(claude) => claude.message(&message, sink),
+            Self::Codex(codex) => codex.message(&message, sink),
+            Self::Acp(acp) => acp.message(&message, sink),
+        });
+        if !is_known {
+            let shown = text.chars().take(NOISE_CHARS_MAX).collect();
+            sink.push(Event::Noise(shown));
+        }
+    }
+}
+
+/// A field of text; empty if it is none.
+fn text<'v>(object: &'v serde_json::Value, name: &str) -> &'v str {
+    object
+        .get(name)
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or_default()
+}

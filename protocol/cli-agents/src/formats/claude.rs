@@ -1,0 +1,267 @@
+//! `claude --print --verbose --output-format stream-json`: one message in each line.
+
+use goondan_protocol::usage::{MicroUsd, Usage};
+use serde_json::Value;
+
+use super::limit_text::{reset_of, time_of};
+use super::{Sink, text};
+use crate::event::{Event, PermissionRequest, Reset, RunResult, ToolActivity, ToolState};
+use crate::usage::{Counter, MessageKey, MessageLedger, UsageReport, count, dollars};
+
+/// Reads the messages of one run.
+#[derive(Debug, Default)]
+pub(super) struct Claude {
+    session: String,
+    ledger: MessageLedger,
+    cost: Option<MicroUsd>,
+    reported: Option<(Usage, Option<MicroUsd>)>,
+    /// The message whose parts come as `stream_event`s.
+    streamed: MessageKey,
+    /// When the window of the rate limit ends, as it was last told.
+    window_ends: Option<Reset>,
+}
+
+fn usage_of(told: &Value) -> Usage {
+    Usage {
+        input_tokens: count(told, "input_tokens"),
+        output_tokens: count(told, "output_tokens"),
+        cache_read_tokens: count(told, "cache_read_input_tokens"),
+        cache_write_tokens: count(told, "cache_creation_input_tokens"),
+        reasoning_tokens: 0,
+    }
+}
+
+/// The usage of all models, which `modelUsage` tells with subagents and all.
+fn usage_of_models(told: &Value) -> Option<Usage> {
+    let models = told.as_object().filter(|models| !models.is_empty())?;
+    let mut sum = Usage::default();
+    for model in models.values() {
+        sum.add(&Usage {
+            input_tokens: count(model, "inputTokens"),
+            output_tokens: count(model, "outputTokens"),
+            cache_read_tokens: count(model, "cacheReadInputTokens"),
+            cache_write_tokens: count(model, "cacheCreationInputTokens"),
+            reasoning_tokens: 0,
+        });
+    }
+    Some(sum)
+}
+
+impl Claude {
+    /// Takes a message; returns whether it is one.
+    pub(super) fn message(&mut self, message: &Value, sink: &mut Sink<'_>) -> bool {
+        match text(message, "type") {
+            "system" => self.system(message, sink),
+            "assistant" => self.assistant(message, sink),
+            "user" => tool_results(message, sink),
+            "stream_event" => self.stream_event(message, sink),
+            "result" => self.result(message, sink),
+            "rate_limit_event" => self.rate_limit(message, sink),
+            "control_request" => control_request(message, sink),
+            "control_cancel_request" => {
+                let id = text(message, "request_id").to_owned();
+                sink.push(Event::PermissionWithdrawn { id });
+            }
+            // Kinds that say nothing of the work; there are more with each version.
+            "" => return false,
+            _ => {}
+        }
+        true
+    }
+
+    fn system(&mut self, message: &Value, sink: &mut Sink<'_>) {
+        match text(message, "subtype") {
+            "init" => {
+                let id = text(message, "session_id");
+                let model = text(message, "model");
+                if id != self.session {
+                    id.clone_into(&mut self.session);
+                    sink.push(Event::Session {
+                        id: id.to_owned(),
+                        model: (!model.is_empty()).then(|| model.to_owned()),
+                    });
+                }
+            }
+            "api_retry" => {
+                let status = count(message, "error_status");
+                let (attempt, most) = (count(message, "attempt"), count(message, "max_retries"));
+                let why = format!("the provider answered {status}; attempt {attempt} of {most}");
+                sink.push(Event::Retrying(why));
+            }
+            _ => {}
+        }
+    }
+
+    fn assistant(&mut self, line: &Value, sink: &mut Sink<'_>) {
+        let Some(message) = line.get("message") else {
+            return;
+        };
+        let blocks = message.get("content").and_then(Value::as_array);
+        let blocks = blocks.map(Vec::as_slice).unwrap_or_default();
+        // The program itself speaks so of errors of the provider; the model has said nothing.
+        if text(message, "model") == "<synthetic>" || !text(line, "error").is_empty() {
+            let words = blocks.iter().map(|block| text(block, "text"));
+            let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
+            self.provider_error(&words.join("\n"), text(line, "error") == "rate_limit", sink);
+            return;
+        }
+        // A subagent's words are no more than what a tool prints.
+        let is_own = line.get("parent_tool_use_id").is_none_or(Value::is_null);
+        for block in blocks {
+            match text(block, "type") {
+                "text" if is_own => {
+                    sink.own_text(text(block, "text"));
+                    sink.end_text();
+                }
+                "tool_use" | "server_tool_use" => sink.push(Event::Tool(ToolActivity {
+                    id: text(block, "id").to_owned(),
+                    name: text(block, "name").to_owned(),
+                    state: ToolState::Started,
+                })),
+                _ => {}
+            }
+        }
+        if let Some(usage) = message.get("usage") {
+            let key = (text(message, "id").to_owned(), request_of(line));
+            self.ledger.message(key, &usage_of(usage));
+            self.report(sink);
+        }
+    }
+
+    /// Parts of a message, with `--include-partial-messages`. Its text comes again as a whole; of these only
+    /// the figures count.
+    fn stream_event(&mut self, line: &Value, sink: &mut Sink<'_>) {
+        let Some(event) = line.get("event") else {
+            return;
+        };
+        let told = match text(event, "type") {
+            "message_start" => {
+                let Some(message) = event.get("message") else {
+                    return;
+                };
+                self.streamed = (text(message, "id").to_owned(), request_of(line));
+                message.get("usage")
+            }
+            "message_delta" => event.get("usage"),
+            _ => None,
+        };
+        if let Some(usage) = told {
+            self.ledger.message(self.streamed.clone(), &usage_of(usage));
+            self.report(sink);
+        }
+    }
+
+    fn result(&mut self, message: &Value, sink: &mut Sink<'_>) {
+        if let Some(usage) = message.get("modelUsage").and_then(usage_of_models) {
+            self.ledger.whole(&usage, true);
+        } else if let Some(usage) = message.get("usage") {
+            self.ledger.whole(&usage_of(usage), false);
+        }
+        if let Some(cost) = message.get("total_cost_usd").and_then(Value::as_f64) {
+            self.cost = self.cost.max(dollars(cost));
+        }
+        self.report(sink);
+        let words = text(message, "result");
+        let is_error = message.get("is_error").and_then(Value::as_bool) == Some(true);
+        let is_ok = text(message, "subtype") == "success" && !is_error;
+        if !is_ok {
+            let is_limit = count(message, "api_error_status") == 429;
+            if is_limit || reset_of(words).is_some() {
+                self.provider_error(words, is_limit, sink);
+            }
+        }
+        let denials = message.get("permission_denials").and_then(Value::as_array);
+        let denied = denials
+            .into_iter()
+            .flatten()
+            .map(|denial| text(denial, "tool_name"));
+        let words = if words.is_empty() {
+            text(message, "subtype")
+        } else {
+            words
+        };
+        sink.push(Event::Result(RunResult {
+            is_ok,
+            text: words.to_owned(),
+            denied: denied.map(str::to_owned).collect(),
+        }));
+    }
+
+    fn rate_limit(&mut self, message: &Value, sink: &mut Sink<'_>) {
+        let Some(info) = message.get("rate_limit_info") else {
+            return;
+        };
+        let resets = info.get("resetsAt").and_then(Value::as_i64);
+        let resets = resets.map(|at| Reset::At(time_of(at)));
+        // That more than the plan cannot be had is no refusal as long as the plan lasts.
+        let is_overage = info.get("isUsingOverage").and_then(Value::as_bool) == Some(true);
+        let is_refused = text(info, "status") == "rejected"
+            || (is_overage && text(info, "overageStatus") == "rejected");
+        if resets.is_some() {
+            self.window_ends = resets;
+        }
+        if is_refused {
+            sink.push(Event::RateLimit(resets.unwrap_or(Reset::Unknown)));
+        }
+    }
+
+    /// The provider has refused; with a rate limit, or for another reason.
+    fn provider_error(&mut self, words: &str, is_limit: bool, sink: &mut Sink<'_>) {
+        let reset = reset_of(words).or(is_limit.then_some(Reset::Unknown));
+        sink.push(match (reset, self.window_ends) {
+            (Some(Reset::Unknown), Some(known)) => Event::RateLimit(known),
+            (Some(reset), _) => Event::RateLimit(reset),
+            (None, _) => Event::Error(words.to_owned()),
+        });
+    }
+
+    fn report(&mut self, sink: &mut Sink<'_>) {
+        let usage = self.ledger.total();
+        if self.reported != Some((usage, self.cost)) {
+            self.reported = Some((usage, self.cost));
+            sink.push(Event::Usage(UsageReport {
+                counter: Counter::Run,
+                usage,
+                cost: self.cost,
+            }));
+        }
+    }
+}
+
+/// The id of the request that a message answers, by either of its names; not every version tells it.
+fn request_of(line: &Value) -> String {
+    let ids = [text(line, "request_id"), text(line, "requestId")];
+    ids.concat()
+}
+
+fn tool_results(line: &Value, sink: &mut Sink<'_>) {
+    let content = line.pointer("/message/content").and_then(Value::as_array);
+    for block in content.into_iter().flatten() {
+        if text(block, "type") == "tool_result" {
+            let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
+            sink.push(Event::Tool(ToolActivity {
+                id: text(block, "tool_use_id").to_owned(),
+                name: String::new(),
+                state: if is_error {
+                    ToolState::Failed
+                } else {
+                    ToolState::Completed
+                },
+            }));
+        }
+    }
+}
+
+fn control_request(message: &Value, sink: &mut Sink<'_>) {
+    let Some(request) = message.get("request") else {
+        return;
+    };
+    if text(request, "subtype") == "can_use_tool" {
+        sink.push(Event::Permission(PermissionRequest {
+            id: text(message, "request_id").to_owned(),
+            tool: text(request, "tool_name").to_owned(),
+            input: request.get("input").cloned().unwrap_or_default(),
+            options: Vec::new(),
+        }));
+    }
+}

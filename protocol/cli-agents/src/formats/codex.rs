@@ -1,0 +1,133 @@
+//! `codex exec --json`: one event in each line.
+
+use goondan_protocol::usage::Usage;
+use serde_json::Value;
+
+use super::limit_text::reset_of;
+use super::{Sink, text};
+use crate::event::{Event, RunResult, ToolActivity, ToolState};
+use crate::usage::{Counter, UsageReport, count, largest};
+
+/// Reads the events of one run.
+#[derive(Debug, Default)]
+pub(super) struct Codex {
+    thread: String,
+    /// What the thread has taken, earlier runs included: that is how it is told.
+    usage: Usage,
+    last_words: String,
+    last_error: String,
+}
+
+impl Codex {
+    /// Takes an event; returns whether it is one.
+    pub(super) fn message(&mut self, event: &Value, sink: &mut Sink<'_>) -> bool {
+        let item = event.get("item").unwrap_or(&Value::Null);
+        match text(event, "type") {
+            "thread.started" => {
+                text(event, "thread_id").clone_into(&mut self.thread);
+                let id = self.thread.clone();
+                sink.push(Event::Session { id, model: None });
+            }
+            "item.started" => tool(item, ToolState::Started, sink),
+            "item.completed" => self.item_completed(item, sink),
+            "turn.completed" => {
+                self.usage(event, sink);
+                sink.push(Event::Result(RunResult {
+                    is_ok: true,
+                    text: std::mem::take(&mut self.last_words),
+                    denied: Vec::new(),
+                }));
+            }
+            "turn.failed" => {
+                self.usage(event, sink);
+                let words = event.pointer("/error/message").and_then(Value::as_str);
+                let words = words.unwrap_or("the turn failed");
+                self.error(words, sink);
+                sink.push(Event::Result(RunResult {
+                    is_ok: false,
+                    text: words.to_owned(),
+                    denied: Vec::new(),
+                }));
+            }
+            "error" => self.error(text(event, "message"), sink),
+            "" => return false,
+            _ => {}
+        }
+        true
+    }
+
+    fn item_completed(&mut self, item: &Value, sink: &mut Sink<'_>) {
+        match text(item, "type") {
+            "agent_message" => {
+                text(item, "text").clone_into(&mut self.last_words);
+                sink.own_text(text(item, "text"));
+                sink.end_text();
+            }
+            "error" => self.error(text(item, "message"), sink),
+            _ => {
+                let exit_code = item.get("exit_code").and_then(Value::as_i64);
+                let is_failed = matches!(text(item, "status"), "failed" | "declined")
+                    || exit_code.is_some_and(|code| code != 0);
+                let state = if is_failed {
+                    ToolState::Failed
+                } else {
+                    ToolState::Completed
+                };
+                tool(item, state, sink);
+            }
+        }
+    }
+
+    fn usage(&mut self, event: &Value, sink: &mut Sink<'_>) {
+        let Some(told) = event.get("usage").filter(|told| told.is_object()) else {
+            return;
+        };
+        let cached = count(told, "cached_input_tokens");
+        let now = Usage {
+            // What came from the cache is told as a part of what went in.
+            input_tokens: count(told, "input_tokens").saturating_sub(cached),
+            output_tokens: count(told, "output_tokens"),
+            cache_read_tokens: cached,
+            cache_write_tokens: 0,
+            reasoning_tokens: count(told, "reasoning_output_tokens"),
+        };
+        self.usage = largest(&self.usage, &now);
+        let counter = match self.thread.as_str() {
+            "" => Counter::Run,
+            thread => Counter::Session(thread.to_owned()),
+        };
+        let (usage, cost) = (self.usage, None);
+        sink.push(Event::Usage(UsageReport {
+            counter,
+            usage,
+            cost,
+        }));
+    }
+
+    /// An error, which is told as an event and once more as the reason why the turn failed.
+    fn error(&mut self, words: &str, sink: &mut Sink<'_>) {
+        if words == self.last_error {
+            return;
+        }
+        words.clone_into(&mut self.last_error);
+        sink.push(if words.starts_with("Reconnecting...") {
+            Event::Retrying(words.to_owned())
+        } else if let Some(reset) = reset_of(words) {
+            Event::RateLimit(reset)
+        } else {
+            Event::Error(words.to_owned())
+        });
+    }
+}
+
+/// What a tool does, if the item is one.
+fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
+    let name = match text(item, "type") {
+        "command_execution" => text(item, "command").to_owned(),
+        "mcp_tool_call" => format!("{}.{}", text(item, "server"), text(item, "tool")),
+        "file_change" | "web_search" | "collab_tool_call" => text(item, "type").to_owned(),
+        _ => return,
+    };
+    let id = text(item, "id").to_owned();
+    sink.push(Event::Tool(ToolActivity { id, name, state }));
+}

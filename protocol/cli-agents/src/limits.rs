@@ -1,0 +1,29 @@
+//! The limits of what command-line agents write.
+
+/// Characters of one field of a protocol block at most (`PROTO-1`).
+pub const FIELD_CHARS_MAX: usize = 10_000;
+
+/// Bytes of one protocol block at most, tags included (`PROTO-1`).
+pub const BLOCK_BYTES_MAX: usize = 100 * 1024;
+
+/// Documents that one completion lists at most.
+pub const DOCUMENTS_MAX: usize = 1000;
+
+/// Options that one question offers at most.
+pub const OPTIONS_MAX: usize = 100;
+
+/// Bytes of one line of text that is looked at; what stands behind them in the line is skipped.
+pub const TEXT_LINE_BYTES_MAX: usize = 100 * 1024;
+
+/// Bytes of one line of structured output at most; a longer one is skipped whole.
+pub const JSON_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Lines of a prompt that must come back in a row before they count as its echo, unless the prompt is
+/// shorter.
+pub const ECHO_LINES_MIN: usize = 3;
+
+/// Messages whose usage is kept apart at most; the oldest beyond them cannot be corrected any more.
+pub const USAGE_MESSAGES_MAX: usize = 4096;
+
+/// Characters of a line that is no structured output, as it is passed on.
+pub const NOISE_CHARS_MAX: usize = 1000;

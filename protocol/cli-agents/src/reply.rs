@@ -1,0 +1,181 @@
+//! What is written to an agent: a line of JSON each, without its newline.
+
+use serde_json::{Value, json};
+
+use crate::event::PermissionRequest;
+use crate::format::Format;
+
+/// Id of the request that opens a connection of `acp`.
+pub const ACP_INITIALIZE: i64 = 0;
+
+/// Id of the request that makes or loads the session.
+pub const ACP_SESSION: i64 = 1;
+
+/// Id of the request that hands over the prompt.
+pub const ACP_PROMPT: i64 = 2;
+
+/// A permission that was given or refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may be done, this once.
+    Allow,
+    /// It must not be done, and why. No answer in time is a refusal, too.
+    Refuse(String),
+}
+
+/// The answer to a request for a permission; none where the program cannot be answered.
+#[must_use]
+pub fn permission(
+    format: Format,
+    request: &PermissionRequest,
+    decision: &Decision,
+) -> Option<String> {
+    match format {
+        Format::Plain | Format::CodexJson => None,
+        Format::ClaudeStreamJson => {
+            let answer = match decision {
+                Decision::Allow => json!({"behavior": "allow", "updatedInput": request.input}),
+                Decision::Refuse(why) => json!({"behavior": "deny", "message": why}),
+            };
+            let response =
+                json!({"subtype": "success", "request_id": request.id, "response": answer});
+            Some(json!({"type": "control_response", "response": response}).to_string())
+        }
+        Format::Acp => {
+            let allows = *decision == Decision::Allow;
+            let fitting = request
+                .options
+                .iter()
+                .filter(|option| option.allows == allows);
+            // What holds for more than this once was not decided.
+            let chosen = fitting.clone().find(|option| option.is_once);
+            let chosen = chosen.or_else(|| fitting.clone().next().filter(|_| !allows));
+            let outcome = match chosen {
+                Some(option) => json!({"outcome": "selected", "optionId": option.id}),
+                None => json!({"outcome": "cancelled"}),
+            };
+            Some(acp_response(&request.id, &json!({"outcome": outcome})))
+        }
+    }
+}
+
+/// The id of a request of an agent, as it was: a number or a text.
+fn acp_id(id: &str) -> Value {
+    serde_json::from_str(id).unwrap_or(Value::Null)
+}
+
+fn acp_response(id: &str, result: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": acp_id(id), "result": result}).to_string()
+}
+
+/// Tells an agent that a method it calls is not offered.
+pub(crate) fn acp_not_offered(id: &str, method: &str) -> String {
+    let error = json!({"code": -32601, "message": format!("`{method}` is not offered")});
+    json!({"jsonrpc": "2.0", "id": acp_id(id), "error": error}).to_string()
+}
+
+fn acp_request(id: i64, method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}
+
+/// Opens a connection of `acp`: version 1, nothing offered to the agent.
+#[must_use]
+pub fn acp_initialize() -> String {
+    let capabilities =
+        json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+    let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+    acp_request(ACP_INITIALIZE, "initialize", &params)
+}
+
+/// Makes a session of `acp` in a directory, or loads one that was.
+#[must_use]
+pub fn acp_session(directory: &str, resumed: Option<&str>) -> String {
+    let mut params = json!({"cwd": directory, "mcpServers": []});
+    match (resumed, params.as_object_mut()) {
+        (Some(id), Some(params)) => {
+            params.insert("sessionId".to_owned(), id.into());
+            acp_request(ACP_SESSION, "session/load", &json!(params))
+        }
+        _ => acp_request(ACP_SESSION, "session/new", &params),
+    }
+}
+
+/// Hands an agent of `acp` its prompt.
+#[must_use]
+pub fn acp_prompt(session: &str, prompt: &str) -> String {
+    let text = json!({"type": "text", "text": prompt});
+    let params = json!({"sessionId": session, "prompt": [text]});
+    acp_request(ACP_PROMPT, "session/prompt", &params)
+}
+
+/// Hands `claude` a prompt, with `--input-format stream-json`.
+#[must_use]
+pub fn claude_prompt(prompt: &str) -> String {
+    let content = json!([{"type": "text", "text": prompt}]);
+    json!({"type": "user", "message": {"role": "user", "content": content}}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+    use crate::event::PermissionOption;
+
+    fn params<T: serde::de::DeserializeOwned>(line: &str) -> T {
+        let message: Value = serde_json::from_str(line).unwrap();
+        serde_json::from_value(message["params"].clone()).unwrap()
+    }
+
+    #[test]
+    fn requests_of_acp_are_what_the_schema_has() {
+        let opened: v1::InitializeRequest = params(&acp_initialize());
+        assert_eq!(
+            opened.protocol_version,
+            agent_client_protocol_schema::ProtocolVersion::V1
+        );
+        let made: v1::NewSessionRequest = params(&acp_session("/w", None));
+        assert_eq!(made.cwd.to_str(), Some("/w"));
+        let loaded: v1::LoadSessionRequest = params(&acp_session("/w", Some("s1")));
+        assert_eq!(loaded.session_id.to_string(), "s1");
+        let asked: v1::PromptRequest = params(&acp_prompt("s1", "Go on."));
+        assert_eq!(asked.prompt.len(), 1);
+    }
+
+    #[test]
+    fn a_permission_holds_for_this_once() {
+        let option = |id: &str, allows, is_once| PermissionOption {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            allows,
+            is_once,
+        };
+        let mut request = PermissionRequest {
+            id: "7".to_owned(),
+            tool: "rm".to_owned(),
+            input: json!({"command": "rm x"}),
+            options: vec![
+                option("always", true, false),
+                option("once", true, true),
+                option("never", false, false),
+            ],
+        };
+        let answer = |request: &PermissionRequest, decision: &Decision| -> Value {
+            let line = permission(Format::Acp, request, decision).unwrap();
+            serde_json::from_str(&line).unwrap()
+        };
+        let allowed = answer(&request, &Decision::Allow);
+        assert_eq!(
+            (&allowed["id"], &allowed["result"]["outcome"]["optionId"]),
+            (&json!(7), &json!("once"))
+        );
+        let refused = answer(&request, &Decision::Refuse("no".to_owned()));
+        assert_eq!(refused["result"]["outcome"]["optionId"], "never");
+        request.options.truncate(1);
+        let neither = answer(&request, &Decision::Allow);
+        assert_eq!(neither["result"]["outcome"]["outcome"], "cancelled");
+        let outcome: v1::RequestPermissionResponse =
+            serde_json::from_value(neither["result"].clone()).unwrap();
+        assert_eq!(outcome.outcome, v1::RequestPermissionOutcome::Cancelled);
+    }
+}

@@ -1,0 +1,168 @@
+//! Tokens and money of a run, counted once.
+//!
+//! Programs tell the tokens of one message again with each of its parts, as a growing figure, and once more
+//! as the sum of all at the end. Added up that is 1.8 to 4 times too much. So the figures of one message are
+//! the largest of each field, and what is told of the whole is compared with their sum, never added to it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use goondan_protocol::usage::{MicroUsd, Usage};
+use serde_json::Value;
+
+use crate::limits::USAGE_MESSAGES_MAX;
+
+/// Over what a figure is counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    /// This run of the program: the next one begins at zero.
+    Run,
+    /// A session of the program: the next run that resumes it goes on counting.
+    Session(String),
+}
+
+/// What was taken so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageReport {
+    /// Over what it is counted.
+    pub counter: Counter,
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, if it is told.
+    pub cost: Option<MicroUsd>,
+}
+
+/// The largest of each field.
+#[must_use]
+pub fn largest(one: &Usage, other: &Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.max(other.input_tokens),
+        output_tokens: one.output_tokens.max(other.output_tokens),
+        cache_read_tokens: one.cache_read_tokens.max(other.cache_read_tokens),
+        cache_write_tokens: one.cache_write_tokens.max(other.cache_write_tokens),
+        reasoning_tokens: one.reasoning_tokens.max(other.reasoning_tokens),
+    }
+}
+
+/// The ids of a message and of the request that it answers.
+pub type MessageKey = (String, String);
+
+/// What the messages of a run took.
+#[derive(Debug, Default)]
+pub struct MessageLedger {
+    by_message: BTreeMap<MessageKey, Usage>,
+    order: VecDeque<MessageKey>,
+    /// Of the messages that are not kept apart any more.
+    settled: Usage,
+    total: Option<Usage>,
+    is_authoritative: bool,
+}
+
+impl MessageLedger {
+    /// Takes a figure of one message: of each field the largest that was ever told counts.
+    pub fn message(&mut self, key: MessageKey, usage: &Usage) {
+        if let Some(known) = self.by_message.get_mut(&key) {
+            *known = largest(known, usage);
+            return;
+        }
+        if self.order.len() >= USAGE_MESSAGES_MAX
+            && let Some(oldest) = self.order.pop_front()
+            && let Some(usage) = self.by_message.remove(&oldest)
+        {
+            self.settled.add(&usage);
+        }
+        self.order.push_back(key.clone());
+        self.by_message.insert(key, *usage);
+    }
+
+    /// Takes a figure of the whole. One that leaves nothing out (`is_complete`) stands in place of the sum
+    /// of the messages; another only raises it.
+    pub fn whole(&mut self, usage: &Usage, is_complete: bool) {
+        let known = self.total.unwrap_or_default();
+        self.total = Some(largest(&known, usage));
+        self.is_authoritative |= is_complete;
+    }
+
+    /// What was taken, as far as it is known.
+    #[must_use]
+    pub fn total(&self) -> Usage {
+        let mut sum = self.settled;
+        for usage in self.by_message.values() {
+            sum.add(usage);
+        }
+        match self.total {
+            Some(total) if self.is_authoritative => total,
+            Some(total) => largest(&total, &sum),
+            None => sum,
+        }
+    }
+}
+
+/// A count of tokens; whatever is none is 0.
+pub(crate) fn count(object: &Value, name: &str) -> u64 {
+    object.get(name).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// An amount of dollars, rounded up to a millionth: a cost is never told too low. None if it is no amount.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the amount is finite, not negative and below the bound"
+)]
+pub(crate) fn dollars(amount: f64) -> Option<MicroUsd> {
+    const DOLLARS_MAX: f64 = 1e9;
+    let is_amount = amount.is_finite() && (0.0..=DOLLARS_MAX).contains(&amount);
+    // What is less than a millionth of a millionth is the noise of binary fractions.
+    is_amount.then(|| MicroUsd((amount * 1e6 - 1e-6).ceil().max(0.0) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64, output: u64) -> Usage {
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            ..Usage::default()
+        }
+    }
+
+    fn key(id: &str) -> MessageKey {
+        (id.to_owned(), String::new())
+    }
+
+    #[test]
+    fn task_6_a_message_is_counted_once_by_its_largest_figures() {
+        let mut ledger = MessageLedger::default();
+        for output in [1, 1, 250, 90] {
+            ledger.message(key("a"), &usage(10, output));
+        }
+        ledger.message(key("b"), &usage(5, 7));
+        assert_eq!(ledger.total(), usage(15, 257));
+        ledger.whole(&usage(15, 260), false);
+        assert_eq!(ledger.total(), usage(15, 260));
+        ledger.whole(&usage(14, 260), true);
+        assert_eq!(ledger.total(), usage(15, 260));
+    }
+
+    #[test]
+    fn task_6_messages_beyond_the_limit_stay_in_the_sum() {
+        let mut ledger = MessageLedger::default();
+        for number in 0..USAGE_MESSAGES_MAX + 10 {
+            ledger.message(key(&number.to_string()), &usage(1, 2));
+        }
+        let all = (USAGE_MESSAGES_MAX + 10) as u64;
+        assert_eq!(ledger.total(), usage(all, 2 * all));
+        assert_eq!(ledger.by_message.len(), USAGE_MESSAGES_MAX);
+    }
+
+    #[test]
+    fn task_6_dollars_are_whole_millionths() {
+        assert_eq!(dollars(0.1), Some(MicroUsd(100_000)));
+        assert_eq!(dollars(0.000_000_4), Some(MicroUsd(1)));
+        assert_eq!(dollars(0.0), Some(MicroUsd(0)));
+        for none in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(dollars(none), None);
+        }
+    }
+}

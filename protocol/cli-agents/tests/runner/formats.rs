@@ -1,0 +1,295 @@
+//! What the transcripts tell.
+
+use std::time::Duration;
+
+use goondan_cli_agents::blocks::{
+    AgentError, Block, CustomTaskComplete, DependencyKind, ErrorKind, HandoffText, PhaseComplete,
+    Problem, Progress, QuestionCategory,
+};
+use goondan_cli_agents::usage::{Counter, UsageReport};
+use goondan_cli_agents::{Event, Format, Reset, Setup, ToolState};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::{MicroUsd, Usage};
+
+use crate::{read, read_as, transcript};
+
+fn events(name: &str, format: Format) -> Vec<Event> {
+    read(format, &[&transcript(name)])
+}
+
+fn blocks(events: &[Event]) -> Vec<&Block> {
+    let blocks = events.iter().filter_map(|event| match event {
+        Event::Block(block) => Some(block),
+        _ => None,
+    });
+    blocks.collect()
+}
+
+fn last_usage(events: &[Event]) -> &UsageReport {
+    let mut reports = events.iter().rev().filter_map(|event| match event {
+        Event::Usage(report) => Some(report),
+        _ => None,
+    });
+    reports.next().unwrap()
+}
+
+fn resets(events: &[Event]) -> Vec<Reset> {
+    let resets = events.iter().filter_map(|event| match event {
+        Event::RateLimit(reset) => Some(*reset),
+        _ => None,
+    });
+    resets.collect()
+}
+
+#[test]
+fn proto_1_of_claude_only_the_assistants_own_text_counts() {
+    let events = events("claude.jsonl", Format::ClaudeStreamJson);
+    let [Block::UserQuestion(asked), Block::PhaseComplete(done)] = blocks(&events)[..] else {
+        panic!("{:?}", blocks(&events));
+    };
+    assert_eq!(asked.category, QuestionCategory::Choice);
+    assert_eq!(asked.question, "Which database? 데이터");
+    assert_eq!(asked.options, ["PostgreSQL", "SQLite"]);
+    assert_eq!(
+        (asked.default.as_deref(), asked.required),
+        (Some("SQLite"), false)
+    );
+    let documents = ["docs/planning/01_idea.md", "docs/planning/02_market.md"];
+    assert_eq!(
+        (done.phase, &done.documents[..]),
+        (1, &documents.map(str::to_owned)[..])
+    );
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event, Event::Refused(_) | Event::Error(_)))
+    );
+    assert!(resets(&events).is_empty(), "the window is open");
+    assert!(matches!(&events[0], Event::Noise(line) if line == "[warn] telemetry is off"));
+    let Event::Permission(asked) = events
+        .iter()
+        .find(|event| matches!(event, Event::Permission(_)))
+        .unwrap()
+    else {
+        unreachable!();
+    };
+    assert_eq!((asked.id.as_str(), asked.tool.as_str()), ("perm-1", "Bash"));
+    let Some(Event::Result(result)) = events.last() else {
+        panic!("no result at the end");
+    };
+    assert!(result.is_ok);
+    assert_eq!(result.denied, ["Write"]);
+}
+
+#[test]
+fn task_6_usage_of_claude_is_what_the_provider_says() {
+    let told = transcript("claude.jsonl");
+    let all = Usage {
+        input_tokens: 107,
+        output_tokens: 420,
+        cache_read_tokens: 38_715,
+        cache_write_tokens: 8_695,
+        reasoning_tokens: 0,
+    };
+    let expected = UsageReport {
+        counter: Counter::Run,
+        usage: all,
+        cost: Some(MicroUsd(61_235)),
+    };
+    assert_eq!(
+        *last_usage(&read(Format::ClaudeStreamJson, &[&told])),
+        expected
+    );
+    // A run that ended without its result has counted the same tokens by its messages.
+    let text = String::from_utf8(told).unwrap();
+    let (cut, _) = text.split_once("{\"type\":\"result\"").unwrap();
+    let events = read(Format::ClaudeStreamJson, &[cut.as_bytes()]);
+    assert_eq!(last_usage(&events).usage, all);
+    assert!(!events.iter().any(|event| matches!(event, Event::Result(_))));
+}
+
+#[test]
+fn a_rate_limit_of_claude_has_its_time() {
+    let events = events("claude_limit.jsonl", Format::ClaudeStreamJson);
+    let at = Reset::At(Timestamp::from_unix_millis(1_788_879_437_000));
+    assert_eq!(resets(&events), [at, at, at]);
+    assert!(blocks(&events).is_empty());
+    assert!(
+        !events.iter().any(|event| matches!(event, Event::Text(_))),
+        "the model said nothing"
+    );
+    assert!(matches!(events.last(), Some(Event::Result(result)) if !result.is_ok));
+}
+
+#[test]
+fn proto_2_of_codex_only_messages_count_and_usage_is_of_the_thread() {
+    let events = events("codex.jsonl", Format::CodexJson);
+    let [Block::DependencyRequest(needed)] = blocks(&events)[..] else {
+        panic!("{:?}", blocks(&events));
+    };
+    assert_eq!(
+        (needed.kind, needed.name.as_str()),
+        (DependencyKind::ApiKey, "OPENAI_API_KEY")
+    );
+    assert!(needed.required);
+    let usage = last_usage(&events);
+    assert_eq!(
+        usage.counter,
+        Counter::Session("0199a213-81c0-7800-8aa1-bbab2a035a53".to_owned())
+    );
+    assert_eq!(
+        (usage.usage.input_tokens, usage.usage.cache_read_tokens),
+        (315, 24_448)
+    );
+    assert_eq!(usage.usage.output_tokens, 122);
+    let tools = events.iter().filter_map(|event| match event {
+        Event::Tool(tool) => Some((tool.id.as_str(), tool.state)),
+        _ => None,
+    });
+    let expected = [
+        ("item_1", ToolState::Started),
+        ("item_1", ToolState::Failed),
+        ("item_2", ToolState::Completed),
+    ];
+    assert_eq!(tools.collect::<Vec<_>>(), expected);
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Retrying(_)))
+    );
+    assert!(matches!(events.last(), Some(Event::Result(result)) if result.is_ok));
+}
+
+#[test]
+fn a_rate_limit_of_codex_is_told_once() {
+    let events = events("codex_limit.jsonl", Format::CodexJson);
+    assert_eq!(resets(&events), [Reset::After(Duration::from_secs(5400))]);
+    assert!(matches!(events.last(), Some(Event::Result(result)) if !result.is_ok));
+}
+
+#[test]
+fn proto_3_of_acp_only_what_the_agent_says_counts() {
+    let events = events("acp.jsonl", Format::Acp);
+    let [Block::UserQuestion(asked)] = blocks(&events)[..] else {
+        panic!("{:?}", blocks(&events));
+    };
+    assert_eq!(asked.options, ["yes", "no"]);
+    assert_eq!(last_usage(&events).cost, Some(MicroUsd(45_000)));
+    let counter = Counter::Session("sess_abc".to_owned());
+    assert_eq!(last_usage(&events).counter, counter);
+    let Event::Permission(asked) = events
+        .iter()
+        .find(|event| matches!(event, Event::Permission(_)))
+        .unwrap()
+    else {
+        unreachable!();
+    };
+    assert_eq!((asked.id.as_str(), asked.options.len()), ("\"p-1\"", 2));
+    assert!(events.iter().any(
+        |event| matches!(event, Event::Unsupported { method, reply } if method == "fs/read_text_file" && reply.contains("\"id\":5"))
+    ));
+    assert!(
+        matches!(events.last(), Some(Event::Result(result)) if result.is_ok && result.text == "All is well.")
+    );
+}
+
+#[test]
+fn what_acp_plays_back_of_an_earlier_session_happened_before() {
+    let told = String::from_utf8(transcript("acp.jsonl")).unwrap();
+    let mut lines: Vec<&str> = told.lines().collect();
+    let answer = lines.remove(1);
+    lines.insert(lines.len() - 2, answer);
+    let setup = Setup {
+        prompt: String::new(),
+        is_resumed: true,
+    };
+    let events = read_as(Format::Acp, &setup, &[lines.join("\n").as_bytes()]);
+    assert!(blocks(&events).is_empty(), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Text(text) if text == "All is well."))
+    );
+    // What follows belongs to the same session as before, and is counted with it.
+    let usage = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_abc","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.05,"currency":"USD"}}}}"#;
+    let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}";
+    let events = read_as(
+        Format::Acp,
+        &setup,
+        &[format!("{answer}\n{usage}\n").as_bytes()],
+    );
+    let counter = Counter::Session("sess_abc".to_owned());
+    assert_eq!(last_usage(&events).counter, counter);
+}
+
+#[test]
+fn proto_5_text_of_any_program_is_read_by_its_lines() {
+    let events = events("plain.txt", Format::Plain);
+    let expected = [
+        Block::Error(AgentError {
+            kind: ErrorKind::Recoverable,
+            message: "no network\n  tried twice".to_owned(),
+            recovery: Some("retry".to_owned()),
+        }),
+        Block::Handoff(HandoffText {
+            text: "Context: half done\nNext: the rest".to_owned(),
+        }),
+        Block::CustomTaskComplete(CustomTaskComplete {
+            documents: Vec::new(),
+        }),
+        Block::PhaseComplete(PhaseComplete {
+            phase: 2,
+            documents: vec!["src/main.rs".to_owned()],
+        }),
+    ];
+    assert_eq!(blocks(&events), expected.iter().collect::<Vec<_>>());
+    let progress = events.iter().filter_map(|event| match event {
+        Event::Progress(progress) => Some(progress.clone()),
+        _ => None,
+    });
+    let expected = [
+        Progress::Step {
+            number: 2,
+            total: Some(4),
+            title: "Writing".to_owned(),
+        },
+        Progress::Percent(35),
+        Progress::Document("docs/planning/03_persona.md".to_owned()),
+    ];
+    assert_eq!(progress.collect::<Vec<_>>(), expected);
+    let refused = events.iter().filter_map(|event| match event {
+        Event::Refused(refusal) => Some((refusal.protocol, refusal.problem.clone())),
+        _ => None,
+    });
+    let refused: Vec<_> = refused.collect();
+    assert_eq!(refused[0], ("USER_QUESTION", Problem::Unterminated));
+    assert!(matches!(
+        &refused[1],
+        (
+            "DEPENDENCY_REQUEST",
+            Problem::BadValue { field: "type", .. }
+        )
+    ));
+    assert!(
+        matches!(&refused[2], ("PHASE_COMPLETE", Problem::BadValue { value, .. }) if value == "../../etc/passwd")
+    );
+    assert_eq!(refused.len(), 3);
+}
+
+#[test]
+fn proto_1_a_block_is_one_line_of_the_protocols_file() {
+    let events = events("plain.txt", Format::Plain);
+    let line = serde_json::to_string(blocks(&events)[0]).unwrap();
+    let expected = r#"{"protocol":"ERROR","data":{"type":"recoverable","message":"no network\n  tried twice","recovery":"retry"}}"#;
+    assert_eq!(line, expected);
+    assert_eq!(
+        serde_json::from_str::<Block>(&line).unwrap(),
+        *blocks(&events)[0]
+    );
+    let mut order: Vec<&Block> = blocks(&events);
+    order.sort_by_key(|block| block.priority());
+    assert!(
+        matches!(order[0], Block::CustomTaskComplete(_)),
+        "completion comes first"
+    );
+}
