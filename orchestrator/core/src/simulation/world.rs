@@ -462,6 +462,7 @@ impl World {
             | Effect::ListInstances { .. }
             | Effect::Read { .. }
             | Effect::Secrets { .. }
+            | Effect::Proposals { .. }
             | Effect::Log(_) => {}
         }
         Vec::new()

@@ -95,6 +95,17 @@ impl Supervisor {
                     Event::Input(Input::Secrets { token, result })
                 });
             }
+            Effect::Proposals { token, work, .. } => {
+                let error = ControlError::new(ErrorCode::Internal, "not built yet");
+                return Some(Input::Proposals {
+                    workspace_id: work.workspace_id().clone(),
+                    token: Some(token),
+                    done: goondan_core::ProposalsDone {
+                        answer: Err(error),
+                        happened: Vec::new(),
+                    },
+                });
+            }
             Effect::Respond { token, result } => self.respond(token, result),
             Effect::Progress { token, event } => {
                 self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {
