@@ -89,7 +89,7 @@ fn prop_4_what_is_kept_and_does_not_fit_together_changes_nothing() {
             world.write(&dir, "after/src/a.rs", "fn a() { evil }\n");
         }),
         ("the baseline", &|world| {
-            world.write(input, "src/a.rs", "fn a() { evil }\n")
+            world.write(input, "src/a.rs", "fn a() { evil }\n");
         }),
         ("the record", &|world| {
             let text = world
