@@ -37,17 +37,17 @@ pub use process::{ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
     EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, ModeChange, PROPOSAL_VERSION,
-    ProposalApplied, ProposalBase, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo,
-    ProposalPaths, ProposalRecord, ProposalReview, ProposalState, ProposedChange, Refusal,
-    RefusalKind, RejectProposal, RevertProposal, RunEvent, RunEventKind, ShowProposal,
+    ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, ProposalPaths,
+    ProposalRecord, ProposalReview, ProposedChange, Refusal, RefusalKind, RejectProposal,
+    RevertProposal, RunEvent, RunEventKind, ShowProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionSource, ShowQuestion,
 };
 pub use sandbox::{
-    ListSandboxes, NotGiven, PrepareSandbox, RemoveSandbox, SandboxDetail, SandboxFile,
-    SandboxInfo, SandboxRef, ShowSandbox,
+    ListSandboxes, NotGiven, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox,
+    SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, ShowSandbox,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,

@@ -231,6 +231,38 @@ impl Sandboxes<'_> {
             new_sha256: sha256(frozen.manifest.get(path)),
         };
         let changed_files: Vec<ProposedChange> = difference.changed.iter().map(change).collect();
+        let has_test_log = self.write_texts(open, folder, request, &changed_files)?;
+        let part = |name: &str| format!("{PROPOSAL}/{name}");
+        Ok(ProposalRecord {
+            version: PROPOSAL_VERSION.to_owned(),
+            run_id: open.at.run_id.clone(),
+            agent_id: open.at.agent_id.clone(),
+            created_at: self.now,
+            base: open.record.base.clone(),
+            paths: ProposalPaths {
+                input_dir: INPUT.to_owned(),
+                work_dir: WORK.to_owned(),
+                patch_file: part(PATCH),
+                summary_file: part(SUMMARY),
+                test_log_file: has_test_log.then(|| part(TEST_LOG)),
+            },
+            changed_files,
+            directories: directories_of(difference),
+            modes: modes_of(difference),
+            patch_sha256: Digest::of(&difference.patch).to_string(),
+            result_sha256: frozen.manifest.digest()?.to_string(),
+            notes: request.notes.clone(),
+        })
+    }
+
+    /// Writes what is there for people to read; returns whether the tests said something.
+    fn write_texts(
+        &self,
+        open: &Open,
+        folder: &dyn Folder,
+        request: &CreateProposal,
+        changed_files: &[ProposedChange],
+    ) -> Result<bool, ProposalError> {
         let worker = open.below(PROPOSAL).ok();
         let left = |name: &str| match &worker {
             Some(folder) if name == TEST_LOG => read_end(folder.as_ref(), name, TEST_LOG_BYTES_MAX),
@@ -242,7 +274,7 @@ impl Sandboxes<'_> {
             // What the last proposal said is not what this one does.
             None => left(SUMMARY)?.filter(|text| !self.is_published(open, SUMMARY, text)),
         };
-        let summary = summary.unwrap_or_else(|| made_summary(&changed_files).into_bytes());
+        let summary = summary.unwrap_or_else(|| made_summary(changed_files).into_bytes());
         for (what, bytes) in [
             ("the summary", summary.len()),
             ("the notes", request.notes.len()),
@@ -268,27 +300,7 @@ impl Sandboxes<'_> {
             }
             write_file(folder, TEST_LOG, text)?;
         }
-        let part = |name: &str| format!("{PROPOSAL}/{name}");
-        Ok(ProposalRecord {
-            version: PROPOSAL_VERSION.to_owned(),
-            run_id: open.at.run_id.clone(),
-            agent_id: open.at.agent_id.clone(),
-            created_at: self.now,
-            base: open.record.base.clone(),
-            paths: ProposalPaths {
-                input_dir: INPUT.to_owned(),
-                work_dir: WORK.to_owned(),
-                patch_file: part(PATCH),
-                summary_file: part(SUMMARY),
-                test_log_file: test_log.is_some().then(|| part(TEST_LOG)),
-            },
-            changed_files,
-            directories: directories_of(difference),
-            modes: modes_of(difference),
-            patch_sha256: Digest::of(&difference.patch).to_string(),
-            result_sha256: frozen.manifest.digest()?.to_string(),
-            notes: request.notes.clone(),
-        })
+        Ok(test_log.is_some())
     }
 
     /// Whether a file in `proposal/` is the one that goondan put there with the last proposal.

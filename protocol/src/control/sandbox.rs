@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::proposal::{ProposalBase, ProposalState};
 use crate::ids::{RunId, WorkerId, WorkspaceId};
 use crate::time::Timestamp;
 
@@ -19,6 +18,43 @@ pub struct SandboxRef {
     pub run_id: RunId,
     /// The worker.
     pub agent_id: WorkerId,
+}
+
+/// How a proposal stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProposalState {
+    /// It waits for a person.
+    Open,
+    /// Its files are in the Project Root.
+    Applied,
+    /// A person turned it down.
+    Rejected,
+    /// It was applied and taken back.
+    Reverted,
+}
+
+impl ProposalState {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Applied => "applied",
+            Self::Rejected => "rejected",
+            Self::Reverted => "reverted",
+        }
+    }
+}
+
+/// What the Project Root was (`BOX-4`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProposalBase {
+    /// The commit that git's HEAD named; none without a repository or a commit.
+    pub git_head: Option<String>,
+    /// One digest of all that was given: names, kinds, modes and contents.
+    pub sha256: String,
 }
 
 /// `sandbox.prepare`.

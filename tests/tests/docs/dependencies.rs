@@ -152,7 +152,12 @@ fn only_the_orchestrator_uses_the_store() {
     };
     let speakers = ["goondan_orchestrator", "goondan_core"];
     assert_eq!(users_of("goondan-store"), speakers);
-    let layers = ["goondan_writers", "goondan_store", "goondan_trees"];
+    let layers = [
+        "goondan_writers",
+        "goondan_store",
+        "goondan_trees",
+        "goondan_proposals",
+    ];
     assert_eq!(
         users_of("goondan-durable"),
         [speakers.as_slice(), &layers].concat()
