@@ -167,6 +167,7 @@ impl From<CallError> for Failure {
 
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
+        // Long: one arm for each code.
         let (exit, hint) = match error.code {
             ErrorCode::InvalidRequest => (Exit::Usage, "see `gdn help`"),
             ErrorCode::VersionMismatch => (
@@ -199,6 +200,18 @@ impl From<ControlError> for Failure {
                 "see what is parked: `gdn event list --parked`",
             ),
             ErrorCode::QuestionNotFound => (Exit::NotFound, "see what waits: `gdn question list`"),
+            ErrorCode::SandboxNotFound => (Exit::NotFound, "see what there is: `gdn sandbox list`"),
+            ErrorCode::SandboxTaken => (
+                Exit::Conflict,
+                "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`",
+            ),
+            ErrorCode::ProposalNotFound => {
+                (Exit::NotFound, "see what there is: `gdn proposal list`")
+            }
+            ErrorCode::ProposalRefused => (
+                Exit::Conflict,
+                "see every reason, with digests: `gdn proposal check`",
+            ),
             ErrorCode::PersonNeeded => (
                 Exit::PersonNeeded,
                 "do it from a terminal of your own, not from a tool of an agent",

@@ -15,6 +15,7 @@ mod masking;
 mod memory;
 mod orphans;
 mod programs;
+mod proposals;
 mod reading;
 mod secrets;
 mod strays;

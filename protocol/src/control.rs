@@ -11,7 +11,9 @@ mod event;
 mod instance;
 mod logs;
 mod process;
+mod proposal;
 mod question;
+mod sandbox;
 mod secret;
 mod trace;
 mod usage;
@@ -32,9 +34,20 @@ pub use instance::{
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
+pub use proposal::{
+    ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
+    EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, ModeChange, PROPOSAL_VERSION,
+    ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, ProposalPaths,
+    ProposalRecord, ProposalReview, ProposedChange, Refusal, RefusalKind, RejectProposal,
+    RevertProposal, RunEvent, RunEventKind, ShowProposal,
+};
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionSource, ShowQuestion,
+};
+pub use sandbox::{
+    ListSandboxes, NotGiven, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox,
+    SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, ShowSandbox,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
@@ -151,6 +164,30 @@ methods! {
     PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.
     DeleteInstance = "instance.delete" -> Deleted;
+    /// Copies chosen files of the Project Root for a worker.
+    PrepareSandbox = "sandbox.prepare" -> SandboxDetail;
+    /// The sandboxes of a workspace.
+    ListSandboxes = "sandbox.list" -> Vec<SandboxInfo>;
+    /// One of them, with every file that it was given.
+    ShowSandbox = "sandbox.show" -> SandboxDetail;
+    /// Removes a sandbox with the proposal in it.
+    RemoveSandbox = "sandbox.remove" -> Done;
+    /// Hands in what changed in a sandbox.
+    CreateProposal = "proposal.create" -> ProposalDetail;
+    /// The proposals of a workspace.
+    ListProposals = "proposal.list" -> Vec<ProposalInfo>;
+    /// One of them, with all that is known of it.
+    ShowProposal = "proposal.show" -> ProposalDetail;
+    /// A part of its patch.
+    DiffProposal = "proposal.diff" -> ProposalDiff;
+    /// Whether it can be applied, and why not.
+    CheckProposal = "proposal.check" -> ProposalReview;
+    /// Puts it in place, all of it or nothing. Only a person may.
+    ApplyProposal = "proposal.apply" -> ProposalApplied;
+    /// Turns it down. Only a person may.
+    RejectProposal = "proposal.reject" -> ProposalInfo;
+    /// Takes an applied proposal back, all of it or nothing. Only a person may.
+    RevertProposal = "proposal.revert" -> ProposalApplied;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
     /// Keeps a value, encrypted, and restarts what uses it.

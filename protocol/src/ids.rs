@@ -256,6 +256,17 @@ impl QuestionId {
     }
 }
 
+text_id!(
+    /// Names one run: work that several agents do together, each in a sandbox of its own (`BOX-1`). A folder
+    /// is named after it.
+    RunId, "run id", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// Whose a sandbox is within its run: a worker, such as `coder-1` or `custom:coder-1` (`BOX-1`). A folder
+    /// is named after it.
+    WorkerId, "agent id", MAX_NAME_BYTES, VISIBLE
+);
+
 generated_id!(EventId);
 generated_id!(TurnId);
 generated_id!(MessageId);

@@ -44,6 +44,7 @@ pub mod records;
 pub mod sandbox;
 pub mod script;
 pub mod secret;
+pub mod secret_file;
 pub mod service;
 pub mod settings;
 mod text;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{
-    AgentName, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, TurnId,
+    AgentName, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId, TurnId,
+    WorkerId,
 };
 use crate::time::Timestamp;
 
@@ -264,6 +265,66 @@ pub enum LifecycleEvent {
         /// In which way it was closed.
         how: String,
     },
+    /// A worker handed in what it changed.
+    #[serde(rename = "proposal.created")]
+    ProposalCreated {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
+    /// A proposal was checked against the project.
+    #[serde(rename = "proposal.reviewed")]
+    ProposalReviewed {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
+    /// A proposal is in place.
+    #[serde(rename = "proposal.applied")]
+    ProposalApplied {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
+    /// A person turned a proposal down.
+    #[serde(rename = "proposal.rejected")]
+    ProposalRejected {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
+    /// A proposal that was in place was taken back.
+    #[serde(rename = "proposal.reverted")]
+    ProposalReverted {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
@@ -319,7 +380,12 @@ impl LifecycleEvent {
             | Self::WorkspaceStopped { .. }
             | Self::ConfigurationChanged { .. }
             | Self::ConfigurationRestored { .. }
-            | Self::ConfigurationFellBack { .. } => None,
+            | Self::ConfigurationFellBack { .. }
+            | Self::ProposalCreated { .. }
+            | Self::ProposalReviewed { .. }
+            | Self::ProposalApplied { .. }
+            | Self::ProposalRejected { .. }
+            | Self::ProposalReverted { .. } => None,
         }
     }
 }

@@ -9,46 +9,9 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::{AgentDefinition, ToolDefinition, ToolSource};
+use goondan_protocol::secret_file::holds_secrets;
 use goondan_protocol::settings::{FILE_SYSTEM, SECRET_FILES};
 use serde_json::Value;
-
-/// Directories in which every file holds secrets.
-const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
-
-/// Files that hold secrets, with the directory they stand in if that matters.
-const FILES: [(&str, &str); 16] = [
-    (".git", "config"),
-    (".git", "credentials"),
-    (".config", "gh"),
-    ("gh", "hosts.yml"),
-    ("gcloud", "credentials.db"),
-    ("", ".netrc"),
-    ("", "_netrc"),
-    ("", ".npmrc"),
-    ("", ".pypirc"),
-    ("", ".pgpass"),
-    ("", ".git-credentials"),
-    ("", ".htpasswd"),
-    ("", ".envrc"),
-    ("", ".vault-token"),
-    ("", "credentials.json"),
-    ("", "identity.age"),
-];
-
-/// Endings of files with keys.
-const ENDINGS: [&str; 8] = [
-    ".pem",
-    ".key",
-    ".p12",
-    ".pfx",
-    ".jks",
-    ".keystore",
-    ".ppk",
-    ".kdbx",
-];
-
-/// Environment files that are templates, by their last part: they are there to be read.
-const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 
 /// Which files the tools of one agent do not open.
 #[derive(Debug, Default)]
@@ -94,36 +57,6 @@ fn is_file_system(tool: &ToolDefinition) -> bool {
         if package == BASE_PACKAGE && name.as_str() == FILE_SYSTEM)
 }
 
-/// Whether a path names a file that holds secrets.
-fn holds_secrets(path: &Path) -> bool {
-    let names: Vec<String> = path
-        .iter()
-        .map(|name| name.to_string_lossy().to_lowercase())
-        .collect();
-    let Some((name, directories)) = names.split_last() else {
-        return false;
-    };
-    let parent = directories.last().map_or("", String::as_str);
-    let is_within = directories.iter().any(|dir| DIRECTORIES.contains(&&**dir));
-    let is_listed = FILES
-        .iter()
-        .any(|(dir, file)| name == file && (dir.is_empty() || parent == *dir));
-    is_within || is_listed || is_environment(name) || is_key(name)
-}
-
-/// `.env`, `.env.local`, `production.env`; not `.env.example`.
-fn is_environment(name: &str) -> bool {
-    let is_template = TEMPLATES.iter().any(|ending| name.ends_with(ending));
-    let is_env = name == ".env" || name.starts_with(".env.") || name.starts_with(".env-");
-    (is_env || name.ends_with(".env")) && !is_template
-}
-
-/// `id_ed25519`, `server.pem`; a public half can be read.
-fn is_key(name: &str) -> bool {
-    let is_ssh = name.starts_with("id_") && !name.contains('.');
-    is_ssh || ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
 /// Where an open file really is, behind all links; nothing where the system does not tell.
 pub(super) fn real_path(file: &File) -> Option<PathBuf> {
     #[cfg(target_os = "linux")]
@@ -141,48 +74,5 @@ pub(super) fn real_path(file: &File) -> Option<PathBuf> {
     {
         let _ = file;
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sec_2_files_with_secrets_are_told_by_name_and_place_in_any_case() {
-        for path in [
-            ".env",
-            ".ENV",
-            "a/.env.local",
-            "deploy/production.env",
-            ".git/config",
-            "sub/.Git/Config",
-            ".netrc",
-            ".npmrc",
-            ".pypirc",
-            "tls/server.PEM",
-            "tls/server.key",
-            "id_ed25519",
-            ".ssh/known_hosts",
-            ".aws/credentials",
-            ".gnupg/x/y",
-        ] {
-            assert!(holds_secrets(Path::new(path)), "{path}");
-        }
-        for path in [
-            "",
-            "environment.md",
-            ".env.example",
-            "src/env.rs",
-            "config",
-            "git/config",
-            ".gitignore",
-            "id_ed25519.pub",
-            "keys.rs",
-            "id_card.txt",
-            "src/key",
-        ] {
-            assert!(!holds_secrets(Path::new(path)), "{path}");
-        }
     }
 }

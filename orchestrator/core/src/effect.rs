@@ -21,7 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::LoadPurpose;
-use crate::exchange::{ProcessId, RequestToken, SecretWork, StateWork};
+use crate::exchange::{ProcessId, ProposalWork, RequestToken, SecretWork, StateWork};
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
 
@@ -122,6 +122,17 @@ pub enum Effect {
         at: Timestamp,
         /// What is to be done.
         work: SecretWork,
+    },
+    /// Do something about sandboxes and proposals. Of one workspace only one of these is under way.
+    Proposals {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The time, for what is recorded.
+        at: Timestamp,
+        /// The Project Root of the workspace.
+        project_root: PathBuf,
+        /// What is to be done.
+        work: ProposalWork,
     },
     /// Answer a request.
     Respond {

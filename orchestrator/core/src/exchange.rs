@@ -1,10 +1,14 @@
 //! What core and shell name things by, and what inputs and effects carry.
 
 use goondan_protocol::control::{
-    AllowSecret, DenySecret, RemoveSecret, SecretChanged, SecretConsentChanged, SecretList,
-    SetSecret,
+    AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
+    DiffProposal, ListProposals, ListSandboxes, PrepareSandbox, RejectProposal, RemoveSandbox,
+    RemoveSecret, RevertProposal, RunEvent, SecretChanged, SecretConsentChanged, SecretList,
+    SetSecret, ShowProposal, ShowSandbox,
 };
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The time at which something happened.
@@ -77,6 +81,61 @@ pub enum SecretsDone {
     Allowed(SecretConsentChanged),
     /// Who may no longer, durably.
     Denied(SecretConsentChanged),
+}
+
+macro_rules! proposal_work {
+    ($($(#[$doc:meta])* $name:ident($call:ident),)*) => {
+        /// What is to be done about sandboxes and proposals.
+        #[derive(Debug)]
+        pub enum ProposalWork {
+            $($(#[$doc])* $name($call),)*
+        }
+
+        impl ProposalWork {
+            /// The workspace that it is about.
+            pub fn workspace_id(&self) -> &WorkspaceId {
+                match self {
+                    $(Self::$name(call) => &call.workspace_id,)*
+                }
+            }
+        }
+    };
+}
+
+proposal_work! {
+    /// Copy files for a worker.
+    Prepare(PrepareSandbox),
+    /// Tell which sandboxes there are.
+    ListSandboxes(ListSandboxes),
+    /// Tell of one.
+    ShowSandbox(ShowSandbox),
+    /// Remove one.
+    Remove(RemoveSandbox),
+    /// Make a proposal of what a worker changed.
+    Create(CreateProposal),
+    /// Tell which proposals there are.
+    List(ListProposals),
+    /// Tell of one.
+    Show(ShowProposal),
+    /// Read a part of its patch.
+    Diff(DiffProposal),
+    /// Look whether it can be applied.
+    Check(CheckProposal),
+    /// Apply it.
+    Apply(ApplyProposal),
+    /// Turn it down.
+    Reject(RejectProposal),
+    /// Take it back.
+    Revert(RevertProposal),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct ProposalsDone {
+    /// The answer for whoever asked.
+    pub answer: Result<Value, ControlError>,
+    /// What happened, durably, whatever the answer is.
+    pub happened: Vec<RunEvent>,
 }
 
 /// How much of something is in use, and how much there may be.

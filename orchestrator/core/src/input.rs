@@ -15,7 +15,9 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 use crate::Accounts;
-use crate::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
+use crate::exchange::{
+    Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
+};
 use crate::listing::{ListPurpose, ListedInstances};
 
 /// Something that happened.
@@ -68,6 +70,15 @@ pub enum Input {
         token: RequestToken,
         /// What came of it.
         result: Result<SecretsDone, ControlError>,
+    },
+    /// Something was done about sandboxes and proposals, or could not be.
+    Proposals {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The request that waits for it; none for what was finished when the daemon started.
+        token: Option<RequestToken>,
+        /// What came of it.
+        done: ProposalsDone,
     },
     /// A process was started.
     Spawned {

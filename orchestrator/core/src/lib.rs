@@ -47,8 +47,8 @@ mod simulation;
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::{
-    Now, Peer, ProcessId, RequestToken, SecretWork, SecretsDone, Share, StateDone, StateWork,
-    Supply,
+    Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,
+    Share, StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;
@@ -117,6 +117,11 @@ impl Core {
                 result,
             } => self.fleet.on_state_done(&workspace_id, &connection, result),
             Input::Secrets { token, result } => self.on_secrets(token, result),
+            Input::Proposals {
+                workspace_id,
+                token,
+                done,
+            } => self.on_proposals(&workspace_id, token, done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
                 process,

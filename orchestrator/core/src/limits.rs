@@ -55,6 +55,10 @@ pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 /// Processes that may crash in the turn of one event before the event is parked.
 pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 
+/// Requests about sandboxes and proposals of one workspace that wait or are being done; further ones are told
+/// to come again.
+pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;
+
 /// Agents that may give each other work in one chain (`IPC-3`); what the last one of them asks is
 /// refused.
 pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;

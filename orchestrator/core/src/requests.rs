@@ -19,7 +19,7 @@ use goondan_store::instance::{Page, work_dir};
 use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
 use serde_json::json;
 
-use crate::exchange::SecretWork;
+use crate::exchange::{ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
 use crate::fleet::instance::DeleteReply;
 use crate::fleet::mailbox::AcceptReply;
@@ -33,6 +33,7 @@ pub(crate) mod archives;
 pub(crate) mod deletion;
 pub(crate) mod events;
 pub(crate) mod loading;
+pub(crate) mod proposals;
 pub(crate) mod queries;
 pub(crate) mod reloading;
 pub(crate) mod retention;
@@ -41,6 +42,7 @@ pub(crate) mod verification;
 
 use self::deletion::Sweep;
 use self::events::EventListing;
+use self::proposals::Lines;
 use self::reloading::Reloading;
 use self::retention::Retention;
 use self::verification::Verifying;
@@ -54,6 +56,7 @@ pub(crate) struct Requests {
     event_listings: BTreeMap<RequestToken, EventListing>,
     verifications: BTreeMap<RequestToken, Verifying>,
     reloads: BTreeMap<RequestToken, Reloading>,
+    proposals: Lines,
     /// What the policy has seen of workspaces.
     retention: BTreeMap<WorkspaceId, Retention>,
 }
@@ -391,6 +394,38 @@ impl Core {
                     }
                     Err(error) => self.fleet.respond_error(token, error),
                 }
+            }
+            Call::PrepareSandbox(call) => {
+                self.use_proposals(token, peer, ProposalWork::Prepare(call));
+            }
+            Call::ListSandboxes(call) => {
+                self.use_proposals(token, peer, ProposalWork::ListSandboxes(call));
+            }
+            Call::ShowSandbox(call) => {
+                self.use_proposals(token, peer, ProposalWork::ShowSandbox(call));
+            }
+            Call::RemoveSandbox(call) => {
+                self.use_proposals(token, peer, ProposalWork::Remove(call));
+            }
+            Call::CreateProposal(call) => {
+                self.use_proposals(token, peer, ProposalWork::Create(call));
+            }
+            Call::ListProposals(call) => {
+                self.use_proposals(token, peer, ProposalWork::List(call));
+            }
+            Call::ShowProposal(call) => self.use_proposals(token, peer, ProposalWork::Show(call)),
+            Call::DiffProposal(call) => self.use_proposals(token, peer, ProposalWork::Diff(call)),
+            Call::CheckProposal(call) => {
+                self.use_proposals(token, peer, ProposalWork::Check(call));
+            }
+            Call::ApplyProposal(call) => {
+                self.use_proposals(token, peer, ProposalWork::Apply(call));
+            }
+            Call::RejectProposal(call) => {
+                self.use_proposals(token, peer, ProposalWork::Reject(call));
+            }
+            Call::RevertProposal(call) => {
+                self.use_proposals(token, peer, ProposalWork::Revert(call));
             }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),

@@ -38,6 +38,7 @@ use super::logs::{LogHub, journal};
 use super::masking::Masks;
 use super::orphans::{self, Mark};
 use super::programs::Programs;
+use super::proposals;
 use super::strays;
 use super::supervisor::Supervisor;
 use crate::args::Args;
@@ -241,8 +242,11 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     };
     let mut tasks = tokio::task::JoinSet::new();
     let registered = open_registered(projects, opened, events.clone());
+    let recovered = recover_proposals(disk, layout.clone(), events.clone());
     tasks.spawn(async move {
-        // Who connects meanwhile waits, and so never hears that a registered workspace is not there.
+        // Who connects meanwhile waits, and so never hears that a registered workspace is not there, nor
+        // finds a project's files between old and new.
+        recovered.await;
         registered.await;
         server.serve(listener).await;
     });
@@ -389,6 +393,16 @@ fn end_orphans(root: &Path) -> Option<Mark> {
             );
             None
         }
+    }
+}
+
+/// Finishes what an earlier daemon did not, before anybody can ask for more.
+async fn recover_proposals(disk: Arc<dyn Disk>, layout: Layout, events: mpsc::Sender<Event>) {
+    let now = Timestamp::from_unix_millis(unix_millis_now());
+    let recovering =
+        tokio::task::spawn_blocking(move || proposals::recover(disk.as_ref(), &layout, now));
+    for input in recovering.await.unwrap_or_default() {
+        drop(events.send(Event::Input(input)).await);
     }
 }
 

@@ -102,6 +102,12 @@ impl Layout {
         self.workspace(id).join(CONFIGURATION_FILE)
     }
 
+    /// The sandboxes of one workspace, and what was handed in from them (`BOX-1`).
+    #[must_use]
+    pub fn sandboxes(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspace(id).join("sandboxes")
+    }
+
     /// The instances of one workspace.
     #[must_use]
     pub fn instances(&self, id: &WorkspaceId) -> PathBuf {

@@ -1,10 +1,28 @@
 //! What is left out of a tree, by patterns.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::path::RelativePath;
+
+/// Why a path is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// A pattern leaves it out: this one.
+    Excluded(String),
+    /// A rule does: this one.
+    Rule(&'static str),
+    /// It is not among what was chosen.
+    NotChosen,
+    /// It is neither file, directory nor link.
+    Special,
+    /// It is a link that leads out of the tree.
+    OutsideLink,
+}
 
 /// A pattern cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +33,25 @@ pub struct ExcludeError {
     source: globset::Error,
 }
 
+/// Which paths a rule leaves out, and what they are called.
+type Rule = (fn(&Path) -> bool, &'static str);
+
 /// Patterns of what is left out, in the way of `.gitignore` without its exceptions: a pattern without `/`
 /// but at its end fits at any depth, others from the root; with `/` at its end it fits directories only.
+///
+/// Beside patterns, a tree may be narrowed to paths that were [chosen](Self::only), and paths may be taken
+/// [whatever their names](Self::except) are.
 #[derive(Debug, Clone)]
 pub struct Excludes {
     set: GlobSet,
     /// The patterns of the set, and whether each fits directories only.
     patterns: Vec<(String, bool)>,
+    /// What is taken, if not everything.
+    only: Option<BTreeSet<RelativePath>>,
+    /// What no pattern and no rule leaves out.
+    except: BTreeSet<RelativePath>,
+    /// A rule by names, and what it is called.
+    rule: Option<Rule>,
 }
 
 impl Excludes {
@@ -60,17 +90,87 @@ impl Excludes {
         Ok(Self {
             set,
             patterns: known,
+            only: None,
+            except: BTreeSet::new(),
+            rule: None,
         })
     }
 
+    /// Takes these paths and what stands below them, and nothing else.
+    #[must_use]
+    pub fn only(self, paths: impl IntoIterator<Item = RelativePath>) -> Self {
+        Self {
+            only: Some(paths.into_iter().collect()),
+            ..self
+        }
+    }
+
+    /// Takes these paths and what stands below them whatever patterns and rules say.
+    #[must_use]
+    pub fn except(self, paths: impl IntoIterator<Item = RelativePath>) -> Self {
+        Self {
+            except: paths.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// Leaves out the files, too, for whose paths the rule is true. `what` names them.
+    #[must_use]
+    pub fn rule(self, rule: fn(&Path) -> bool, what: &'static str) -> Self {
+        Self {
+            rule: Some((rule, what)),
+            ..self
+        }
+    }
+
+    /// Why a path is left out, if it is. What is no path of a tree is left to patterns alone.
+    #[must_use]
+    pub fn reason(&self, path: &[u8], is_directory: bool) -> Option<Reason> {
+        let relative = RelativePath::new(path).ok();
+        if let (Some(only), Some(relative)) = (&self.only, &relative)
+            && !is_among(only, relative)
+            && !(is_directory && is_above(only, relative))
+        {
+            return Some(Reason::NotChosen);
+        }
+        if let Some(relative) = &relative
+            && (is_among(&self.except, relative)
+                || (is_directory && is_above(&self.except, relative)))
+        {
+            return None;
+        }
+        if let Some(pattern) = self.matching(path, is_directory) {
+            return Some(Reason::Excluded(pattern.to_owned()));
+        }
+        let (rule, what) = self.rule?;
+        let is_ruled_out = rule(Path::new(OsStr::from_bytes(path)));
+        is_ruled_out.then_some(Reason::Rule(what))
+    }
+
     /// The pattern that leaves a path out, if one does.
-    pub(crate) fn matching(&self, path: &[u8], is_directory: bool) -> Option<&str> {
+    fn matching(&self, path: &[u8], is_directory: bool) -> Option<&str> {
         let matches = self.set.matches(Path::new(OsStr::from_bytes(path)));
         matches.into_iter().find_map(|index| {
             let (pattern, only_directories) = self.patterns.get(index)?;
             (is_directory || !only_directories).then_some(pattern.as_str())
         })
     }
+}
+
+/// Whether a path is one of these or stands below one.
+fn is_among(paths: &BTreeSet<RelativePath>, path: &RelativePath) -> bool {
+    !paths.is_empty()
+        && (paths.contains(path) || path.ancestors().iter().any(|above| paths.contains(above)))
+}
+
+/// Whether one of these stands below a path.
+fn is_above(paths: &BTreeSet<RelativePath>, path: &RelativePath) -> bool {
+    // What stands below it follows it, after names that begin with it and go on otherwise.
+    let from = path.join(b"\x01").unwrap_or_else(|_| path.clone());
+    paths
+        .range(from..)
+        .next()
+        .is_some_and(|next| next.is_below(path))
 }
 
 #[cfg(test)]
@@ -96,5 +196,32 @@ mod tests {
             assert_eq!(found, expected, "{path}");
         }
         assert!(Excludes::new(&["a["]).is_err());
+    }
+
+    #[test]
+    fn what_is_chosen_is_taken_and_what_is_excepted_whatever_its_name() {
+        let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
+        let excludes = Excludes::new(&["dist/", "*.key"]).unwrap();
+        let excludes = excludes
+            .only(["src", "dist/a.key", "docs/x.md"].map(path))
+            .except(["dist/a.key", "src/b"].map(path));
+        for (tried, is_directory, expected) in [
+            ("src", true, true),
+            ("src/x", false, true),
+            ("src/x.key", false, false),
+            ("src/b/x.key", false, true),
+            ("dist", true, true),
+            ("dist/a.key", false, true),
+            ("dist/b.key", false, false),
+            ("docs", true, true),
+            ("docs", false, false),
+            ("docs/x.md", false, true),
+            ("docs/y.md", false, false),
+            ("docs-2", true, false),
+            ("srcs", true, false),
+        ] {
+            let is_taken = excludes.reason(tried.as_bytes(), is_directory).is_none();
+            assert_eq!(is_taken, expected, "{tried}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use goondan_durable::disk::{Folder, NodeKind, NodeStat};
 
 use crate::error::{IoContext as _, TreeError};
 use crate::excludes::Excludes;
+pub use crate::excludes::Reason;
 use crate::fresh;
 use crate::limits::{FREEZE_ATTEMPTS, LINK_TARGET_BYTES_MAX, Limits};
 use crate::manifest::{Entry, Manifest, ManifestBuilder};
@@ -27,6 +28,9 @@ pub enum Unwanted {
     Keep,
 }
 
+/// The permission bits that let anybody write.
+const WRITE_BITS: u32 = 0o222;
+
 /// How a tree is frozen.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -38,17 +42,6 @@ pub struct Options {
     pub special: Unwanted,
     /// How much the tree may hold.
     pub limits: Limits,
-}
-
-/// Why a path is not in a frozen tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// A pattern leaves it out: this one.
-    Excluded(String),
-    /// It is neither file, directory nor link.
-    Special,
-    /// It is a link that leads out of the tree.
-    OutsideLink,
 }
 
 /// Something that is not in a frozen tree: what a worker was never given.
@@ -83,8 +76,43 @@ pub fn freeze(
     name: &str,
     options: &Options,
 ) -> Result<Frozen, TreeError> {
+    copy_as(source, parent, name, options, false)
+}
+
+/// The same, for a copy that nobody is to write: neither files nor directories have bits for it. The
+/// manifest has those of the source (`BOX-1`).
+///
+/// # Errors
+///
+/// As [`freeze`].
+pub fn freeze_read_only(
+    source: &dyn Folder,
+    parent: &dyn Folder,
+    name: &str,
+    options: &Options,
+) -> Result<Frozen, TreeError> {
+    copy_as(source, parent, name, options, true)
+}
+
+fn copy_as(
+    source: &dyn Folder,
+    parent: &dyn Folder,
+    name: &str,
+    options: &Options,
+    is_read_only: bool,
+) -> Result<Frozen, TreeError> {
     let (manifest, left_out) = fresh::build(parent, name, |folder| {
-        let frozen = walk(source, Some(folder), options)?;
+        let frozen = walk(source, Some(folder), options, is_read_only)?;
+        if is_read_only {
+            for (path, entry) in frozen.manifest.entries() {
+                if let Entry::Directory { mode } = entry {
+                    let mode = (mode | 0o500) & !WRITE_BITS;
+                    folder
+                        .set_dir_mode(path.as_path(), mode)
+                        .during("set the mode of", path)?;
+                }
+            }
+        }
         Ok((frozen.manifest, frozen.left_out))
     })?;
     Ok(Frozen { manifest, left_out })
@@ -96,18 +124,20 @@ pub fn freeze(
 ///
 /// As [`freeze`].
 pub fn scan(source: &dyn Folder, options: &Options) -> Result<Frozen, TreeError> {
-    walk(source, None, options)
+    walk(source, None, options, false)
 }
 
 fn walk(
     source: &dyn Folder,
     into: Option<&dyn Folder>,
     options: &Options,
+    is_read_only: bool,
 ) -> Result<Frozen, TreeError> {
     let mut walk = Walk {
         source,
         into,
         options,
+        is_read_only,
         builder: ManifestBuilder::new(options.limits),
         left_out: Vec::new(),
     };
@@ -128,6 +158,7 @@ struct Walk<'w> {
     source: &'w dyn Folder,
     into: Option<&'w dyn Folder>,
     options: &'w Options,
+    is_read_only: bool,
     builder: ManifestBuilder,
     left_out: Vec<LeftOut>,
 }
@@ -163,8 +194,7 @@ impl Walk<'_> {
         };
         let is_directory = stat.kind == NodeKind::Directory;
         let bytes = raw.as_os_str().as_bytes();
-        if let Some(pattern) = self.options.excludes.matching(bytes, is_directory) {
-            let reason = Reason::Excluded(pattern.to_owned());
+        if let Some(reason) = self.options.excludes.reason(bytes, is_directory) {
             self.leave_out(bytes, reason);
             return Ok(None);
         }
@@ -238,6 +268,19 @@ impl Walk<'_> {
         }))
     }
 
+    fn copy(&self, into: &dyn Folder, at: &Path, mode: u32, most: u64) -> io::Result<Entry> {
+        let given = if self.is_read_only {
+            (mode | 0o400) & !WRITE_BITS
+        } else {
+            mode
+        };
+        let mut entry = copy((self.source, at), (into, at), given, most)?;
+        if let Entry::File { mode: told, .. } = &mut entry {
+            *told = mode;
+        }
+        Ok(entry)
+    }
+
     /// Copies a file, or reads it, until nobody wrote it meanwhile.
     fn file(&mut self, path: &RelativePath, mut before: NodeStat) -> Result<Entry, TreeError> {
         let at = path.as_path();
@@ -247,7 +290,7 @@ impl Walk<'_> {
                 return Err(TreeError::limit("bytes", self.options.limits.bytes(), path));
             }
             let read = match self.into {
-                Some(into) => copy((self.source, at), (into, at), before.mode, most).map(Some),
+                Some(into) => self.copy(into, at, before.mode, most).map(Some),
                 None => observe(self.source, at),
             };
             let entry = match read {

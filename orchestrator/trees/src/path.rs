@@ -50,6 +50,28 @@ impl RelativePath {
         }
     }
 
+    /// Reads a path as it is written in JSON: text, quoted as git quotes where it is no UTF-8 (`BOX-2`).
+    ///
+    /// # Errors
+    ///
+    /// [`PathProblem`] as [`new`](Self::new), or if it is not quoted as git quotes names.
+    pub fn from_text(text: &str) -> Result<Self, PathProblem> {
+        let problem = "it is not quoted as git quotes names";
+        let path = from_text(text).ok_or_else(|| PathProblem {
+            path: text.to_owned(),
+            problem,
+        })?;
+        Self::new(&path)
+    }
+
+    /// Whether it stands in this directory, at any depth.
+    #[must_use]
+    pub fn is_below(&self, directory: &Self) -> bool {
+        self.0
+            .strip_prefix(directory.0.as_slice())
+            .is_some_and(|rest| rest.starts_with(b"/"))
+    }
+
     /// A name below this directory.
     ///
     /// # Errors
@@ -87,7 +109,8 @@ impl RelativePath {
     }
 
     /// The same for all paths that some file systems take for one: case is ignored.
-    pub(crate) fn folded(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn folded(&self) -> Vec<u8> {
         match std::str::from_utf8(&self.0) {
             Ok(text) => text.to_lowercase().into_bytes(),
             Err(_) => self.0.to_ascii_lowercase(),

@@ -175,6 +175,14 @@ pub enum ErrorCode {
     EventParked,
     /// No such question waits.
     QuestionNotFound,
+    /// No such sandbox.
+    SandboxNotFound,
+    /// There is one already.
+    SandboxTaken,
+    /// The sandbox has no proposal.
+    ProposalNotFound,
+    /// The files, or the proposal, are not such that it can be done; nothing was changed.
+    ProposalRefused,
     /// Only a person may do that, and the client was started by the daemon's own children.
     PersonNeeded,
     /// The instance has too many events waiting.

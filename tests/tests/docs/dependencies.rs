@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 19] = [
+const MARKS: [(&str, &str); 20] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -22,6 +22,7 @@ const MARKS: [(&str, &str); 19] = [
     ("orchestrator/vault", "v"),
     ("orchestrator/tasks", "j"),
     ("orchestrator/trees", "r"),
+    ("orchestrator/proposals", "b"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
@@ -158,6 +159,7 @@ fn only_the_orchestrator_uses_the_store() {
         "goondan_store",
         "goondan_tasks",
         "goondan_trees",
+        "goondan_proposals",
     ];
     assert_eq!(
         users_of("goondan-durable"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -15,6 +15,7 @@ const FILES: [&str; 11] = [
     "orchestrator/vault/src/limits.rs",
     "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
+    "orchestrator/proposals/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

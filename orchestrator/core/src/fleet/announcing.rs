@@ -61,7 +61,12 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
         Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
         Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
-        Event::InstanceCreated { .. }
+        Event::ProposalCreated { .. }
+        | Event::ProposalReviewed { .. }
+        | Event::ProposalApplied { .. }
+        | Event::ProposalRejected { .. }
+        | Event::ProposalReverted { .. }
+        | Event::InstanceCreated { .. }
         | Event::InstanceImported { .. }
         | Event::InstanceDeleted { .. }
         | Event::EventRetried { .. }
@@ -73,6 +78,11 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
 fn audited(event: &Event) -> Option<Audited> {
     Some(match event {
         Event::WorkspaceStopped { error: None } => Audited::Workspace("stopped"),
+        Event::ProposalCreated { .. } => Audited::Workspace("proposalCreated"),
+        Event::ProposalReviewed { .. } => Audited::Workspace("proposalReviewed"),
+        Event::ProposalApplied { .. } => Audited::Workspace("proposalApplied"),
+        Event::ProposalRejected { .. } => Audited::Workspace("proposalRejected"),
+        Event::ProposalReverted { .. } => Audited::Workspace("proposalReverted"),
         Event::InstanceCreated { .. } => Audited::Instance("created"),
         Event::InstanceImported { .. } => Audited::Instance("imported"),
         Event::InstanceRestarted { .. } => Audited::Instance("restarted"),

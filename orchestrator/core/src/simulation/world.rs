@@ -463,6 +463,7 @@ impl World {
             | Effect::ListInstances { .. }
             | Effect::Read { .. }
             | Effect::Secrets { .. }
+            | Effect::Proposals { .. }
             | Effect::Log(_) => {}
         }
         Vec::new()

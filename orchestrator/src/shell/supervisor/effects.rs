@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use super::{Supervisor, write_log};
 use crate::shell::event::Event;
 use crate::shell::loading::{self, Wanted};
-use crate::shell::{child, descriptors, reading};
+use crate::shell::{child, descriptors, proposals, reading};
 
 impl Supervisor {
     /// Does what is to be done; what came of it at once is the core's next input.
@@ -93,6 +93,23 @@ impl Supervisor {
                 self.in_background(move || {
                     let result = keeper.carry_out(work, at);
                     Event::Input(Input::Secrets { token, result })
+                });
+            }
+            Effect::Proposals {
+                token,
+                at,
+                project_root,
+                work,
+            } => {
+                let layout = self.layout.clone();
+                self.in_background(move || {
+                    let workspace_id = work.workspace_id().clone();
+                    let done = proposals::carry_out(&layout, &project_root, work, at);
+                    Event::Input(Input::Proposals {
+                        workspace_id,
+                        token: Some(token),
+                        done,
+                    })
                 });
             }
             Effect::Respond { token, result } => self.respond(token, result),

@@ -1,0 +1,175 @@
+//! Sandboxes and proposals, as far as the core has a say: who may decide, in which order work on files is
+//! done, and where it is told that something happened (`PROP-3`, `PROP-5`).
+//!
+//! The work itself takes as long as the files are many. Of one workspace one piece of it is done at a time,
+//! so that no two change the same files; the others wait in line.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use goondan_protocol::control::{ControlError, ErrorCode, RunEvent, RunEventKind};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::lifecycle::LifecycleEvent;
+
+use crate::exchange::{ProposalWork, ProposalsDone};
+use crate::limits::PROPOSAL_REQUESTS_MAX;
+use crate::{Core, Effect, Peer, RequestToken};
+
+/// What waits for its turn, by workspace; the first of each is being done.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(BTreeMap<WorkspaceId, VecDeque<Waiting>>);
+
+#[derive(Debug)]
+struct Waiting {
+    token: RequestToken,
+    /// None while it is being done.
+    work: Option<ProposalWork>,
+}
+
+/// Whether only a person may ask for it.
+fn needs_person(work: &ProposalWork) -> Option<&'static str> {
+    match work {
+        ProposalWork::Apply(_) => Some("to apply a proposal"),
+        ProposalWork::Reject(_) => Some("to reject a proposal"),
+        ProposalWork::Revert(_) => Some("to take a proposal back"),
+        ProposalWork::Prepare(prepare) if !prepare.allow.is_empty() => {
+            Some("to allow a sandbox what is usually refused")
+        }
+        ProposalWork::Remove(remove) if remove.force => {
+            Some("to remove a sandbox with a proposal that waits")
+        }
+        _ => None,
+    }
+}
+
+fn person_needed(what: &str) -> ControlError {
+    let text =
+        format!("{what} is for a person: a program that an agent or a connector started may not");
+    ControlError::new(ErrorCode::PersonNeeded, text)
+        .suggest("do it from a terminal of your own: `gdn proposal list` shows what waits")
+}
+
+impl Core {
+    pub(super) fn use_proposals(&mut self, token: RequestToken, peer: Peer, work: ProposalWork) {
+        if peer.is_below_daemon
+            && let Some(what) = needs_person(&work)
+        {
+            return self.fleet.respond_error(token, person_needed(what));
+        }
+        let id = work.workspace_id().clone();
+        if let Err(error) = self.fleet.workspace(&id) {
+            return self.fleet.respond_error(token, error);
+        }
+        let line = self.requests.proposals.0.entry(id.clone()).or_default();
+        if line.len() >= PROPOSAL_REQUESTS_MAX {
+            let text =
+                format!("{PROPOSAL_REQUESTS_MAX} requests about proposals wait in `{id}` already");
+            let error = ControlError::new(ErrorCode::Overloaded, text).suggest("try again later");
+            return self.fleet.respond_error(token, error);
+        }
+        let work = Some(work);
+        line.push_back(Waiting { token, work });
+        self.begin_proposal_work(&id);
+    }
+
+    /// Has the first in line done, unless it is already.
+    fn begin_proposal_work(&mut self, id: &WorkspaceId) {
+        let Some(line) = self.requests.proposals.0.get_mut(id) else {
+            return;
+        };
+        let Some(first) = line.front_mut() else {
+            self.requests.proposals.0.remove(id);
+            return;
+        };
+        let Some(work) = first.work.take() else {
+            return;
+        };
+        let token = first.token;
+        match self.fleet.workspace(id) {
+            Ok(workspace) => {
+                let project_root = workspace.record.project_root.clone();
+                let at = self.fleet.now().wall;
+                self.fleet.push(Effect::Proposals {
+                    token,
+                    at,
+                    project_root,
+                    work,
+                });
+            }
+            // It was closed meanwhile.
+            Err(error) => {
+                line.pop_front();
+                self.fleet.respond_error(token, error);
+                self.begin_proposal_work(id);
+            }
+        }
+    }
+
+    /// Something was done, or found done when the daemon started: then nobody waits for it.
+    pub(crate) fn on_proposals(
+        &mut self,
+        id: &WorkspaceId,
+        token: Option<RequestToken>,
+        done: ProposalsDone,
+    ) {
+        for event in done.happened {
+            if let Some(event) = lifecycle_event(event) {
+                self.fleet.announce(id, event, None);
+            }
+        }
+        let Some(token) = token else { return };
+        if let Some(line) = self.requests.proposals.0.get_mut(id) {
+            line.pop_front();
+        }
+        self.fleet.push(Effect::Respond {
+            token,
+            result: done.answer,
+        });
+        self.begin_proposal_work(id);
+    }
+}
+
+/// What is told of a line of a run's log beyond the run.
+fn lifecycle_event(event: RunEvent) -> Option<LifecycleEvent> {
+    let RunEvent {
+        kind,
+        run_id,
+        agent_id,
+        digest,
+        detail,
+        ..
+    } = event;
+    let digest = digest.unwrap_or_default();
+    Some(match kind {
+        RunEventKind::SandboxPrepared | RunEventKind::SandboxRemoved => return None,
+        RunEventKind::ProposalCreated => LifecycleEvent::ProposalCreated {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+        RunEventKind::ProposalReviewed => LifecycleEvent::ProposalReviewed {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+        RunEventKind::ProposalApplied => LifecycleEvent::ProposalApplied {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+        RunEventKind::ProposalRejected => LifecycleEvent::ProposalRejected {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+        RunEventKind::ProposalReverted => LifecycleEvent::ProposalReverted {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+    })
+}

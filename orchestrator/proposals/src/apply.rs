@@ -1,0 +1,197 @@
+//! Putting a proposal in place, turning it down, taking it back (`PROP-3`).
+
+use std::path::Path;
+
+use goondan_protocol::control::{
+    ApplyProposal, KeptAside, ProposalApplied, ProposalInfo, ProposalState, Refusal, RunEventKind,
+    SandboxRef,
+};
+use goondan_trees::swap::{self, Kept as KeptFile, Place, SwapError};
+use goondan_trees::{Change, RelativePath};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::limits::SUMMARY_BYTES_MAX;
+use crate::place::{AFTER, APPLY, REVERT, STAGING};
+use crate::review::{changes_of, late_refusals};
+use crate::sandboxes::{Kept, Sandboxes};
+
+impl Sandboxes<'_> {
+    /// Puts a proposal in place: all of it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Refused`] with every reason. But for [`ProposalError::Unfinished`] nothing has
+    /// changed in the Project Root then.
+    pub fn apply(&mut self, request: &ApplyProposal) -> Result<ProposalApplied, ProposalError> {
+        let open = self.open(&request.at)?;
+        let kept = self.kept(&open)?;
+        if let Some(digest) = &request.digest
+            && *digest != kept.standing.digest
+        {
+            return Err(ProposalError::invalid(
+                "it is not the proposal that was looked at: another one was handed in meanwhile",
+                "look at it again: `gdn proposal show`",
+            ));
+        }
+        let review = self.review(&open, &kept)?;
+        let stands = |refusal: &Refusal| !(request.allow_moved_base && refusal.is_overridable());
+        if review.refusals.iter().any(stands) {
+            return Err(ProposalError::Refused {
+                what: "the proposal",
+                refusals: review.refusals.into_iter().filter(stands).collect(),
+                kept: Vec::new(),
+            });
+        }
+        let changes = changes_of(&open, &kept);
+        let after = Path::new(AFTER);
+        let new = kept.folder.below(after).during("open", after)?;
+        let aside = self.swap(&kept, APPLY, &changes, |place| {
+            swap::swap(place, new.as_ref(), &changes, STAGING)
+        })?;
+        self.done(
+            &open.at,
+            &kept,
+            RunEventKind::ProposalApplied,
+            &changes,
+            aside,
+        )
+    }
+
+    /// Takes an applied proposal back: all of it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Standing`] if it is not applied; else as [`apply`](Self::apply).
+    pub fn revert(&mut self, at: &SandboxRef) -> Result<ProposalApplied, ProposalError> {
+        let open = self.open(at)?;
+        let kept = self.kept(&open)?;
+        let state = kept.standing.state;
+        if state != ProposalState::Applied {
+            return Err(ProposalError::Standing {
+                at: at.clone(),
+                state,
+                problem: "only one that was applied can be taken back",
+            });
+        }
+        let changes = changes_of(&open, &kept).into_iter().map(Change::inverse);
+        let changes: Vec<Change> = changes.collect();
+        let done = Path::new(APPLY);
+        let done = kept.folder.below(done).during("open", done)?;
+        let aside = self.swap(&kept, REVERT, &changes, |place| {
+            swap::revert(done.as_ref(), place, STAGING)
+        })?;
+        self.done(at, &kept, RunEventKind::ProposalReverted, &changes, aside)
+    }
+
+    /// Turns a proposal down. It stays to be read; the worker may hand in another one.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Standing`] if it does not wait for a person.
+    pub fn reject(&mut self, at: &SandboxRef, reason: &str) -> Result<ProposalInfo, ProposalError> {
+        if reason.len() > SUMMARY_BYTES_MAX {
+            return Err(ProposalError::invalid(
+                format!("a reason may have {SUMMARY_BYTES_MAX} bytes at most"),
+                "say it shorter",
+            ));
+        }
+        let open = self.open(at)?;
+        let kept = self.kept(&open)?;
+        let state = kept.standing.state;
+        if state != ProposalState::Open {
+            return Err(ProposalError::Standing {
+                at: at.clone(),
+                state,
+                problem: "only one that waits can be rejected",
+            });
+        }
+        let digest = Some(kept.standing.digest.as_str());
+        self.note(at, RunEventKind::ProposalRejected, digest, reason)?;
+        let kept = self.kept(&open)?;
+        Ok(self.proposal_info(&open, &kept))
+    }
+
+    /// Does a swap with a journal of its own, below what is kept of the proposal.
+    fn swap(
+        &self,
+        kept: &Kept,
+        journal: &str,
+        changes: &[Change],
+        work: impl FnOnce(Place<'_>) -> Result<Vec<KeptFile>, SwapError>,
+    ) -> Result<Vec<KeptAside>, ProposalError> {
+        let name = Path::new(journal);
+        let folder = kept.folder.as_ref();
+        if folder.look(name).during("look at", name)?.is_none() {
+            folder.create_dir(name, 0o700).during("create", name)?;
+            folder.sync_dir(Path::new("")).during("sync", name)?;
+        }
+        let journal = folder.below(name).during("open", name)?;
+        let root = self.project()?;
+        let place = Place {
+            journal: journal.as_ref(),
+            root: root.as_ref(),
+        };
+        match work(place) {
+            Ok(aside) => Ok(self.told(aside)),
+            Err(SwapError::Stale { stale, kept }) => Err(ProposalError::Refused {
+                what: "the change of the project's files",
+                refusals: late_refusals(changes, stale),
+                kept: self.told(kept),
+            }),
+            Err(SwapError::Tree(error)) => Err(error.into()),
+            Err(error @ SwapError::Unfinished(_)) => {
+                Err(ProposalError::Unfinished(Box::new(error)))
+            }
+            Err(error @ (SwapError::Impossible { .. } | SwapError::Used)) => Err(
+                ProposalError::invalid(error.to_string(), "see it with `gdn proposal show`"),
+            ),
+        }
+    }
+
+    /// What could not stay at its path, as a person finds it.
+    pub(crate) fn told(&self, aside: Vec<KeptFile>) -> Vec<KeptAside> {
+        let told = aside.into_iter().map(|kept| KeptAside {
+            path: kept.path.to_string(),
+            at: self.project_root.join(kept.at),
+        });
+        told.collect()
+    }
+
+    fn done(
+        &mut self,
+        at: &SandboxRef,
+        kept: &Kept,
+        kind: RunEventKind,
+        changes: &[Change],
+        aside: Vec<KeptAside>,
+    ) -> Result<ProposalApplied, ProposalError> {
+        let leaf = |change: &&Change| {
+            let entries = [&change.old, &change.new];
+            entries
+                .iter()
+                .any(|entry| entry.as_ref().is_some_and(|entry| !entry.is_directory()))
+        };
+        let files = changes.iter().filter(leaf).map(|change| &change.path);
+        let files: Vec<String> = files.map(RelativePath::to_string).collect();
+        let digest = kept.standing.digest.clone();
+        let mut detail = match files.len() {
+            1 => "1 file".to_owned(),
+            count => format!("{count} files"),
+        };
+        for aside in &aside {
+            let at = aside.at.display();
+            detail.push_str(&format!(
+                "; what a person wrote to {} is in {at}",
+                aside.path
+            ));
+        }
+        self.note(at, kind, Some(&digest), detail)?;
+        let open = self.look(at)?;
+        let kept = self.kept(&open)?;
+        Ok(ProposalApplied {
+            proposal: self.proposal_info(&open, &kept),
+            files,
+            kept: aside,
+        })
+    }
+}

@@ -1,0 +1,365 @@
+//! Making a proposal of what a worker changed (`PROP-1`, `PROP-2`).
+//!
+//! The worker's directory is frozen, so that what it writes meanwhile is no part of it; the patch is made of
+//! the two trees, and proved: applied to the baseline it gives the frozen files. Then all of it is put under
+//! the name of its digest, and written down in the run's log: from then on it is there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::Folder;
+use goondan_protocol::control::{
+    CreateProposal, DirectoryChange, FileStatus, GitCheck, ModeChange, PROPOSAL_VERSION,
+    ProposalDetail, ProposalPaths, ProposalRecord, ProposalState, ProposedChange, Refusal,
+    RefusalKind, RunEventKind,
+};
+use goondan_trees::apply::{Tree, prove};
+use goondan_trees::diff::{Difference, Status, diff};
+use goondan_trees::freeze::{Frozen, Unwanted, freeze};
+use goondan_trees::patch::Patch;
+use goondan_trees::{Digest, Entry, RelativePath, remove_all};
+
+use crate::entries::{not_given, octal, sha256};
+use crate::error::{IoContext as _, ProposalError};
+use crate::guards::{excludes, options};
+use crate::limits::{CUT_LINE_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
+use crate::place::{
+    AFTER, DETAILS, INPUT, KEPT, PARTIAL, PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG, WORK,
+};
+use crate::record::{Details, read_end, read_file, write_file, written};
+use crate::sandboxes::{Open, Sandboxes};
+use crate::wording::made_summary;
+
+/// A patch that is to be looked at by somebody else than us.
+#[derive(Debug)]
+pub struct PatchCheck<'p> {
+    /// The baseline, which it is to apply to.
+    pub input: PathBuf,
+    /// The file it is in.
+    pub patch: PathBuf,
+    /// The paths that it changes.
+    pub changed: &'p BTreeSet<Vec<u8>>,
+}
+
+/// Somebody who looks at patches: git, where it is installed.
+pub trait PatchVerifier {
+    /// Whether the patch applies, and changes those paths and no others.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not agree, in words.
+    fn verify(&self, check: &PatchCheck<'_>) -> Result<GitCheck, String>;
+}
+
+/// Nobody: the proof is all there is (`PROP-7`).
+#[derive(Debug, Clone, Copy)]
+pub struct NoGit;
+
+impl PatchVerifier for NoGit {
+    fn verify(&self, _check: &PatchCheck<'_>) -> Result<GitCheck, String> {
+        Ok(GitCheck::NotInstalled)
+    }
+}
+
+impl Sandboxes<'_> {
+    /// Makes a proposal of what is in a worker's directory. One that was made before and not applied is
+    /// replaced. It is there whole and durable, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Refused`] if it changes what the worker may not, [`ProposalError::Invalid`] if it
+    /// changes nothing.
+    pub fn create(
+        &mut self,
+        request: &CreateProposal,
+        git: &dyn PatchVerifier,
+    ) -> Result<ProposalDetail, ProposalError> {
+        let at = &request.at;
+        let open = self.open(at)?;
+        let before = self.standing(at)?;
+        if let Some(standing) = &before
+            && standing.state == ProposalState::Applied
+        {
+            return Err(ProposalError::Standing {
+                at: at.clone(),
+                state: standing.state,
+                problem: "what follows needs a new sandbox, of the files as they are now",
+            });
+        }
+        let kept = open.below(KEPT)?;
+        let partial = Path::new(PARTIAL);
+        remove_all(kept.as_ref(), partial)?;
+        kept.create_dir(partial, 0o700).during("create", partial)?;
+        let folder = kept.below(partial).during("open", partial)?;
+        let made = self.make(&open, folder.as_ref(), request, git);
+        let placed = made.and_then(|(digest, changed)| {
+            let to = Path::new(&digest);
+            // Of a digest that no log knows nobody has heard.
+            remove_all(kept.as_ref(), to)?;
+            kept.rename_new(partial, to).during("rename", to)?;
+            kept.sync_dir(Path::new("")).during("sync", to)?;
+            Ok((digest, changed))
+        });
+        let (digest, changed) = match placed {
+            Ok(placed) => placed,
+            Err(error) => {
+                drop(remove_all(kept.as_ref(), partial));
+                return Err(error);
+            }
+        };
+        let detail = match changed {
+            1 => "1 file".to_owned(),
+            _ => format!("{changed} files"),
+        };
+        self.note(at, RunEventKind::ProposalCreated, Some(&digest), detail)?;
+        self.publish(&open, &digest)?;
+        if let Some(before) = before.filter(|before| before.digest != digest) {
+            remove_all(kept.as_ref(), Path::new(&before.digest))?;
+        }
+        self.show_open(&open)
+    }
+
+    /// Makes all of a proposal in a directory; returns its digest, and how many files it changes.
+    fn make(
+        &self,
+        open: &Open,
+        folder: &dyn Folder,
+        request: &CreateProposal,
+        git: &dyn PatchVerifier,
+    ) -> Result<(String, usize), ProposalError> {
+        let given = &open.record.given;
+        let allowed = given.entries().map(|(path, _)| path.clone());
+        let options = options(excludes(&[], allowed)?, Unwanted::LeaveOut);
+        let frozen = freeze(open.work()?.as_ref(), folder, AFTER, &options)?;
+        let (input, after) = (
+            open.input()?,
+            folder
+                .below(Path::new(AFTER))
+                .during("open", Path::new(AFTER))?,
+        );
+        let before = Tree {
+            manifest: given,
+            folder: input.as_ref(),
+        };
+        let difference = diff(
+            before,
+            Tree {
+                manifest: &frozen.manifest,
+                folder: after.as_ref(),
+            },
+        )?;
+        self.check_made(open, &difference)?;
+        let patch = Patch::parse(&difference.patch).map_err(|error| error.to_string());
+        let proved = patch.and_then(|patch| {
+            prove(&patch, before, &frozen.manifest).map_err(|error| error.to_string())
+        });
+        proved.map_err(|problem| refused(&[], Some(problem)))?;
+        write_file(folder, PATCH, &difference.patch)?;
+        let paths = difference.changed.iter().map(|(path, _)| path);
+        let check = PatchCheck {
+            input: open.path.join(INPUT),
+            patch: open.path.join(KEPT).join(PARTIAL).join(PATCH),
+            changed: &paths.map(|path| path.as_bytes().to_vec()).collect(),
+        };
+        let git = git
+            .verify(&check)
+            .map_err(|problem| refused(&[], Some(problem)))?;
+        let record = self.write_parts(open, folder, request, (&frozen, &difference))?;
+        let details = Details {
+            git,
+            left_out: not_given(frozen.left_out.clone()),
+            after: frozen.manifest,
+        };
+        write_file(folder, DETAILS, &written(&details)?)?;
+        let text = written(&record)?;
+        write_file(folder, RECORD, &text)?;
+        folder
+            .sync_dir(Path::new(""))
+            .during("sync", Path::new(KEPT))?;
+        Ok((Digest::of(&text).to_string(), record.changed_files.len()))
+    }
+
+    /// Refuses what changes nothing, or what the worker may not change.
+    fn check_made(&self, open: &Open, difference: &Difference) -> Result<(), ProposalError> {
+        let directories = difference.not_carried.iter().filter(|change| {
+            let is_directory =
+                |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+            is_directory(&change.old) != is_directory(&change.new)
+        });
+        let made = directories.filter(|change| change.new.is_some());
+        let made: Vec<&RelativePath> = made.map(|change| &change.path).collect();
+        let touched = difference.changed.iter().map(|(path, _)| path);
+        let is_needed = |path: &RelativePath| {
+            difference
+                .changed
+                .iter()
+                .any(|(changed, _)| changed.is_below(path))
+        };
+        let outside = touched
+            .chain(made.into_iter().filter(|path| !is_needed(path)))
+            .filter(|path| !open.record.allows(path));
+        let outside: Vec<RelativePath> = outside.cloned().collect();
+        if !outside.is_empty() {
+            return Err(refused(&outside, None));
+        }
+        if difference.changed.is_empty() && difference.not_carried.is_empty() {
+            return Err(ProposalError::invalid(
+                format!("`{}` has changed nothing", open.at.agent_id),
+                format!("work in `{}`", open.path.join(WORK).display()),
+            ));
+        }
+        Ok(())
+    }
+
+    fn write_parts(
+        &self,
+        open: &Open,
+        folder: &dyn Folder,
+        request: &CreateProposal,
+        (frozen, difference): (&Frozen, &Difference),
+    ) -> Result<ProposalRecord, ProposalError> {
+        let given = &open.record.given;
+        let change = |(path, status): &(RelativePath, Status)| ProposedChange {
+            path: path.to_string(),
+            status: match status {
+                Status::Added => FileStatus::Added,
+                Status::Modified => FileStatus::Modified,
+                Status::Deleted => FileStatus::Deleted,
+                Status::TypeChanged => FileStatus::TypeChanged,
+            },
+            old_sha256: sha256(given.get(path)),
+            new_sha256: sha256(frozen.manifest.get(path)),
+        };
+        let changed_files: Vec<ProposedChange> = difference.changed.iter().map(change).collect();
+        let has_test_log = self.write_texts(open, folder, request, &changed_files)?;
+        let part = |name: &str| format!("{PROPOSAL}/{name}");
+        Ok(ProposalRecord {
+            version: PROPOSAL_VERSION.to_owned(),
+            run_id: open.at.run_id.clone(),
+            agent_id: open.at.agent_id.clone(),
+            created_at: self.now,
+            base: open.record.base.clone(),
+            paths: ProposalPaths {
+                input_dir: INPUT.to_owned(),
+                work_dir: WORK.to_owned(),
+                patch_file: part(PATCH),
+                summary_file: part(SUMMARY),
+                test_log_file: has_test_log.then(|| part(TEST_LOG)),
+            },
+            changed_files,
+            directories: directories_of(difference),
+            modes: modes_of(difference),
+            patch_sha256: Digest::of(&difference.patch).to_string(),
+            result_sha256: frozen.manifest.digest()?.to_string(),
+            notes: request.notes.clone(),
+        })
+    }
+
+    /// Writes what is there for people to read; returns whether the tests said something.
+    fn write_texts(
+        &self,
+        open: &Open,
+        folder: &dyn Folder,
+        request: &CreateProposal,
+        changed_files: &[ProposedChange],
+    ) -> Result<bool, ProposalError> {
+        let worker = open.below(PROPOSAL).ok();
+        let left = |name: &str| match &worker {
+            Some(folder) if name == TEST_LOG => read_end(folder.as_ref(), name, TEST_LOG_BYTES_MAX),
+            Some(folder) => read_file(folder.as_ref(), name, SUMMARY_BYTES_MAX),
+            None => Ok(None),
+        };
+        let summary = match &request.summary {
+            Some(text) => Some(text.clone().into_bytes()),
+            // What the last proposal said is not what this one does.
+            None => left(SUMMARY)?.filter(|text| !self.is_published(open, SUMMARY, text)),
+        };
+        let summary = summary.unwrap_or_else(|| made_summary(changed_files).into_bytes());
+        for (what, bytes) in [
+            ("the summary", summary.len()),
+            ("the notes", request.notes.len()),
+        ] {
+            if bytes > SUMMARY_BYTES_MAX {
+                return Err(ProposalError::invalid(
+                    format!("{what} may have {SUMMARY_BYTES_MAX} bytes at most"),
+                    "say it shorter",
+                ));
+            }
+        }
+        write_file(folder, SUMMARY, &summary)?;
+        let test_log = match &request.test_log {
+            Some(text) => Some(text.clone().into_bytes()),
+            None => left(TEST_LOG)?.filter(|text| !self.is_published(open, TEST_LOG, text)),
+        };
+        if let Some(text) = &test_log {
+            if text.len() > TEST_LOG_BYTES_MAX + CUT_LINE_BYTES {
+                return Err(ProposalError::invalid(
+                    format!("what the tests said may have {TEST_LOG_BYTES_MAX} bytes at most"),
+                    "hand in the end of it",
+                ));
+            }
+            write_file(folder, TEST_LOG, text)?;
+        }
+        Ok(test_log.is_some())
+    }
+
+    /// Whether a file in `proposal/` is the one that goondan put there with the last proposal.
+    fn is_published(&self, open: &Open, name: &str, text: &[u8]) -> bool {
+        let kept = self.kept(open).ok();
+        let last = kept.and_then(|kept| read_file(kept.folder.as_ref(), name, usize::MAX).ok()?);
+        last.is_some_and(|last| last == text)
+    }
+}
+
+fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
+    let outside = outside.iter().map(|path| Refusal {
+        kind: RefusalKind::NotAllowed,
+        path: Some(path.to_string()),
+        reason: "it lies outside of what the sandbox was given; prepare one with it, or with \
+                 `--may-create` for its directory"
+            .to_owned(),
+        given: None,
+        proposed: None,
+        found: None,
+    });
+    let problem = problem.map(|problem| Refusal {
+        kind: RefusalKind::Tampered,
+        path: None,
+        reason: problem,
+        given: None,
+        proposed: None,
+        found: None,
+    });
+    ProposalError::Refused {
+        what: "the proposal",
+        refusals: outside.chain(problem).collect(),
+        kept: Vec::new(),
+    }
+}
+
+fn directories_of(difference: &Difference) -> Vec<DirectoryChange> {
+    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+    let changes = difference.not_carried.iter();
+    let changes = changes.filter(|change| is_directory(&change.old) != is_directory(&change.new));
+    let told = changes.map(|change| DirectoryChange {
+        path: change.path.to_string(),
+        is_made: is_directory(&change.new),
+    });
+    told.collect()
+}
+
+fn modes_of(difference: &Difference) -> Vec<ModeChange> {
+    let mode = |entry: &Option<Entry>| match entry {
+        Some(Entry::File { mode, .. }) => Some(*mode),
+        _ => None,
+    };
+    let changes = difference.not_carried.iter().filter_map(|change| {
+        let (old, new) = (mode(&change.old)?, mode(&change.new)?);
+        (old != new).then(|| ModeChange {
+            path: change.path.to_string(),
+            old: octal(old),
+            new: octal(new),
+        })
+    });
+    changes.collect()
+}

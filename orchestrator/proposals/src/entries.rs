@@ -1,0 +1,116 @@
+//! Entries of trees as people and clients are told of them.
+
+use std::io;
+
+use goondan_durable::disk::{Folder, NodeKind};
+use goondan_protocol::control::{EntryStanding, NotGiven, SandboxFile};
+use goondan_trees::freeze::LeftOut;
+use goondan_trees::{Digest, Entry, Manifest, RelativePath, observe};
+
+use crate::guards::in_words;
+use crate::limits::LEFT_OUT_MAX;
+
+/// Permission bits as they are written.
+pub(crate) fn octal(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// What a path of a manifest is.
+pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
+    match entry {
+        None => EntryStanding::Missing,
+        Some(Entry::Directory { .. }) => EntryStanding::Directory,
+        Some(Entry::Link { target }) => EntryStanding::Link {
+            sha256: Digest::of(target).to_string(),
+        },
+        Some(Entry::File { mode, sha256, .. }) => EntryStanding::File {
+            sha256: sha256.to_string(),
+            mode: octal(*mode),
+        },
+    }
+}
+
+/// What a path of the Project Root is at this moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Found {
+    /// What a tree can hold, or nothing.
+    Entry(Option<Entry>),
+    /// A device, a socket, a pipe, or something behind a link.
+    Other,
+}
+
+impl Found {
+    pub(crate) fn of(root: &dyn Folder, path: &RelativePath) -> io::Result<Self> {
+        for above in path.ancestors() {
+            match root.look(above.as_path())?.map(|stat| stat.kind) {
+                Some(NodeKind::Directory) => {}
+                Some(NodeKind::Link | NodeKind::Special) => return Ok(Self::Other),
+                Some(NodeKind::File) | None => return Ok(Self::Entry(None)),
+            }
+        }
+        match observe(root, path.as_path()) {
+            Ok(entry) => Ok(Self::Entry(entry)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Other),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn standing(&self) -> EntryStanding {
+        match self {
+            Self::Entry(entry) => standing(entry.as_ref()),
+            Self::Other => EntryStanding::Other,
+        }
+    }
+
+    pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
+        match (self, entry) {
+            (Self::Entry(Some(Entry::Directory { .. })), Some(Entry::Directory { .. })) => true,
+            (Self::Entry(found), expected) => found.as_ref() == expected,
+            (Self::Other, _) => false,
+        }
+    }
+}
+
+/// The SHA-256 of a file's content, or of where a link points.
+pub(crate) fn sha256(entry: Option<&Entry>) -> Option<String> {
+    match entry? {
+        Entry::Directory { .. } => None,
+        Entry::Link { target } => Some(Digest::of(target).to_string()),
+        Entry::File { sha256, .. } => Some(sha256.to_string()),
+    }
+}
+
+/// How many bytes a file or link has.
+pub(crate) fn bytes(entry: Option<&Entry>) -> Option<u64> {
+    match entry? {
+        Entry::Directory { .. } => None,
+        Entry::Link { target } => Some(target.len() as u64),
+        Entry::File { bytes, .. } => Some(*bytes),
+    }
+}
+
+/// The files and links of a manifest.
+pub(crate) fn files(manifest: &Manifest) -> Vec<SandboxFile> {
+    let file = |(path, entry): (&RelativePath, &Entry)| {
+        let mode = match entry {
+            Entry::Directory { .. } => return None,
+            Entry::Link { .. } => "link".to_owned(),
+            Entry::File { mode, .. } => octal(*mode),
+        };
+        Some(SandboxFile {
+            path: path.to_string(),
+            sha256: sha256(Some(entry))?,
+            mode,
+        })
+    };
+    manifest.entries().filter_map(file).collect()
+}
+
+/// What was left out, as far as it is told.
+pub(crate) fn not_given(left_out: Vec<LeftOut>) -> Vec<NotGiven> {
+    let told = left_out.into_iter().map(|left| NotGiven {
+        path: left.path,
+        reason: in_words(&left.reason),
+    });
+    told.take(LEFT_OUT_MAX).collect()
+}

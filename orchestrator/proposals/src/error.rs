@@ -1,0 +1,189 @@
+//! Why something about sandboxes and proposals is not done.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::FileError;
+use goondan_protocol::control::{
+    ControlError, ErrorCode, KeptAside, ProposalState, Refusal, SandboxRef,
+};
+use goondan_trees::TreeError;
+use goondan_trees::swap::SwapError;
+
+use crate::limits::REFUSALS_TOLD_MAX;
+
+/// Why something was not done. Nothing has changed in the Project Root then, but for
+/// [`ProposalError::Unfinished`].
+#[derive(Debug, thiserror::Error)]
+pub enum ProposalError {
+    /// There is no such sandbox.
+    #[error("there is no sandbox of `{}` in run `{}`", at.agent_id, at.run_id)]
+    NoSandbox {
+        /// Which.
+        at: SandboxRef,
+    },
+    /// There is one already.
+    #[error("`{}` has a sandbox in run `{}` already", at.agent_id, at.run_id)]
+    Taken {
+        /// Which.
+        at: SandboxRef,
+    },
+    /// Nothing was handed in.
+    #[error("`{}` has handed nothing in, in run `{}`", at.agent_id, at.run_id)]
+    NoProposal {
+        /// Whose.
+        at: SandboxRef,
+    },
+    /// The proposal stands otherwise.
+    #[error("the proposal of `{}` is {}: {problem}", at.agent_id, state.as_str())]
+    Standing {
+        /// Whose.
+        at: SandboxRef,
+        /// How it stands.
+        state: ProposalState,
+        /// What cannot be done, and what can.
+        problem: &'static str,
+    },
+    /// What was asked for cannot be done so.
+    #[error("{problem}")]
+    Invalid {
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A proposal is not made, or not put in place; the files say why.
+    #[error("{}", told(what, refusals, kept))]
+    Refused {
+        /// What was refused.
+        what: &'static str,
+        /// Why.
+        refusals: Vec<Refusal>,
+        /// What a person wrote at that very moment and could not stay at its path.
+        kept: Vec<KeptAside>,
+    },
+    /// A tree cannot be copied, compared or read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// goondan's own files cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A directory cannot be opened.
+    #[error("cannot {operation} `{}`", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A record of goondan's own cannot be understood.
+    #[error("`{}` is damaged: {problem}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// In which way.
+        problem: String,
+    },
+    /// The disk failed in the middle, and again while taking it back.
+    #[error(
+        "the project's files are between old and new; the next request, or start of the daemon, finishes it"
+    )]
+    Unfinished(#[source] Box<SwapError>),
+}
+
+fn told(what: &str, refusals: &[Refusal], kept: &[KeptAside]) -> String {
+    let mut text = format!("{what} is refused, and nothing was changed");
+    for refusal in refusals.iter().take(REFUSALS_TOLD_MAX) {
+        match &refusal.path {
+            Some(path) => text.push_str(&format!("\n  {path}: {}", refusal.reason)),
+            None => text.push_str(&format!("\n  {}", refusal.reason)),
+        }
+    }
+    if let Some(more) = refusals.len().checked_sub(REFUSALS_TOLD_MAX + 1) {
+        text.push_str(&format!("\n  and {} more", more + 1));
+    }
+    for kept in kept {
+        let at = kept.at.display();
+        text.push_str(&format!(
+            "\n  what was written to {} meanwhile is in {at}",
+            kept.path
+        ));
+    }
+    text
+}
+
+impl ProposalError {
+    pub(crate) fn invalid(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Invalid {
+            problem: problem.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl From<ProposalError> for ControlError {
+    fn from(error: ProposalError) -> Self {
+        let text = goondan_log::error_chain(&error);
+        let (code, hint) = match error {
+            ProposalError::NoSandbox { .. } => (
+                ErrorCode::SandboxNotFound,
+                "see what there is: `gdn sandbox list`".to_owned(),
+            ),
+            ProposalError::Taken { .. } => (
+                ErrorCode::SandboxTaken,
+                "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`"
+                    .to_owned(),
+            ),
+            ProposalError::NoProposal { at } => (
+                ErrorCode::ProposalNotFound,
+                format!(
+                    "make one of what was changed: `gdn proposal create {} {}`",
+                    at.run_id, at.agent_id
+                ),
+            ),
+            ProposalError::Standing { .. } => (
+                ErrorCode::ProposalRefused,
+                "see what happened to it: `gdn proposal show`".to_owned(),
+            ),
+            ProposalError::Invalid { hint, .. } => (ErrorCode::InvalidRequest, hint),
+            ProposalError::Refused { .. } => (
+                ErrorCode::ProposalRefused,
+                "see every reason, with digests: `gdn proposal check`".to_owned(),
+            ),
+            ProposalError::Tree(TreeError::Io { .. })
+            | ProposalError::File(_)
+            | ProposalError::Io { .. }
+            | ProposalError::Unfinished(_) => (
+                ErrorCode::Storage,
+                "mend the cause and try again".to_owned(),
+            ),
+            ProposalError::Tree(TreeError::Damaged { .. }) | ProposalError::Damaged { .. } => (
+                ErrorCode::Damaged,
+                "prepare a new sandbox: `gdn sandbox prepare`".to_owned(),
+            ),
+            ProposalError::Tree(_) => (
+                ErrorCode::InvalidRequest,
+                "leave it out with `--exclude`, or change it and try again".to_owned(),
+            ),
+        };
+        Self::new(code, text).suggest(hint)
+    }
+}
+
+/// Names the path and the operation in an I/O error.
+pub(crate) trait IoContext<T> {
+    fn during(self, operation: &'static str, path: &Path) -> Result<T, ProposalError>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn during(self, operation: &'static str, path: &Path) -> Result<T, ProposalError> {
+        self.map_err(|source| ProposalError::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What is refused unless a person allows it (`BOX-2`), and what was asked for, read with suspicion.
+
+use goondan_protocol::secret_file::holds_secrets;
+use goondan_trees::freeze::{Options, Reason, Unwanted};
+use goondan_trees::limits::Limits;
+use goondan_trees::{Excludes, RelativePath};
+
+use crate::error::ProposalError;
+use crate::limits::{SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX};
+
+/// What no sandbox is given and no proposal holds unless it is allowed by name. `.git` is not even then.
+const GUARDED: [&str; 4] = [".git", "node_modules/", "dist/", ".goondan*"];
+
+/// Reads a path of a request.
+pub(crate) fn path_of(text: &str) -> Result<RelativePath, ProposalError> {
+    let trimmed = text.strip_prefix("./").unwrap_or(text);
+    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    RelativePath::from_text(trimmed).map_err(|problem| {
+        ProposalError::invalid(
+            problem.to_string(),
+            "name it relative to the project's directory, such as `src/main.rs`",
+        )
+    })
+}
+
+/// What is left out besides `patterns`, but for what is allowed.
+pub(crate) fn excludes(
+    patterns: &[String],
+    allow: impl IntoIterator<Item = RelativePath>,
+) -> Result<Excludes, ProposalError> {
+    let guarded = GUARDED.iter().map(|pattern| (*pattern).to_owned());
+    let all: Vec<String> = guarded.chain(patterns.iter().cloned()).collect();
+    let excludes = Excludes::new(&all).map_err(|error| {
+        ProposalError::invalid(error.to_string(), "give patterns as in `.gitignore`")
+    })?;
+    let excludes = excludes.rule(holds_secrets, "it looks like a file with secrets");
+    Ok(excludes.except(allow))
+}
+
+/// How trees of sandboxes are copied.
+pub(crate) fn options(excludes: Excludes, special: Unwanted) -> Options {
+    Options {
+        excludes,
+        outside_links: Unwanted::Refuse,
+        special,
+        limits: Limits::new(SANDBOX_ENTRIES_MAX, SANDBOX_BYTES_MAX),
+    }
+}
+
+/// Why something is left out, in words.
+pub(crate) fn in_words(reason: &Reason) -> String {
+    match reason {
+        Reason::Excluded(pattern) => format!("`{pattern}` leaves it out"),
+        Reason::Rule(what) => (*what).to_owned(),
+        Reason::NotChosen => "it was not chosen".to_owned(),
+        Reason::Special => "it is neither file, directory nor link".to_owned(),
+        Reason::OutsideLink => "it is a link that leads out of the project".to_owned(),
+    }
+}
+
+/// Refuses a path that was asked for by name, if it is guarded and not allowed.
+pub(crate) fn refuse_guarded(
+    excludes: &Excludes,
+    path: &RelativePath,
+) -> Result<(), ProposalError> {
+    let mut above = path.ancestors();
+    above.push(path.clone());
+    // The last one may be a directory or a file: patterns for directories fit it as well.
+    for part in &above {
+        if let Some(reason) = excludes.reason(part.as_bytes(), true) {
+            return Err(ProposalError::invalid(
+                format!("`{path}` is not copied: {}", in_words(&reason)),
+                format!("if a worker is to have it, say so: `--allow {path}`"),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! The limits of sandboxes and proposals.
+
+/// Files, directories and links of one sandbox at most.
+pub const SANDBOX_ENTRIES_MAX: usize = 20_000;
+/// Bytes of all files of one sandbox at most.
+pub const SANDBOX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Paths that are told as not given, or as left out, at most.
+pub const LEFT_OUT_MAX: usize = 1_000;
+/// Bytes of `summary.md` at most, and of notes and reasons.
+pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of `test.log` that are kept: its end.
+pub const TEST_LOG_BYTES_MAX: usize = 1024 * 1024;
+/// Room for the line that says that the beginning of a text is missing.
+pub(crate) const CUT_LINE_BYTES: usize = 200;
+/// Bytes of a record (`sandbox.json`, `proposal.json`) at most.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a patch in one answer.
+pub const DIFF_PART_BYTES: usize = 512 * 1024;
+/// Reasons of a refusal that an error message tells; a check tells all.
+pub const REFUSALS_TOLD_MAX: usize = 20;
+/// Bytes of a file of git's that names a commit at most.
+pub(crate) const GIT_REF_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of git's `packed-refs` at most.
+pub(crate) const GIT_PACKED_REFS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Names that git's HEAD may lead through.
+pub(crate) const GIT_SYMBOLIC_REFS_MAX: usize = 5;

@@ -1,0 +1,204 @@
+//! Telling of sandboxes and proposals.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_durable::disk::{EntryKind, read_full};
+use goondan_protocol::control::{
+    FileStatus, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, SandboxDetail,
+    SandboxInfo, SandboxRef,
+};
+use goondan_protocol::ids::RunId;
+use goondan_trees::RelativePath;
+
+use crate::entries::{bytes, files};
+use crate::error::{IoContext as _, ProposalError};
+use crate::limits::{CUT_LINE_BYTES, DIFF_PART_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
+use crate::place::{INPUT, PATCH, PROPOSAL, SANDBOX, SUMMARY, TEST_LOG, WORK, run_dir};
+use crate::record::{MayCreate, SandboxRecord, read_file, read_record};
+use crate::run_log::Standing;
+use crate::sandboxes::{Kept, Open, Sandboxes};
+
+impl Sandboxes<'_> {
+    /// The sandboxes of all runs, or of one, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Io`], [`ProposalError::Damaged`].
+    pub fn list(&mut self, run: Option<&RunId>) -> Result<Vec<SandboxInfo>, ProposalError> {
+        let mut listed = Vec::new();
+        for at in self.all(run)? {
+            let open = self.open(&at)?;
+            let standing = self.standing(&at)?;
+            listed.push(self.info(&open, standing.as_ref()));
+        }
+        listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
+        Ok(listed)
+    }
+
+    /// Every sandbox there is, whose record can be read or not.
+    pub(crate) fn all(&self, run: Option<&RunId>) -> Result<Vec<SandboxRef>, ProposalError> {
+        let disk = self.files.disk();
+        let directories = |path: &Path| -> Result<Vec<std::path::PathBuf>, ProposalError> {
+            if disk.stat(path).during("look at", path)?.is_none() {
+                return Ok(Vec::new());
+            }
+            let entries = disk.list(path).during("list", path)?.into_iter();
+            let visible = entries.filter(|entry| {
+                entry.kind == EntryKind::Directory
+                    && !entry.name.as_encoded_bytes().starts_with(b".")
+            });
+            let mut paths: Vec<_> = visible.map(|entry| path.join(entry.name)).collect();
+            paths.sort();
+            Ok(paths)
+        };
+        let runs = match run {
+            Some(run) => vec![run_dir(&self.dir, run)],
+            None => directories(&self.dir)?,
+        };
+        let mut found = Vec::new();
+        for run in runs {
+            for sandbox in directories(&run)? {
+                let folder = self.files.folder(&sandbox).during("open", &sandbox)?;
+                let record: Option<SandboxRecord> = read_record(folder.as_ref(), SANDBOX)?;
+                found.extend(record.map(|record| record.at));
+            }
+        }
+        Ok(found)
+    }
+
+    /// One sandbox, with every file that it was given.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::NoSandbox`].
+    pub fn show_sandbox(&mut self, at: &SandboxRef) -> Result<SandboxDetail, ProposalError> {
+        let open = self.open(at)?;
+        let standing = self.standing(at)?;
+        Ok(self.sandbox_detail(&open, standing.as_ref()))
+    }
+
+    pub(crate) fn sandbox_detail(&self, open: &Open, standing: Option<&Standing>) -> SandboxDetail {
+        let record = &open.record;
+        SandboxDetail {
+            info: self.info(open, standing),
+            input_dir: open.path.join(INPUT),
+            work_dir: open.path.join(WORK),
+            proposal_dir: open.path.join(PROPOSAL),
+            base: record.base.clone(),
+            given: files(&record.given),
+            may_create: match &record.may_create {
+                MayCreate::Anywhere => vec![".".to_owned()],
+                MayCreate::Below(paths) => paths.iter().map(RelativePath::to_string).collect(),
+            },
+            not_given: record.not_given.clone(),
+        }
+    }
+
+    /// The proposals of all runs, or of one, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_proposals(
+        &mut self,
+        run: Option<&RunId>,
+    ) -> Result<Vec<ProposalInfo>, ProposalError> {
+        let mut listed = Vec::new();
+        for at in self.all(run)? {
+            let open = self.open(&at)?;
+            match self.kept(&open) {
+                Ok(kept) => listed.push(self.proposal_info(&open, &kept)),
+                Err(ProposalError::NoProposal { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
+        Ok(listed)
+    }
+
+    /// All that is known of a proposal.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::NoSandbox`], [`ProposalError::NoProposal`].
+    pub fn show(&mut self, at: &SandboxRef) -> Result<ProposalDetail, ProposalError> {
+        let open = self.open(at)?;
+        self.show_open(&open)
+    }
+
+    pub(crate) fn show_open(&self, open: &Open) -> Result<ProposalDetail, ProposalError> {
+        let kept = self.kept(open)?;
+        let text = |name: &str, max: usize| -> Result<Option<String>, ProposalError> {
+            let read = read_file(kept.folder.as_ref(), name, max)?;
+            Ok(read.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        };
+        let record = &kept.record;
+        Ok(ProposalDetail {
+            info: self.proposal_info(open, &kept),
+            base: record.base.clone(),
+            files: shown_files(open, &kept),
+            directories: record.directories.clone(),
+            modes: record.modes.clone(),
+            summary: text(SUMMARY, SUMMARY_BYTES_MAX)?.unwrap_or_default(),
+            test_log: text(TEST_LOG, TEST_LOG_BYTES_MAX + CUT_LINE_BYTES)?,
+            not_given: open.record.not_given.clone(),
+            left_out: kept.details.left_out.clone(),
+            git: kept.details.git,
+            history: kept.standing.history.clone(),
+        })
+    }
+
+    /// A part of a proposal's patch.
+    ///
+    /// # Errors
+    ///
+    /// As [`show`](Self::show).
+    pub fn diff(&mut self, at: &SandboxRef, offset: u64) -> Result<ProposalDiff, ProposalError> {
+        let open = self.open(at)?;
+        let kept = self.kept(&open)?;
+        let path = Path::new(PATCH);
+        let mut file = kept.folder.read(path).during("open", path)?;
+        let total = file.len().during("look at", path)?;
+        let mut part = vec![0; DIFF_PART_BYTES];
+        let read = read_full(file.as_mut(), &mut part, offset).during("read", path)?;
+        part.truncate(read);
+        let end = offset.saturating_add(read as u64);
+        Ok(ProposalDiff {
+            data: STANDARD.encode(&part),
+            next: (read > 0 && end < total).then_some(end),
+            total,
+        })
+    }
+}
+
+/// The files of a proposal, with those that were moved.
+fn shown_files(open: &Open, kept: &Kept) -> Vec<ProposalFile> {
+    let mut gone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for change in &kept.record.changed_files {
+        if let (FileStatus::Deleted, Some(digest)) = (change.status, &change.old_sha256) {
+            gone.entry(digest).or_default().push(&change.path);
+        }
+    }
+    let mut files = Vec::new();
+    for change in &kept.record.changed_files {
+        let entry = |of: &goondan_trees::Manifest| {
+            let path = RelativePath::from_text(&change.path).ok()?;
+            bytes(of.get(&path))
+        };
+        let (old_bytes, new_bytes) = (entry(&open.record.given), entry(&kept.details.after));
+        // Empty files are all alike.
+        let is_moved = change.status == FileStatus::Added && new_bytes.is_some_and(|len| len > 0);
+        let digest = change.new_sha256.as_deref().filter(|_| is_moved);
+        let source = digest.and_then(|digest| gone.get_mut(digest)?.pop());
+        files.push(ProposalFile {
+            change: change.clone(),
+            renamed_from: source.map(str::to_owned),
+            old_bytes,
+            new_bytes,
+        });
+    }
+    files
+}

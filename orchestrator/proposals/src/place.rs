@@ -1,0 +1,90 @@
+//! Where sandboxes are, and how their files are reached.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, Folder, RealDisk};
+use goondan_durable::names;
+use goondan_protocol::control::SandboxRef;
+use goondan_protocol::ids::RunId;
+use goondan_trees::RealFolder;
+
+/// The log of a run, in the folder of the run.
+pub(crate) const EVENTS: &str = "events.jsonl";
+/// What was given.
+pub(crate) const SANDBOX: &str = "sandbox.json";
+/// The baseline.
+pub(crate) const INPUT: &str = "input";
+/// The worker's home.
+pub(crate) const WORK: &str = "work";
+/// What people and workers read.
+pub(crate) const PROPOSAL: &str = "proposal";
+/// Proposals as they were made.
+pub(crate) const KEPT: &str = "kept";
+/// The record of a proposal.
+pub(crate) const RECORD: &str = "proposal.json";
+/// Its patch.
+pub(crate) const PATCH: &str = "changes.patch";
+/// What was done and why.
+pub(crate) const SUMMARY: &str = "summary.md";
+/// What the tests said.
+pub(crate) const TEST_LOG: &str = "test.log";
+/// What else is kept of a proposal: what its files are afterwards, and what was left out.
+pub(crate) const DETAILS: &str = "details.json";
+/// The frozen files of a proposal.
+pub(crate) const AFTER: &str = "after";
+/// The journal of the swap that applied it.
+pub(crate) const APPLY: &str = "apply";
+/// The journal of the swap that took it back.
+pub(crate) const REVERT: &str = "revert";
+/// Says that `proposal/` was filled.
+pub(crate) const PUBLISHED: &str = "published";
+/// The name that a directory has until it is whole.
+pub(crate) const PARTIAL: &str = ".partial";
+/// Begins the name of a sandbox that is being removed.
+pub(crate) const REMOVING: &str = ".removing-";
+/// The directory in the Project Root that is there for the time of a swap.
+pub(crate) const STAGING: &str = ".goondan-swap";
+
+/// The files of the machine, or of a test.
+pub trait Files: fmt::Debug + Send + Sync {
+    /// goondan's own files.
+    fn disk(&self) -> &dyn Disk;
+
+    /// A directory that others write, too.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
+}
+
+/// The files of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFiles;
+
+impl Files for RealFiles {
+    fn disk(&self) -> &dyn Disk {
+        &RealDisk
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(RealFolder::open(path)?))
+    }
+}
+
+/// The folder of a run.
+pub(crate) fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
+    sandboxes.join(names::encode(run.as_str()))
+}
+
+/// The name of a sandbox in the folder of its run.
+pub(crate) fn sandbox_name(at: &SandboxRef) -> String {
+    names::encode(at.agent_id.as_str())
+}
+
+/// The folder of a sandbox.
+pub(crate) fn sandbox_dir(sandboxes: &Path, at: &SandboxRef) -> PathBuf {
+    run_dir(sandboxes, &at.run_id).join(sandbox_name(at))
+}

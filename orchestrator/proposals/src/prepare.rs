@@ -1,0 +1,218 @@
+//! Making a sandbox, and removing one (`BOX-1`, `BOX-2`, `BOX-4`).
+
+use std::path::Path;
+
+use goondan_durable::disk::Folder;
+use goondan_durable::files::ensure_dir;
+use goondan_durable::names;
+use goondan_protocol::control::{
+    PrepareSandbox, ProposalBase, ProposalState, RunEventKind, SandboxDetail, SandboxRef,
+};
+use goondan_trees::freeze::{Options, Unwanted, freeze, freeze_read_only};
+use goondan_trees::{Excludes, RelativePath, remove_all};
+
+use crate::entries::not_given;
+use crate::error::{IoContext as _, ProposalError};
+use crate::git_head::git_head;
+use crate::guards::{excludes, options, path_of, refuse_guarded};
+use crate::place::{
+    EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, REMOVING, SANDBOX, WORK, run_dir, sandbox_name,
+};
+use crate::record::{MayCreate, RECORD_VERSION, SandboxRecord, write_file, written};
+use crate::sandboxes::Sandboxes;
+
+/// What was asked for, checked.
+struct Wanted {
+    excludes: Excludes,
+    may_create: MayCreate,
+}
+
+impl Sandboxes<'_> {
+    /// Copies the chosen files for a worker. The sandbox appears whole and durable, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError`]: a path that leads out, is guarded or is not there; a sandbox that is there already;
+    /// too many files.
+    pub fn prepare(&mut self, request: &PrepareSandbox) -> Result<SandboxDetail, ProposalError> {
+        let at = &request.at;
+        if sandbox_name(at) == EVENTS {
+            return Err(ProposalError::invalid(
+                format!("`{EVENTS}` cannot be the name of an agent"),
+                "choose another `--agent`",
+            ));
+        }
+        let project = self.project()?;
+        let wanted = self.wanted(project.as_ref(), request)?;
+        let disk = self.files.disk();
+        let run = run_dir(&self.dir, &at.run_id);
+        ensure_dir(disk, &self.dir, &run)?;
+        let folder = self.files.folder(&run).during("open", &run)?;
+        let name = sandbox_name(at);
+        let taken = folder.look(Path::new(&name)).during("look at", &run)?;
+        if taken.is_some() {
+            return Err(ProposalError::Taken { at: at.clone() });
+        }
+        let partial = format!(".{name}{PARTIAL}");
+        let built = self.build(project.as_ref(), folder.as_ref(), &partial, at, wanted);
+        let placed = built.and_then(|()| {
+            let (from, to) = (Path::new(&partial), Path::new(&name));
+            folder
+                .rename_new(from, to)
+                .during("rename", &run.join(to))?;
+            folder.sync_dir(Path::new("")).during("sync", &run)
+        });
+        if let Err(error) = placed {
+            // What cannot be removed now is removed by the next attempt.
+            drop(remove_all(folder.as_ref(), Path::new(&partial)));
+            return Err(error);
+        }
+        let open = self.look(at)?;
+        let detail = self.sandbox_detail(&open, None);
+        let files = detail.info.files;
+        self.note(
+            at,
+            RunEventKind::SandboxPrepared,
+            None,
+            format!("{files} files"),
+        )?;
+        Ok(detail)
+    }
+
+    fn wanted(
+        &self,
+        project: &dyn Folder,
+        request: &PrepareSandbox,
+    ) -> Result<Wanted, ProposalError> {
+        let paths = |texts: &[String]| -> Result<Vec<RelativePath>, ProposalError> {
+            texts.iter().map(|text| path_of(text)).collect()
+        };
+        let (chosen, allow) = (paths(&request.files)?, paths(&request.allow)?);
+        let is_whole = chosen.is_empty();
+        let excludes = excludes(&request.exclude, allow)?;
+        let mut below = Vec::new();
+        for path in &chosen {
+            refuse_guarded(&excludes, path)?;
+            let found = project.look(path.as_path());
+            let found = found.during("look at", &self.project_root.join(path.as_path()))?;
+            match found.map(|stat| stat.kind) {
+                None => {
+                    return Err(ProposalError::invalid(
+                        format!("there is no `{path}` in the project"),
+                        "name files that are there; new ones go where `--may-create DIR` says",
+                    ));
+                }
+                Some(goondan_durable::disk::NodeKind::Directory) => below.push(path.clone()),
+                Some(_) => {}
+            }
+        }
+        let mut is_anywhere = is_whole;
+        for text in &request.may_create {
+            if text == "." {
+                is_anywhere = true;
+            } else {
+                let path = path_of(text)?;
+                refuse_guarded(&excludes, &path)?;
+                below.push(path);
+            }
+        }
+        Ok(Wanted {
+            excludes: if is_whole {
+                excludes
+            } else {
+                excludes.only(chosen)
+            },
+            may_create: if is_anywhere {
+                MayCreate::Anywhere
+            } else {
+                MayCreate::Below(below)
+            },
+        })
+    }
+
+    fn build(
+        &self,
+        project: &dyn Folder,
+        run: &dyn Folder,
+        partial: &str,
+        at: &SandboxRef,
+        wanted: Wanted,
+    ) -> Result<(), ProposalError> {
+        let path = Path::new(partial);
+        remove_all(run, path)?;
+        run.create_dir(path, 0o700).during("create", path)?;
+        let sandbox = run.below(path).during("open", path)?;
+        let head = |project_root: &Path| git_head(self.files.disk(), project_root);
+        let root = &self.project_root;
+        let git_head = head(root).during("read the git head of", root)?;
+        let copied = options(wanted.excludes, Unwanted::LeaveOut);
+        let frozen = freeze(project, sandbox.as_ref(), WORK, &copied)?;
+        // A commit meanwhile would be told as one that these files are not of.
+        if head(root).during("read the git head of", root)? != git_head {
+            return Err(ProposalError::invalid(
+                "the git head moved while the files were copied",
+                "try again",
+            ));
+        }
+        let work = sandbox.below(Path::new(WORK)).during("open", path)?;
+        let everything = Options {
+            excludes: Excludes::new::<&str>(&[]).map_err(|error| {
+                ProposalError::invalid(error.to_string(), "this is a fault in goondan")
+            })?,
+            ..copied
+        };
+        let input = freeze_read_only(work.as_ref(), sandbox.as_ref(), INPUT, &everything)?;
+        if input.manifest != frozen.manifest {
+            return Err(ProposalError::invalid(
+                "the copies of the files differ",
+                "this is a fault of the disk; try again",
+            ));
+        }
+        for name in [PROPOSAL, KEPT] {
+            let name = Path::new(name);
+            sandbox.create_dir(name, 0o700).during("create", name)?;
+        }
+        let record = SandboxRecord {
+            version: RECORD_VERSION.to_owned(),
+            at: at.clone(),
+            created_at: self.now,
+            base: ProposalBase {
+                git_head,
+                sha256: frozen.manifest.digest()?.to_string(),
+            },
+            may_create: wanted.may_create,
+            not_given: not_given(frozen.left_out),
+            given: frozen.manifest,
+        };
+        write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;
+        sandbox.sync_dir(Path::new("")).during("sync", path)
+    }
+
+    /// Removes a sandbox with all in it. An applied proposal cannot be taken back afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Standing`] if its proposal waits for a person, unless it is forced.
+    pub fn remove(&mut self, at: &SandboxRef, force: bool) -> Result<(), ProposalError> {
+        let open = self.open(at)?;
+        let state = self.standing(at)?.map(|standing| standing.state);
+        if state == Some(ProposalState::Open) && !force {
+            return Err(ProposalError::Standing {
+                at: at.clone(),
+                state: ProposalState::Open,
+                problem: "it waits for a person; reject it first, or remove it with `--force`",
+            });
+        }
+        let run = run_dir(&self.dir, &at.run_id);
+        let folder = self.files.folder(&run).during("open", &run)?;
+        let removing = format!("{REMOVING}{}", names::encode(&self.now.to_string()));
+        let (from, to) = (open.name(), Path::new(&removing));
+        remove_all(folder.as_ref(), to)?;
+        self.note(at, RunEventKind::SandboxRemoved, None, "")?;
+        folder
+            .rename_new(Path::new(&from), to)
+            .during("rename", &run.join(&from))?;
+        folder.sync_dir(Path::new("")).during("sync", &run)?;
+        Ok(remove_all(folder.as_ref(), to)?)
+    }
+}

@@ -1,0 +1,149 @@
+//! What is remembered of sandboxes and proposals beside their files.
+
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, append_all, read_all, read_full};
+use goondan_protocol::control::{GitCheck, NotGiven, ProposalBase, SandboxRef};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::{Manifest, RelativePath};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX};
+
+/// `version` of the records.
+pub(crate) const RECORD_VERSION: &str = "1";
+
+/// `sandbox.json`: what a worker was given (`BOX-4`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SandboxRecord {
+    pub(crate) version: String,
+    #[serde(rename = "sandbox")]
+    pub(crate) at: SandboxRef,
+    pub(crate) created_at: Timestamp,
+    pub(crate) base: ProposalBase,
+    /// Where the worker may make new files.
+    pub(crate) may_create: MayCreate,
+    pub(crate) not_given: Vec<NotGiven>,
+    /// Every file, link and directory that was given.
+    pub(crate) given: Manifest,
+}
+
+/// Where a worker may make new files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum MayCreate {
+    /// In the whole Project Root.
+    Anywhere,
+    /// Below these directories.
+    Below(Vec<RelativePath>),
+}
+
+impl SandboxRecord {
+    /// Whether the worker may change or make this path (`PROP-4`).
+    pub(crate) fn allows(&self, path: &RelativePath) -> bool {
+        self.given.get(path).is_some()
+            || match &self.may_create {
+                MayCreate::Anywhere => true,
+                MayCreate::Below(directories) => directories
+                    .iter()
+                    .any(|directory| path == directory || path.is_below(directory)),
+            }
+    }
+}
+
+/// `details.json`: what is kept of a proposal besides what it says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Details {
+    pub(crate) git: GitCheck,
+    pub(crate) left_out: Vec<NotGiven>,
+    /// Every file, link and directory afterwards.
+    pub(crate) after: Manifest,
+}
+
+/// Reads a file that may not be there.
+pub(crate) fn read_file(
+    folder: &dyn Folder,
+    name: &str,
+    max: usize,
+) -> Result<Option<Vec<u8>>, ProposalError> {
+    let path = Path::new(name);
+    if folder.look(path).during("look at", path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = folder.read(path).during("open", path)?;
+    read_all(file.as_mut(), max).during("read", path).map(Some)
+}
+
+/// Reads the end of a file that may not be there; a line says what is missing. What this wrote is read whole.
+pub(crate) fn read_end(
+    folder: &dyn Folder,
+    name: &str,
+    max: usize,
+) -> Result<Option<Vec<u8>>, ProposalError> {
+    let path = Path::new(name);
+    if folder.look(path).during("look at", path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = folder.read(path).during("open", path)?;
+    let len = file.len().during("look at", path)?;
+    let whole = max + CUT_LINE_BYTES;
+    let from = if len > whole as u64 {
+        len - max as u64
+    } else {
+        0
+    };
+    let mut text = vec![0; whole];
+    let read = read_full(file.as_mut(), &mut text, from).during("read", path)?;
+    text.truncate(read);
+    if from == 0 {
+        return Ok(Some(text));
+    }
+    let line = text.iter().position(|byte| *byte == b'\n');
+    let rest = line.and_then(|at| text.get(at + 1..)).unwrap_or(&text);
+    let head = format!(
+        "… {} bytes before this were left out\n",
+        len - rest.len() as u64
+    );
+    Ok(Some([head.as_bytes(), rest].concat()))
+}
+
+/// Reads a record of goondan's own; none if it is not there.
+pub(crate) fn read_record<T: DeserializeOwned>(
+    folder: &dyn Folder,
+    name: &str,
+) -> Result<Option<T>, ProposalError> {
+    let Some(text) = read_file(folder, name, RECORD_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let read = serde_json::from_slice(&text);
+    read.map(Some).map_err(|error| ProposalError::Damaged {
+        path: name.into(),
+        problem: error.to_string(),
+    })
+}
+
+/// Writes a new file; durable when its directory is synced.
+pub(crate) fn write_file(
+    folder: &dyn Folder,
+    name: &str,
+    content: &[u8],
+) -> Result<(), ProposalError> {
+    let path = Path::new(name);
+    let mut file = folder.create(path, 0o600).during("create", path)?;
+    append_all(file.as_mut(), content).during("write", path)?;
+    file.sync().during("sync", path)
+}
+
+/// A record as it is written: for people to read, too.
+pub(crate) fn written(record: &impl Serialize) -> Result<Vec<u8>, ProposalError> {
+    let mut text = serde_json::to_vec_pretty(record).map_err(|error| ProposalError::Damaged {
+        path: "record".into(),
+        problem: error.to_string(),
+    })?;
+    text.push(b'\n');
+    Ok(text)
+}

@@ -1,0 +1,139 @@
+//! Finishing what a crash interrupted: a proposal that is not in `proposal/` yet, a swap between old and new,
+//! a line that the run's log lacks (`PROP-3`).
+
+use std::path::Path;
+
+use goondan_durable::disk::Folder;
+use goondan_protocol::control::{ProposalState, RunEventKind};
+use goondan_trees::limits::PATCH_BYTES_MAX;
+use goondan_trees::remove_all;
+use goondan_trees::swap::{self, Place, Recovered};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::place::{
+    APPLY, KEPT, PATCH, PROPOSAL, PUBLISHED, RECORD, REVERT, STAGING, SUMMARY, TEST_LOG,
+};
+use crate::record::{read_file, write_file};
+use crate::sandboxes::{Open, Sandboxes};
+
+impl Sandboxes<'_> {
+    /// Finishes what was interrupted, in every sandbox. Returns what could not be finished, each with why;
+    /// the next request about it tries again.
+    pub fn recover_all(&mut self) -> Vec<ProposalError> {
+        let all = match self.all(None) {
+            Ok(all) => all,
+            Err(error) => return vec![error],
+        };
+        let mut problems = Vec::new();
+        for at in all {
+            problems.extend(self.open(&at).err());
+        }
+        problems
+    }
+
+    /// Finishes what was interrupted in one sandbox.
+    pub(crate) fn recover(&mut self, open: &Open) -> Result<(), ProposalError> {
+        let Some(standing) = self.standing(&open.at)? else {
+            return Ok(());
+        };
+        let (journal, kind) = match standing.state {
+            ProposalState::Open => (APPLY, RunEventKind::ProposalApplied),
+            ProposalState::Applied => (REVERT, RunEventKind::ProposalReverted),
+            ProposalState::Rejected | ProposalState::Reverted => return Ok(()),
+        };
+        self.publish(open, &standing.digest)?;
+        let name = Path::new(KEPT).join(&standing.digest).join(journal);
+        let stat = open.folder.look(&name).during("look at", &name)?;
+        if stat.is_none() {
+            return Ok(());
+        }
+        let folder = open.folder.below(&name).during("open", &name)?;
+        if folder
+            .names(Path::new(""))
+            .during("list", &name)?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        let root = self.project()?;
+        let place = Place {
+            journal: folder.as_ref(),
+            root: root.as_ref(),
+        };
+        let digest = Some(standing.digest.as_str());
+        match swap::recover(place)? {
+            Recovered::Nothing => Ok(()),
+            Recovered::New { kept } => {
+                let mut detail = "it was finished after an interruption".to_owned();
+                for aside in self.told(kept) {
+                    let at = aside.at.display();
+                    detail.push_str(&format!(
+                        "; what a person wrote to {} is in {at}",
+                        aside.path
+                    ));
+                }
+                self.note(&open.at, kind, digest, detail)
+            }
+            Recovered::Old { left, kept } => {
+                let mut detail = "it was interrupted, and taken back".to_owned();
+                for path in left {
+                    detail.push_str(&format!("; {path} was changed meanwhile and left so"));
+                }
+                for aside in self.told(kept) {
+                    let at = aside.at.display();
+                    detail.push_str(&format!(
+                        "; what a person wrote to {} is in {at}",
+                        aside.path
+                    ));
+                }
+                let kind = RunEventKind::ProposalReviewed;
+                self.note(&open.at, kind, digest, detail)
+            }
+        }
+    }
+
+    /// Puts a proposal where people and workers read it, once.
+    pub(crate) fn publish(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+        let name = Path::new(KEPT).join(digest);
+        let kept = open.folder.below(&name).during("open", &name)?;
+        let mark = Path::new(PUBLISHED);
+        if kept.look(mark).during("look at", mark)?.is_some() {
+            return Ok(());
+        }
+        let at = Path::new(PROPOSAL);
+        let stat = open.folder.look(at).during("look at", at)?;
+        let is_directory =
+            stat.is_some_and(|stat| stat.kind == goondan_durable::disk::NodeKind::Directory);
+        if !is_directory {
+            remove_all(open.folder.as_ref(), at)?;
+            open.folder.create_dir(at, 0o700).during("create", at)?;
+            open.folder.sync_dir(Path::new("")).during("sync", at)?;
+        }
+        let folder = open.below(PROPOSAL)?;
+        for name in [PATCH, SUMMARY, TEST_LOG, RECORD] {
+            put(kept.as_ref(), folder.as_ref(), name)?;
+        }
+        folder.sync_dir(Path::new("")).during("sync", at)?;
+        write_file(kept.as_ref(), PUBLISHED, b"")?;
+        kept.sync_dir(Path::new("")).during("sync", mark)
+    }
+}
+
+/// Puts one file in the place of whatever has its name; takes that away if there is none.
+fn put(kept: &dyn Folder, folder: &dyn Folder, name: &str) -> Result<(), ProposalError> {
+    let path = Path::new(name);
+    let Some(content) = read_file(kept, name, PATCH_BYTES_MAX)? else {
+        return Ok(remove_all(folder, path)?);
+    };
+    let new_name = format!(".{name}{STAGING}");
+    let new = Path::new(&new_name);
+    remove_all(folder, new)?;
+    write_file(folder, &new_name, &content)?;
+    if folder.look(path).during("look at", path)?.is_some() {
+        folder.exchange(new, path).during("exchange", path)?;
+        remove_all(folder, new)?;
+    } else {
+        folder.rename_new(new, path).during("rename", path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Whether a proposal can be applied, and why not (`PROP-4`).
+//!
+//! Nothing in `proposal/` is believed: what is there must be what was handed in, and what was handed in must
+//! be what the patch makes of the baseline, within what the worker was given. Then each file in the Project
+//! Root must be as the worker was given it.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use goondan_durable::disk::Folder;
+use goondan_protocol::control::{
+    BaseCheck, ProposalReview, ProposalState, Refusal, RefusalKind, RunEventKind, SandboxRef,
+};
+use goondan_trees::apply::{Tree, apply, prove};
+use goondan_trees::limits::PATCH_BYTES_MAX;
+use goondan_trees::patch::Patch;
+use goondan_trees::{Change, Digest, Entry, RelativePath, changes};
+
+use crate::entries::{Found, standing};
+use crate::error::{IoContext as _, ProposalError};
+use crate::git_head::git_head;
+use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
+use crate::place::{PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG};
+use crate::record::read_file;
+use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::wording::verdict;
+
+impl Sandboxes<'_> {
+    /// Whether a proposal can be applied, and every reason why not.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Standing`] if it does not wait to be applied; [`ProposalError::Io`].
+    pub fn check(&mut self, at: &SandboxRef) -> Result<ProposalReview, ProposalError> {
+        let open = self.open(at)?;
+        let kept = self.kept(&open)?;
+        self.review(&open, &kept)
+    }
+
+    /// Looks at everything, and writes down what came of it.
+    pub(crate) fn review(
+        &mut self,
+        open: &Open,
+        kept: &Kept,
+    ) -> Result<ProposalReview, ProposalError> {
+        let state = kept.standing.state;
+        if state != ProposalState::Open {
+            return Err(ProposalError::Standing {
+                at: open.at.clone(),
+                state,
+                problem: "only one that waits can be checked and applied",
+            });
+        }
+        let mut refusals = tampered(open, kept)?;
+        refusals.extend(unfit(open, kept)?);
+        let project = self.project()?;
+        refusals.extend(stale(open, kept, project.as_ref())?);
+        let root = &self.project_root;
+        let found_head = git_head(self.files.disk(), root).during("read the git head of", root)?;
+        let given_head = open.record.base.git_head.clone();
+        if found_head != given_head {
+            refusals.push(head_moved(given_head.as_deref(), found_head.as_deref()));
+        }
+        let digest = Some(kept.standing.digest.as_str());
+        let at = &open.at;
+        self.note(
+            at,
+            RunEventKind::ProposalReviewed,
+            digest,
+            verdict(&refusals),
+        )?;
+        Ok(ProposalReview {
+            proposal: self.proposal_info(open, kept),
+            can_apply: refusals.is_empty(),
+            refusals,
+            base: BaseCheck {
+                given_head,
+                found_head,
+            },
+        })
+    }
+}
+
+fn about(kind: RefusalKind, path: Option<String>, reason: impl Into<String>) -> Refusal {
+    Refusal {
+        kind,
+        path,
+        reason: reason.into(),
+        given: None,
+        proposed: None,
+        found: None,
+    }
+}
+
+fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
+    let short = |head: Option<&str>| {
+        head.map_or("no commit".to_owned(), |head| {
+            head.chars().take(12).collect()
+        })
+    };
+    let reason = format!(
+        "the git head is {}, and was {} when the sandbox was prepared; a person may apply it all the \
+         same: `--allow-moved-base`",
+        short(found),
+        short(given)
+    );
+    about(RefusalKind::HeadMoved, None, reason)
+}
+
+/// What is in `proposal/` and is not what was handed in.
+fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+    let published = open.below(PROPOSAL);
+    let mut refusals = Vec::new();
+    for (name, max) in [
+        (RECORD, RECORD_BYTES_MAX),
+        (PATCH, PATCH_BYTES_MAX),
+        (SUMMARY, SUMMARY_BYTES_MAX),
+        (TEST_LOG, TEST_LOG_BYTES_MAX + CUT_LINE_BYTES),
+    ] {
+        let made = read_file(kept.folder.as_ref(), name, max)?;
+        let Some(made) = made else { continue };
+        // What cannot be read, or is too long, is not what was handed in either.
+        let found = published
+            .as_ref()
+            .ok()
+            .and_then(|folder| read_file(folder.as_ref(), name, max).ok()?);
+        if found.as_ref() != Some(&made) {
+            let found = found.map_or("nothing that can be read".to_owned(), |found| {
+                Digest::of(&found).to_string()
+            });
+            let reason = format!(
+                "it is not as it was handed in: {} was, {found} is there; hand it in again with \
+                 `gdn proposal create`",
+                Digest::of(&made)
+            );
+            let path = format!("{PROPOSAL}/{name}");
+            refusals.push(about(RefusalKind::Tampered, Some(path), reason));
+        }
+    }
+    Ok(refusals)
+}
+
+/// Why what is kept does not fit together: the record, the patch, the baseline and the frozen files.
+fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+    let record = &kept.record;
+    let wrong = |reason: String| Ok(vec![about(RefusalKind::Tampered, None, reason)]);
+    if (&record.run_id, &record.agent_id) != (&open.at.run_id, &open.at.agent_id) {
+        return wrong(format!(
+            "it is the proposal of `{}` in run `{}`",
+            record.agent_id, record.run_id
+        ));
+    }
+    let text = read_file(kept.folder.as_ref(), PATCH, PATCH_BYTES_MAX)?.unwrap_or_default();
+    if Digest::of(&text).to_string() != record.patch_sha256 {
+        return wrong("the patch has not the digest that the proposal tells".to_owned());
+    }
+    if kept.details.after.digest()?.to_string() != record.result_sha256 {
+        return wrong("the files have not the digest that the proposal tells".to_owned());
+    }
+    let patch = match Patch::parse(&text) {
+        Ok(patch) => patch,
+        Err(error) => return wrong(error.to_string()),
+    };
+    let input = open.input()?;
+    let before = Tree {
+        manifest: &open.record.given,
+        folder: input.as_ref(),
+    };
+    let applied = apply(&patch, before, &|path| open.record.allows(path));
+    let applied = match applied {
+        Ok(applied) => applied,
+        Err(error) => return wrong(error.to_string()),
+    };
+    if let Err(error) = prove(&patch, before, &kept.details.after) {
+        return wrong(error.to_string());
+    }
+    let told: Vec<&str> = record
+        .changed_files
+        .iter()
+        .map(|change| change.path.as_str())
+        .collect();
+    let made: Vec<String> = applied.keys().map(RelativePath::to_string).collect();
+    if told != made {
+        return wrong("the patch does not change the files that the proposal tells".to_owned());
+    }
+    Ok(Vec::new())
+}
+
+/// What is done to the Project Root: the modes of directories that stay are nobody's concern.
+pub(crate) fn changes_of(open: &Open, kept: &Kept) -> Vec<Change> {
+    let mut changes = changes(&open.record.given, &kept.details.after);
+    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+    changes.retain(|change| !(is_directory(&change.old) && is_directory(&change.new)));
+    changes
+}
+
+/// Which files of the Project Root are not as the worker was given them.
+fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
+    let given = &open.record.given;
+    let mut refusals = Vec::new();
+    let find = |path: &RelativePath| Found::of(root, path).during("look at", path.as_path());
+    let changes: BTreeMap<RelativePath, Change> = changes_of(open, kept)
+        .into_iter()
+        .map(|change| (change.path.clone(), change))
+        .collect();
+    for (path, change) in &changes {
+        let found = find(path)?;
+        let is_wanted = change.new.as_ref().is_some_and(Entry::is_directory)
+            && matches!(found, Found::Entry(Some(Entry::Directory { .. })));
+        if let (None, false) = (&change.old, found.is(None) || is_wanted) {
+            refusals.push(refusal(RefusalKind::Created, change, &found));
+        } else if change.old.is_some() && !found.is(change.old.as_ref()) {
+            let kind = if found.is(None) {
+                RefusalKind::Deleted
+            } else {
+                RefusalKind::Changed
+            };
+            refusals.push(refusal(kind, change, &found));
+        } else if change.old.is_none()
+            && !is_wanted
+            && let Some(twin) = twin(root, path)?
+        {
+            let reason = format!("`{twin}` is there, and differs in case only");
+            let path = Some(path.to_string());
+            refusals.push(about(RefusalKind::NeverGiven, path, reason));
+        }
+    }
+    for (path, entry) in given.entries() {
+        if changes.contains_key(path) || entry.is_directory() {
+            continue;
+        }
+        let found = find(path)?;
+        if !found.is(Some(entry)) {
+            let mut refusal = about(
+                RefusalKind::BaseChanged,
+                Some(path.to_string()),
+                "the worker was given it, left it as it was, and it is another one by now; a person may \
+                 apply the rest all the same: `--allow-moved-base`",
+            );
+            refusal.given = Some(standing(Some(entry)));
+            refusal.found = Some(found.standing());
+            refusals.push(refusal);
+        }
+    }
+    Ok(refusals)
+}
+
+/// Why a path cannot be changed, with what was given, what is proposed and what is there.
+fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
+    let reason = match kind {
+        RefusalKind::Created => {
+            "it is there, and the worker was not given it: somebody made it since, or it never was \
+             part of the sandbox"
+        }
+        RefusalKind::Deleted => "somebody deleted it since the sandbox was prepared",
+        _ => "somebody changed it since the sandbox was prepared",
+    };
+    Refusal {
+        kind,
+        path: Some(change.path.to_string()),
+        reason: reason.to_owned(),
+        given: Some(standing(change.old.as_ref())),
+        proposed: Some(standing(change.new.as_ref())),
+        found: Some(found.standing()),
+    }
+}
+
+/// The same refusals, of what a swap found at the last moment.
+pub(crate) fn late_refusals(
+    changes: &[Change],
+    stale: Vec<goondan_trees::swap::Stale>,
+) -> Vec<Refusal> {
+    let told = stale.into_iter().map(|stale| {
+        let change = changes.iter().find(|change| change.path == stale.path);
+        let change = change.cloned().unwrap_or(Change {
+            path: stale.path,
+            old: stale.expected,
+            new: None,
+        });
+        let kind = match (&change.old, &stale.found) {
+            (None, _) => RefusalKind::Created,
+            (_, None) => RefusalKind::Deleted,
+            _ => RefusalKind::Changed,
+        };
+        refusal(kind, &change, &Found::Entry(stale.found))
+    });
+    told.collect()
+}
+
+/// What stands beside a new path in the Project Root and would be the same where case does not count.
+fn twin(root: &dyn Folder, path: &RelativePath) -> Result<Option<String>, ProposalError> {
+    for part in path.ancestors().iter().chain([path]) {
+        let parent = part.parent();
+        let directory = parent.as_ref().map_or(Path::new(""), RelativePath::as_path);
+        // What does not exist yet has no twin.
+        let Ok(names) = root.names(directory) else {
+            return Ok(None);
+        };
+        for name in names {
+            let beside = match &parent {
+                Some(parent) => parent.join(name.as_bytes()),
+                None => RelativePath::new(name.as_bytes()),
+            };
+            if let Ok(beside) = beside
+                && beside != *part
+                && beside.folded() == part.folded()
+            {
+                return Ok(Some(beside.to_string()));
+            }
+        }
+    }
+    Ok(None)
+}

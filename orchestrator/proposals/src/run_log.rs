@@ -1,0 +1,78 @@
+//! The log of a run, `events.jsonl` (`PROP-5`), and what it says of how a proposal stands.
+
+use std::path::Path;
+
+use goondan_durable::disk::Disk;
+use goondan_durable::sealed::{SealedLog, unsealed};
+use goondan_durable::{FileError, IoContext as _};
+use goondan_protocol::control::{ProposalState, RunEvent, RunEventKind};
+use goondan_protocol::ids::WorkerId;
+
+/// Reads all that happened in a run, the oldest first. What cannot be read is passed over; it is kept beside
+/// the log when the next line is written.
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileError> {
+    if disk.stat(path).during("look at", path)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let (mut log, reading) = SealedLog::open(disk, path)?;
+    let mut events = Vec::with_capacity(reading.records.len());
+    for span in reading.records {
+        let record = unsealed(&log.record(span)?);
+        events.extend(record.and_then(|record| serde_json::from_str(record.get()).ok()));
+    }
+    Ok(events)
+}
+
+/// Writes what happened. Durable when it returns.
+pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(), FileError> {
+    let is_new = disk.stat(path).during("look at", path)?.is_none();
+    let (mut log, _) = SealedLog::open(disk, path)?;
+    log.mend(disk)?;
+    log.append(event)?;
+    log.sync()?;
+    if is_new && let Some(dir) = path.parent() {
+        disk.sync_dir(dir).during("sync", dir)?;
+    }
+    Ok(())
+}
+
+/// How the newest proposal of a sandbox stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) state: ProposalState,
+    /// Which proposal it is.
+    pub(crate) digest: String,
+    /// What happened to it.
+    pub(crate) history: Vec<RunEvent>,
+}
+
+/// How the newest proposal of a sandbox stands, by the run's log; none if there is none since the sandbox was
+/// prepared.
+pub(crate) fn standing(events: &[RunEvent], agent: &WorkerId) -> Option<Standing> {
+    let mut standing = None::<Standing>;
+    for event in events.iter().filter(|event| event.agent_id == *agent) {
+        match event.kind {
+            RunEventKind::SandboxPrepared | RunEventKind::SandboxRemoved => standing = None,
+            RunEventKind::ProposalCreated => {
+                standing = Some(Standing {
+                    state: ProposalState::Open,
+                    digest: event.digest.clone().unwrap_or_default(),
+                    history: vec![event.clone()],
+                });
+            }
+            kind => {
+                let Some(standing) = &mut standing else {
+                    continue;
+                };
+                standing.state = match kind {
+                    RunEventKind::ProposalApplied => ProposalState::Applied,
+                    RunEventKind::ProposalRejected => ProposalState::Rejected,
+                    RunEventKind::ProposalReverted => ProposalState::Reverted,
+                    _ => standing.state,
+                };
+                standing.history.push(event.clone());
+            }
+        }
+    }
+    standing
+}

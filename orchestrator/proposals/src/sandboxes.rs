@@ -1,0 +1,217 @@
+//! What a caller has of the sandboxes of one workspace, and what all that is done with them needs.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::Folder;
+use goondan_protocol::control::{
+    ProposalInfo, ProposalRecord, RunEvent, RunEventKind, SandboxInfo, SandboxRef,
+};
+use goondan_protocol::ids::RunId;
+use goondan_protocol::time::Timestamp;
+use goondan_trees::{Digest, Entry};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::limits::RECORD_BYTES_MAX;
+use crate::place::{
+    EVENTS, Files, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir, sandbox_name,
+};
+use crate::record::{Details, SandboxRecord, read_file, read_record};
+use crate::run_log::{self, Standing};
+
+/// The sandboxes of one workspace. One caller at a time.
+#[derive(Debug)]
+pub struct Sandboxes<'f> {
+    pub(crate) files: &'f dyn Files,
+    pub(crate) dir: PathBuf,
+    pub(crate) project_root: PathBuf,
+    pub(crate) now: Timestamp,
+    happened: Vec<RunEvent>,
+}
+
+/// A sandbox that is there, with all of it that is needed to do something about it.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) at: SandboxRef,
+    pub(crate) path: PathBuf,
+    pub(crate) folder: Box<dyn Folder>,
+    pub(crate) record: SandboxRecord,
+}
+
+/// A proposal as it was made.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) folder: Box<dyn Folder>,
+    pub(crate) record: ProposalRecord,
+    pub(crate) details: Details,
+    pub(crate) standing: Standing,
+}
+
+impl<'f> Sandboxes<'f> {
+    /// The sandboxes in `dir`, of what is in `project_root`. `now` is the time of all that is done.
+    #[must_use]
+    pub fn new(
+        files: &'f dyn Files,
+        dir: impl Into<PathBuf>,
+        project_root: impl Into<PathBuf>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            files,
+            dir: dir.into(),
+            project_root: project_root.into(),
+            now,
+            happened: Vec::new(),
+        }
+    }
+
+    /// What happened since this was asked last: what stands in the logs of runs by now, whether or not what
+    /// was done succeeded.
+    #[must_use]
+    pub fn take_happened(&mut self) -> Vec<RunEvent> {
+        std::mem::take(&mut self.happened)
+    }
+
+    pub(crate) fn log_path(&self, run: &RunId) -> PathBuf {
+        run_dir(&self.dir, run).join(EVENTS)
+    }
+
+    pub(crate) fn events(&self, run: &RunId) -> Result<Vec<RunEvent>, ProposalError> {
+        Ok(run_log::read(self.files.disk(), &self.log_path(run))?)
+    }
+
+    /// Writes down that something happened, durably.
+    pub(crate) fn note(
+        &mut self,
+        at: &SandboxRef,
+        kind: RunEventKind,
+        digest: Option<&str>,
+        detail: impl Into<String>,
+    ) -> Result<(), ProposalError> {
+        let event = RunEvent {
+            kind,
+            at: self.now,
+            run_id: at.run_id.clone(),
+            agent_id: at.agent_id.clone(),
+            digest: digest.map(str::to_owned),
+            detail: detail.into(),
+        };
+        run_log::append(self.files.disk(), &self.log_path(&at.run_id), &event)?;
+        self.happened.push(event);
+        Ok(())
+    }
+
+    pub(crate) fn project(&self) -> Result<Box<dyn Folder>, ProposalError> {
+        let root = &self.project_root;
+        self.files.folder(root).during("open", root)
+    }
+
+    /// Opens a sandbox, and finishes what was interrupted in it.
+    pub(crate) fn open(&mut self, at: &SandboxRef) -> Result<Open, ProposalError> {
+        let open = self.look(at)?;
+        self.recover(&open)?;
+        Ok(open)
+    }
+
+    /// Opens a sandbox as it is.
+    pub(crate) fn look(&self, at: &SandboxRef) -> Result<Open, ProposalError> {
+        let path = sandbox_dir(&self.dir, at);
+        let none = || ProposalError::NoSandbox { at: at.clone() };
+        let stat = self.files.disk().stat(&path).during("look at", &path)?;
+        stat.ok_or_else(none)?;
+        let folder = self.files.folder(&path).during("open", &path)?;
+        let record: SandboxRecord = read_record(folder.as_ref(), SANDBOX)?.ok_or_else(none)?;
+        if record.at != *at {
+            return Err(ProposalError::Damaged {
+                path: path.join(SANDBOX),
+                problem: format!("it is that of `{}`", record.at.agent_id),
+            });
+        }
+        Ok(Open {
+            at: at.clone(),
+            path,
+            folder,
+            record,
+        })
+    }
+
+    /// How the newest proposal of a sandbox stands.
+    pub(crate) fn standing(&self, at: &SandboxRef) -> Result<Option<Standing>, ProposalError> {
+        Ok(run_log::standing(&self.events(&at.run_id)?, &at.agent_id))
+    }
+
+    /// The newest proposal of a sandbox, as it was made.
+    pub(crate) fn kept(&self, open: &Open) -> Result<Kept, ProposalError> {
+        let at = &open.at;
+        let standing = self
+            .standing(at)?
+            .ok_or_else(|| ProposalError::NoProposal { at: at.clone() })?;
+        let name = Path::new(KEPT).join(&standing.digest);
+        let path = open.path.join(&name);
+        let folder = open.folder.below(&name).during("open", &path)?;
+        let damaged = |problem: &str| ProposalError::Damaged {
+            path: path.join(RECORD),
+            problem: problem.to_owned(),
+        };
+        let text = read_file(folder.as_ref(), RECORD, RECORD_BYTES_MAX)?
+            .ok_or_else(|| damaged("it is not there"))?;
+        if Digest::of(&text).to_string() != standing.digest {
+            return Err(damaged("it is not the one that was handed in"));
+        }
+        let record = serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
+        let details = read_record(folder.as_ref(), crate::place::DETAILS)?
+            .ok_or_else(|| damaged("what belongs to it is not there"))?;
+        Ok(Kept {
+            folder,
+            record,
+            details,
+            standing,
+        })
+    }
+
+    pub(crate) fn info(&self, open: &Open, standing: Option<&Standing>) -> SandboxInfo {
+        let record = &open.record;
+        let leaves = record.given.entries();
+        let leaves = leaves.filter(|(_, entry)| !matches!(entry, Entry::Directory { .. }));
+        SandboxInfo {
+            at: open.at.clone(),
+            created_at: record.created_at,
+            files: leaves.count(),
+            bytes: record.given.bytes(),
+            proposal: standing.map(|standing| standing.state),
+            directory: open.path.clone(),
+        }
+    }
+
+    pub(crate) fn proposal_info(&self, open: &Open, kept: &Kept) -> ProposalInfo {
+        let record = &kept.record;
+        ProposalInfo {
+            at: open.at.clone(),
+            state: kept.standing.state,
+            created_at: record.created_at,
+            changed_files: record.changed_files.len(),
+            digest: kept.standing.digest.clone(),
+            notes: record.notes.clone(),
+            directory: open.path.join(PROPOSAL),
+        }
+    }
+}
+
+impl Open {
+    pub(crate) fn below(&self, name: &str) -> Result<Box<dyn Folder>, ProposalError> {
+        let path = self.path.join(name);
+        self.folder.below(Path::new(name)).during("open", &path)
+    }
+
+    pub(crate) fn input(&self) -> Result<Box<dyn Folder>, ProposalError> {
+        self.below(INPUT)
+    }
+
+    pub(crate) fn work(&self) -> Result<Box<dyn Folder>, ProposalError> {
+        self.below(WORK)
+    }
+
+    /// Its name in the folder of its run.
+    pub(crate) fn name(&self) -> String {
+        sandbox_name(&self.at)
+    }
+}

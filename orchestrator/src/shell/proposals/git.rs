@@ -1,0 +1,112 @@
+//! What git says of a patch, where it is installed (`PROP-2`, `PROP-7`).
+//!
+//! Git is asked outside of any repository and with nothing of anybody's settings: `GIT_CEILING_DIRECTORIES`
+//! ends its search for one, and the environment is empty but for `PATH`. It reads the baseline and the patch,
+//! and writes nothing.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use goondan_proposals::{PatchCheck, PatchVerifier};
+use goondan_protocol::control::GitCheck;
+use goondan_protocol::working_directory::{Purpose, working_directory};
+use tokio::process::Command;
+use tokio::runtime::Handle;
+
+use crate::limits::GIT_TIMEOUT_MS;
+
+/// Bytes of what git says of a failure that are passed on.
+const TOLD_BYTES: usize = 2_000;
+
+/// The installed git. To be used on a thread of the runtime that may block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Git;
+
+impl PatchVerifier for Git {
+    fn verify(&self, check: &PatchCheck<'_>) -> Result<GitCheck, String> {
+        let told = match run(check, &["--check"]) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(GitCheck::NotInstalled);
+            }
+            other => other.map_err(|error| format!("git could not be asked: {error}"))?,
+        };
+        if !told.status.success() {
+            return Err(format!("git does not take the patch: {}", words(&told)));
+        }
+        let told = run(check, &["--numstat", "-z"]);
+        let told = told.map_err(|error| format!("git could not be asked: {error}"))?;
+        if !told.status.success() {
+            return Err(format!("git cannot read the patch: {}", words(&told)));
+        }
+        let changed = changed_in(&told.stdout);
+        if changed != *check.changed {
+            let one = changed.symmetric_difference(check.changed).next();
+            let one = String::from_utf8_lossy(one.map_or(&[], Vec::as_slice)).into_owned();
+            return Err(format!(
+                "git finds other files in the patch than there are, first `{one}`"
+            ));
+        }
+        Ok(GitCheck::Agreed)
+    }
+}
+
+/// The paths in `added TAB deleted TAB path NUL …`.
+fn changed_in(numstat: &[u8]) -> BTreeSet<Vec<u8>> {
+    let records = numstat.split(|byte| *byte == 0);
+    let paths = records.filter_map(|record| record.splitn(3, |byte| *byte == b'\t').nth(2));
+    paths.map(<[u8]>::to_vec).collect()
+}
+
+fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
+    let above = check
+        .input
+        .parent()
+        .map_or(OsStr::new("/"), |above| above.as_os_str());
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(&check.input)
+        .args(["apply", "--whitespace=nowarn"])
+        .args(options)
+        .arg(&check.patch)
+        .current_dir(working_directory(Purpose::Own))
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("GIT_CEILING_DIRECTORIES", above)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    Handle::current().block_on(async {
+        let output = command.output();
+        let timed = tokio::time::timeout(Duration::from_millis(GIT_TIMEOUT_MS), output).await;
+        timed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    })
+}
+
+/// What git said, in a line.
+fn words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().replace('\n', "; ");
+    if said.is_empty() {
+        return output.status.to_string();
+    }
+    said.chars().take(TOLD_BYTES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_from_numstat_whatever_is_in_them() {
+        let text = b"1\t0\tsrc/a.rs\x00-\t-\ta\tb\nc\x000\t0\tx\x00";
+        let expected = [&b"src/a.rs"[..], b"a\tb\nc", b"x"].map(<[u8]>::to_vec);
+        assert_eq!(changed_in(text), BTreeSet::from(expected));
+        assert!(changed_in(b"").is_empty());
+    }
+}
