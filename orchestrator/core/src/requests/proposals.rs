@@ -173,3 +173,50 @@ fn lifecycle_event(event: RunEvent) -> Option<LifecycleEvent> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::control::Call;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The work that a request of this method and these parameters is about.
+    fn work(method: &str, more: &serde_json::Value) -> ProposalWork {
+        let mut params = json!({"workspaceId": "w", "sandbox": {"runId": "r", "agentId": "a"}});
+        if let (Some(params), Some(more)) = (params.as_object_mut(), more.as_object()) {
+            params.extend(more.clone());
+        }
+        let call = serde_json::from_value(json!({"method": method, "params": params}));
+        match call.unwrap() {
+            Call::PrepareSandbox(call) => ProposalWork::Prepare(call),
+            Call::RemoveSandbox(call) => ProposalWork::Remove(call),
+            Call::CreateProposal(call) => ProposalWork::Create(call),
+            Call::CheckProposal(call) => ProposalWork::Check(call),
+            Call::ApplyProposal(call) => ProposalWork::Apply(call),
+            Call::RejectProposal(call) => ProposalWork::Reject(call),
+            Call::RevertProposal(call) => ProposalWork::Revert(call),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn prop_3_only_a_person_applies_rejects_takes_back_and_allows() {
+        for (method, more, is_for_a_person) in [
+            ("sandbox.prepare", json!({}), false),
+            ("sandbox.prepare", json!({"allow": [".env"]}), true),
+            ("sandbox.remove", json!({}), false),
+            ("sandbox.remove", json!({"force": true}), true),
+            ("proposal.create", json!({}), false),
+            ("proposal.check", json!({}), false),
+            ("proposal.apply", json!({}), true),
+            ("proposal.reject", json!({}), true),
+            ("proposal.revert", json!({}), true),
+        ] {
+            let needs = needs_person(&work(method, &more));
+            assert_eq!(needs.is_some(), is_for_a_person, "{method} {more}");
+        }
+        let told = person_needed("to apply a proposal");
+        assert_eq!(told.code, ErrorCode::PersonNeeded);
+    }
+}
