@@ -9,6 +9,7 @@ mod effects;
 mod fault;
 mod loading;
 mod modules;
+mod own_sandbox;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -60,6 +61,9 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     let toolbox = Toolbox::new(&assignment, supervisor)?;
+    let rights = own_sandbox::enter(&assignment.agent, &toolbox.surroundings().allowed.policy)?;
+    let confined = ToOrchestrator::Confined(Confined { rights });
+    link.send(&confined, None, None).await?;
     let (outgoing, call_receiver) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (agent_client, agent_requests) = AgentClient::new();

@@ -62,6 +62,7 @@ use invocation::ToolInvocation;
 use mcp::Server;
 pub(crate) use origin::Origin;
 use pipe::Surroundings;
+pub(crate) use pipe::has_no_sandbox;
 use places::Places;
 use residents::Residents;
 use rooted::Root;
@@ -77,6 +78,7 @@ struct Tool {
     /// Its place in the catalog, which alone holds what models are told of it.
     place: usize,
     is_idempotent: bool,
+    starts_programs: bool,
     output: Output,
     run: Run,
     /// Compiled with the first call: an agent at rest pays for no schema.
@@ -197,6 +199,7 @@ impl Toolbox {
                 let tool = Tool {
                     place: catalog.len(),
                     is_idempotent: export.is_idempotent,
+                    starts_programs: definition.starts_programs(),
                     output: export.output,
                     run: export.run,
                     schema: OnceLock::new(),
@@ -231,6 +234,13 @@ impl Toolbox {
     #[must_use]
     pub fn catalog(&self) -> Cow<'_, [CatalogEntry]> {
         with_servers(&self.catalog, &self.servers)
+    }
+
+    /// How strictly the programs of a tool are confined; none if it starts none.
+    pub(crate) fn sandbox_of(&self, tool_name: &str) -> Option<Level> {
+        let tool = self.tools.get(tool_name)?;
+        let level = self.surroundings().allowed.policy.require;
+        tool.starts_programs.then_some(level)
     }
 
     /// The MCP servers that are to be asked before a step.
@@ -495,6 +505,7 @@ fn add_search(
     let tool = Tool {
         place,
         is_idempotent: true,
+        starts_programs: false,
         output: Output::BoundedByTool,
         run,
         schema: OnceLock::new(),

@@ -72,7 +72,7 @@ pub(crate) fn command(
 }
 
 /// The file of a program, which whoever named it wants to be run.
-fn file_of(word: &OsStr, project_root: &Path, path: &OsStr) -> Option<SandboxPath> {
+pub(crate) fn file_of(word: &OsStr, project_root: &Path, path: &OsStr) -> Option<SandboxPath> {
     let file = match Path::new(word).components().count() {
         1 => find_program(word.to_str()?, path)?,
         _ => project_root.join(word),

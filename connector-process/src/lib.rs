@@ -7,6 +7,7 @@
 //! * `session`: what is said over that socket afterwards. It owns the requests that wait for the
 //!   orchestrator's word.
 //! * `calls`: the calls that agents want made, and the trait of those who make them.
+//! * `own_sandbox`: what the process is kept from, once it knows what it is.
 //! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
 //! * `connector`: from an assignment to the connector that does the work; `BUILTINS` lists those there are.
 //! * `model`: asks a provider for replies; `http`: the client of everything that goes out.
@@ -48,6 +49,7 @@ mod listener;
 mod mcp;
 mod model;
 mod otlp;
+mod own_sandbox;
 mod parent;
 mod payload;
 mod process;

@@ -18,6 +18,7 @@ use crate::command_line::{self, Start};
 use crate::confined;
 use crate::http;
 use crate::link::{Link, LinkError, Role};
+use crate::own_sandbox;
 use crate::parent::die_with_parent;
 use crate::session;
 
@@ -83,8 +84,9 @@ fn serve() -> ExitCode {
 
     let result = prepare(stdout.clone()).and_then(|runtime| {
         let result = runtime.block_on(async {
-            let link = Link::from_stdin()?;
-            let (role, incoming, outgoing) = link.shake_hands(pid).await?;
+            let link = Link::from_stdin().map_err(ProcessError::Link)?;
+            let (role, incoming, outgoing) =
+                link.shake_hands(pid).await.map_err(ProcessError::Link)?;
             drop(before_welcome.take());
             // It fails only if a subscriber is set already, and this is the only place that sets one.
             let identity = Identity {
@@ -95,11 +97,15 @@ fn serve() -> ExitCode {
                 &identity,
                 stdout.clone(),
             )));
-            session::run(role, incoming, outgoing).await
+            let rights = own_sandbox::enter(&role)
+                .map_err(|error| ProcessError::OwnSandbox(error.into()))?;
+            session::run(role, rights, incoming, outgoing)
+                .await
+                .map_err(ProcessError::Link)
         });
         // A name that is still being resolved must not hold the exit up.
         runtime.shutdown_background();
-        result.map_err(ProcessError::Link)
+        result
     });
     let code = match result {
         Ok(()) => {
@@ -121,6 +127,9 @@ enum ProcessError {
     /// The system refused something that every process may do.
     #[error("cannot set the process up")]
     Setup(#[source] std::io::Error),
+    /// The kernel does not hold what it took.
+    #[error("cannot confine this process")]
+    OwnSandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The orchestrator is gone or cannot be understood.
     #[error("cannot work without the orchestrator")]
     Link(#[source] LinkError),

@@ -13,9 +13,10 @@ use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
-    Head, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
+    Confined, Head, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
 };
 use goondan_protocol::question::QuestionWithdraw;
+use goondan_protocol::sandbox::Facts;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -217,6 +218,7 @@ impl Session {
 /// answered to anybody.
 pub(crate) async fn run(
     role: Role,
+    rights: Facts,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
@@ -228,6 +230,8 @@ pub(crate) async fn run(
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
     let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
     let mut calls = Calls::new(me, call_frames_in);
+    let confined = ToOrchestrator::Confined(Confined { rights });
+    enqueue(&control, session.frame(&confined)?)?;
 
     let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
     let mut connector = pin!(connector::run(role, gateway, stop.clone()));

@@ -33,7 +33,7 @@ pub use instance::{
     InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
-pub use process::{ListProcesses, ProcessInfo, ProcessState, Readiness};
+pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
     EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, ModeChange, PROPOSAL_VERSION,

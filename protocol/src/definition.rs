@@ -5,14 +5,21 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::base_package::BASE_PACKAGE;
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
 };
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::process_limits::ProcessLimits;
-use crate::sandbox::SandboxPolicy;
+use crate::sandbox::{Level, SandboxPolicy};
 use crate::script::Script;
 use crate::working_directory::CwdMode;
+
+/// The built-in tool that starts what a model writes.
+const BASH: &str = "bash";
+
+/// The setting of a built-in connector that names a program.
+const COMMAND: &str = "command";
 
 /// Everything an agent process works with. It reads no configuration of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +75,16 @@ pub struct AgentDefinition {
 }
 
 impl AgentDefinition {
+    /// How what it starts is confined: a command of `bash`, or a module. None if it starts no programs.
+    #[must_use]
+    pub fn programs(&self) -> Option<Level> {
+        let is_module =
+            |it: &ExtensionDefinition| matches!(it.source, ExtensionSource::Module { .. });
+        let is_any = self.tools.iter().any(ToolDefinition::starts_programs)
+            || self.extensions.iter().any(is_module);
+        is_any.then_some(self.sandbox.require)
+    }
+
     /// Whether a tool of the agent may work by this connection.
     #[must_use]
     pub fn works_by(&self, connection: &ConnectionName) -> bool {
@@ -192,6 +209,19 @@ pub struct ToolDefinition {
     pub error_message_limit: usize,
 }
 
+impl ToolDefinition {
+    /// Whether its calls start programs: commands of `bash`, or a module.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        match &self.source {
+            ToolSource::Builtin { package, name } => {
+                package == BASE_PACKAGE && name.as_str() == BASH
+            }
+            ToolSource::Module { .. } => true,
+        }
+    }
+}
+
 /// What does a tool's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -278,6 +308,22 @@ pub struct ConnectorAssignment {
     /// What the programs that it starts may touch.
     #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
     pub sandbox: SandboxPolicy,
+}
+
+impl ConnectorAssignment {
+    /// How what it starts is confined: the program that is its connector, or its server. None if it starts no
+    /// programs.
+    #[must_use]
+    pub fn programs(&self) -> Option<Level> {
+        connection_starts_programs(self.program.is_some(), &self.config)
+            .then_some(self.sandbox.require)
+    }
+}
+
+/// Whether the process of a connection starts programs: its connector is one, or its settings name one.
+#[must_use]
+pub fn connection_starts_programs(is_program: bool, config: &JsonObject) -> bool {
+    is_program || config.contains_key(COMMAND)
 }
 
 /// A program of the project that is a connector.

@@ -17,6 +17,7 @@ use crate::ids::{EventId, ExtensionStates, TurnId};
 use crate::observe::RuntimeEvent;
 use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
+use crate::sandbox::Facts;
 use crate::trace::TraceContext;
 use crate::version::Version;
 
@@ -178,6 +179,8 @@ messages! {
         Hello(Hello) = "hello",
         /// The answer to `ping`: the process is not hung.
         Pong(Pong) = "pong",
+        /// What the kernel holds the process to from now on.
+        Confined(Confined) = "confined",
         /// What a connector is doing, for people to read.
         Status(Status) = "status",
         /// `shutdown` was heard and what was in progress is done; the process exits now.
@@ -447,6 +450,14 @@ pub struct Ping {
 pub struct Pong {
     /// The nonce of the `ping`.
     pub nonce: u64,
+}
+
+/// `confined`: what a process has confined itself to, once it knew what it is (`SEC-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Confined {
+    /// What the kernel holds of it.
+    pub rights: Facts,
 }
 
 /// `status`: a connector's state, for people to read.

@@ -9,6 +9,7 @@ use crate::JsonObject;
 use crate::ids::{AgentName, EventId, InstanceKey, QuestionId, StepId, ToolCallId, TurnId};
 use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
+use crate::sandbox::Level;
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceContext, TraceId};
 use crate::usage::{MicroUsd, Usage};
@@ -183,6 +184,9 @@ pub struct RuntimeEvent {
     /// What the provider says of the step's reply, for the end of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<ModelResponse>,
+    /// How strictly the programs of a tool call were confined, for its end; absent if it started none (`SEC-3`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Level>,
     /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -225,6 +229,7 @@ impl RuntimeEvent {
             usage: None,
             cost_micro_usd: None,
             response: None,
+            sandbox: None,
             detail: None,
         }
     }

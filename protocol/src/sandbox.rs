@@ -3,6 +3,7 @@
 //! This is data. The kernel holds it to that in the crate `goondan-confinement`.
 
 mod network;
+mod own;
 mod right;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use network::Network;
+pub use own::OwnSandbox;
 pub use right::{Facts, Right};
 
 /// How strictly a program is confined.

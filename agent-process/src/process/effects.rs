@@ -10,12 +10,13 @@ use goondan_protocol::definition::CatalogEntry;
 use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{ToOrchestrator, TurnAppend, TurnComplete};
 use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::observe::{RuntimeEvent, SpanPhase};
 use goondan_protocol::trace::TraceContext;
 
 use crate::model::ModelRequest;
 use crate::recorder::Recorder;
 use crate::tool_call::CallKey;
-use crate::tools::CallSite;
+use crate::tools::{CallSite, has_no_sandbox};
 use crate::turn::{Effect, Input, Observation, Scope};
 
 use super::agent::{Agent, Done, now};
@@ -113,6 +114,13 @@ impl Agent {
         let Some(recorder) = &mut self.recorder else {
             return Ok(());
         };
+        let sandbox = match (&observation.scope, observation.kind.phase()) {
+            (Scope::Call { tool_name, .. }, SpanPhase::Ends(_)) => {
+                let was_started = !observation.detail.as_deref().is_some_and(has_no_sandbox);
+                self.toolbox.sandbox_of(tool_name).filter(|_| was_started)
+            }
+            _ => None,
+        };
         let event = recorder.record(
             observation,
             &assignment.agent.name,
@@ -120,6 +128,7 @@ impl Agent {
             now(),
             Instant::now(),
         );
+        let event = RuntimeEvent { sandbox, ..event };
         if let Some(host) = &mut self.extension_host {
             host.tell_event(&event);
         }

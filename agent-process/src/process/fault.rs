@@ -22,6 +22,10 @@ pub(crate) enum ProcessError {
     /// The process could not be set up.
     #[error("the process could not be set up")]
     Setup(#[source] std::io::Error),
+    /// The kernel does not hold what it took.
+    #[cfg(target_os = "linux")]
+    #[error("the agent's process could not be confined")]
+    OwnSandbox(#[from] goondan_confinement::EnforceError),
     /// The link failed.
     #[error("the link to the orchestrator failed")]
     Link(#[from] LinkError),

@@ -20,6 +20,9 @@ use crate::tool_call::ToolOutcome;
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
 const OWN_PREFIX: &str = "GOONDAN_";
 
+/// The code of a call that started nothing, since its sandbox could not be made.
+const NO_SANDBOX: &str = "E_SANDBOX";
+
 /// Time a tool supervisor has to end its tree before it is killed itself.
 pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
 /// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
@@ -98,6 +101,11 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
     }
 }
 
+/// Whether a result says that nothing was started, since the sandbox could not be made.
+pub(crate) fn has_no_sandbox(result: &str) -> bool {
+    result.starts_with(NO_SANDBOX)
+}
+
 /// What a tool supervisor said that has ended with `code`, since it could not make the sandbox; none if it
 /// ended otherwise.
 pub(crate) fn not_confined(code: Option<i32>, said: &Capture) -> Option<ToolFault> {
@@ -106,7 +114,7 @@ pub(crate) fn not_confined(code: Option<i32>, said: &Capture) -> Option<ToolFaul
     }
     let stderr = said.beginning_of_stderr();
     let reason = stderr.strip_prefix(NOT_CONFINED_WORDS)?;
-    Some(ToolFault::new("E_SANDBOX", reason.trim_end()))
+    Some(ToolFault::new(NO_SANDBOX, reason.trim_end()))
 }
 
 /// One output of the supervisor, until its end.

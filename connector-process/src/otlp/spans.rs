@@ -161,6 +161,9 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
             attributes.push(("gen_ai.tool.name", tool.into()));
             attributes.push(("gen_ai.tool.call.id", call_id.as_str().into()));
             attributes.push(("gen_ai.tool.type", "function".into()));
+            if let Some(level) = event.sandbox {
+                attributes.push(("goondan.sandbox.level", level.to_string().as_str().into()));
+            }
             (
                 format!("execute_tool {tool}"),
                 Kind::Internal,

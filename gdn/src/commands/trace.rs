@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::control::{GetTrace, Trace};
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
 use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, Standing};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
 use serde::Serialize;
@@ -94,6 +95,9 @@ struct Span {
     tool_name: Option<String>,
     #[serde(flatten)]
     record: SpanRecord,
+    /// How strictly the programs of a call were confined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<Level>,
     duration_ms: u64,
     /// What the replies of a step or turn took.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +129,7 @@ impl Span {
             tool_call_id: event.tool_call_id.clone(),
             tool_name: event.tool_name.clone(),
             record: SpanRecord::begun_by(event),
+            sandbox: None,
             duration_ms: 0,
             usage: None,
             cost_micro_usd: None,
@@ -137,6 +142,7 @@ impl Span {
         self.record.take(event);
         if matches!(event.kind.phase(), SpanPhase::Ends(_)) {
             (self.usage, self.cost_micro_usd) = (event.usage, event.cost_micro_usd);
+            self.sandbox = event.sandbox;
             if self.record.standing != Standing::Completed {
                 self.detail.clone_from(&event.detail);
             }
@@ -190,6 +196,10 @@ impl Span {
         let mut remarks = Vec::new();
         if self.record.attempts > 1 {
             remarks.push(format!("{} attempts", self.record.attempts));
+        }
+        // The usual is no remark.
+        if let Some(level) = self.sandbox.filter(|level| *level != Level::Full) {
+            remarks.push(format!("sandbox `{level}`"));
         }
         match self.record.standing {
             Standing::Open => remarks.push("not ended".to_owned()),

@@ -119,8 +119,8 @@ fn ps_shows_a_table_and_the_same_as_json() {
     let ran = home.gdn(&["ps"]).exits(0);
     assert_eq!(
         ran.stdout,
-        "KIND   NAME   CONVERSATION  STATE       PID   UP      MEMORY   PENDING  CRASHES  DETAIL\n\
-         agent  clerk  가나          processing  4711  2h 10m  3.1 MiB  1        2\n"
+        "KIND   NAME   CONVERSATION  STATE       PID   UP      MEMORY   SANDBOX  PENDING  CRASHES  DETAIL\n\
+         agent  clerk  가나          processing  4711  2h 10m  3.1 MiB  -        1        2\n"
     );
     let json = home.gdn(&["ps", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.ps/v1");

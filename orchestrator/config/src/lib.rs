@@ -62,9 +62,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::secret::IDENTITY_VAR;
 use serde_json::Value;
 
@@ -209,6 +210,15 @@ pub struct ConnectionDefinition {
     pub limits: ProcessLimits,
     /// What the programs that it starts may touch.
     pub sandbox: SandboxPolicy,
+}
+
+impl ConnectionDefinition {
+    /// How what it starts is confined; none if it starts no programs.
+    #[must_use]
+    pub fn programs(&self) -> Option<Level> {
+        connection_starts_programs(self.entry.is_some(), &self.config)
+            .then_some(self.sandbox.require)
+    }
 }
 
 impl fmt::Debug for ConnectionDefinition {

@@ -33,6 +33,7 @@ impl Core {
         match (message, &owner) {
             (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
             (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
+            (ToOrchestrator::Confined(confined), _) => self.fleet.on_confined(&owner, confined),
             (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
                 self.on_connector_status(id, name, status);
             }

@@ -8,7 +8,7 @@ use goondan_protocol::module_file::Runtime;
 use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
 
 /// The system's programs and what they are made of.
-const PROGRAMS: [&str; 10] = [
+pub(crate) const PROGRAMS: [&str; 10] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -23,7 +23,7 @@ const PROGRAMS: [&str; 10] = [
 
 /// What programs look up about the machine. Not all of `/etc`: there are keys in it, which a daemon of root could
 /// read.
-const SETTINGS: [&str; 38] = [
+pub(crate) const SETTINGS: [&str; 38] = [
     "/etc/alternatives",
     "/etc/bash.bashrc",
     "/etc/ca-certificates",

@@ -10,20 +10,29 @@ use rustix::thread::{
 /// More than any kernel has.
 const MOST: u32 = 64;
 
-const NONE: CapabilitySets = CapabilitySets {
-    effective: CapabilitySet::empty(),
-    permitted: CapabilitySet::empty(),
-    inheritable: CapabilitySet::empty(),
-};
+/// What is not given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Nothing,
+    /// Listening on a port below 1024, where the caller could. What it starts cannot.
+    LowPorts,
+}
 
-/// Gives up every capability of the calling thread and of what it starts. Whoever has none can get none,
+impl Kept {
+    fn of(self, had: CapabilitySet) -> CapabilitySet {
+        match self {
+            Self::Nothing => CapabilitySet::empty(),
+            Self::LowPorts => had & CapabilitySet::NET_BIND_SERVICE,
+        }
+    }
+}
+
+/// Gives up every other capability of the calling thread and of what it starts. Whoever has none can get none,
 /// since `no_new_privs` is set with the rules for files; whoever has all, as root, needs more: a program that
 /// root starts would get them back.
-pub(crate) fn drop_all() -> Result<()> {
-    if capabilities(None)?
-        .effective
-        .contains(CapabilitySet::SETPCAP)
-    {
+pub(crate) fn keep(kept: Kept) -> Result<()> {
+    let had = capabilities(None)?;
+    if had.effective.contains(CapabilitySet::SETPCAP) {
         for number in 0..MOST {
             let capability = CapabilitySet::from_bits_retain(1 << number);
             match capability_is_in_bounding_set(capability) {
@@ -45,5 +54,11 @@ pub(crate) fn drop_all() -> Result<()> {
         )?;
     }
     clear_ambient_capability_set()?;
-    set_capabilities(None, NONE)
+    let permitted = kept.of(had.permitted);
+    let sets = CapabilitySets {
+        effective: permitted,
+        permitted,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)
 }

@@ -17,7 +17,9 @@ use std::process::Command;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 #[cfg(target_os = "linux")]
-use crate::enforcement::{EnforceError, enforce};
+use crate::enforcement::enforce;
+#[cfg(target_os = "linux")]
+use crate::error::EnforceError;
 #[cfg(target_os = "linux")]
 use crate::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]

@@ -12,8 +12,9 @@
 //!
 //! * `allowed` is what hardly a program does without, beside what a person listed.
 //! * `entry` is the way in, for whoever starts programs.
+//! * `own` is what agents and connectors hold themselves to.
 //! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds.
-//! * `namespaces`, `mounts`, `capabilities`, `system_calls` each change one thing about the calling process;
+//! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
 //!
@@ -44,17 +45,21 @@ pub use self::allowed::{Allowed, Ground, find_program};
 pub use self::entry::{Entered, Sandbox, SandboxError, in_words, out_of_words};
 pub use self::plan::{Plan, Unmet, plan};
 pub use goondan_protocol::sandbox::{
-    Facts, InvalidPath, Level, Network, Right, SandboxPath, SandboxPolicy,
+    Facts, InvalidPath, Level, Network, OwnSandbox, Right, SandboxPath, SandboxPolicy,
 };
 
 #[cfg(target_os = "linux")]
-pub use self::enforcement::{EnforceError, Report, enforce};
+pub use self::enforcement::{Report, enforce};
+#[cfg(target_os = "linux")]
+pub use self::error::EnforceError;
 #[cfg(target_os = "linux")]
 pub use self::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 pub use self::namespace_probe::{probe_namespaces, try_as_asked};
 #[cfg(target_os = "linux")]
 pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
+#[cfg(target_os = "linux")]
+pub use self::own::OwnPolicy;
 #[cfg(target_os = "linux")]
 pub use self::probe::{probe, probe_all};
 
@@ -72,6 +77,10 @@ mod capabilities;
 mod enforcement;
 mod entry;
 #[cfg(target_os = "linux")]
+mod error;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
 mod inherited;
 #[cfg(target_os = "linux")]
 mod layout;
@@ -83,6 +92,8 @@ mod mounts;
 mod namespace_probe;
 #[cfg(target_os = "linux")]
 mod namespaces;
+#[cfg(target_os = "linux")]
+mod own;
 mod plan;
 #[cfg(target_os = "linux")]
 mod probe;

@@ -15,8 +15,8 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::enforcement::filter_system_calls;
 use crate::namespace_probe::probe_namespaces;
+use crate::system_calls::{self, Caller};
 use goondan_protocol::sandbox::Network;
 use goondan_protocol::sandbox::{Facts, Level, Right};
 use goondan_protocol::working_directory::{Purpose, working_directory};
@@ -112,7 +112,7 @@ fn abstract_sockets() -> bool {
 
 fn system_calls() -> bool {
     changes(
-        || filter_system_calls(Level::Landlock, Network::None).is_ok(),
+        || system_calls::apply(Caller::Program(Level::Landlock, Network::None)).is_ok(),
         || UnixStream::connect("/").is_err_and(|e| e.raw_os_error() == Some(1)),
     )
 }

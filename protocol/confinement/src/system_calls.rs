@@ -8,24 +8,40 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-use goondan_protocol::sandbox::Level;
+use goondan_protocol::sandbox::{Level, Network};
 
-use goondan_protocol::sandbox::Network;
+use crate::error::EnforceError;
+
+/// Who is filtered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Caller {
+    /// A program in its sandbox.
+    Program(Level, Network),
+    /// A process of goondan's own, with whatever it starts, in no namespace of its own.
+    Process(Network),
+    /// A process of goondan's own that starts sandboxes of the level `full`.
+    Supervisor,
+}
+
+/// Refused whatever their arguments, but to who makes a sandbox of the level `full`.
+const MAKING_A_SANDBOX: &[libc::c_long] = &[
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+];
 
 /// Refused whatever their arguments.
 const DENIED: &[libc::c_long] = &[
     // The tree of files, and ways around the checks of paths.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
     libc::SYS_chroot,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
     libc::SYS_fspick,
-    libc::SYS_mount_setattr,
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_fanotify_init,
@@ -34,7 +50,6 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_swapoff,
     libc::SYS_acct,
     // Namespaces, and other processes.
-    libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -87,21 +102,37 @@ const X32: libc::c_long = 0x4000_0000;
 /// # Errors
 ///
 /// If the machine is of a kind that `seccompiler` does not know.
-pub(crate) fn filters(level: Level, network: Network) -> Result<[BpfProgram; 2], BackendError> {
-    let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
+    let refused = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
+    let mut denied: Rules = refused(DENIED);
+    denied.insert(libc::SYS_ioctl, typing()?);
+    let (level, network) = match caller {
+        // Namespaces are made by flags, too, and their loopback is raised by a socket.
+        Caller::Supervisor => return Ok(vec![program(denied, libc::EPERM)?]),
+        Caller::Program(level, network) => (level, network),
+        Caller::Process(network) => (Level::Landlock, network),
+    };
+    denied.extend::<Rules>(refused(MAKING_A_SANDBOX));
     denied.insert(libc::SYS_socket, sockets(level, network)?);
     denied.insert(libc::SYS_clone, namespaces()?);
-    denied.insert(libc::SYS_ioctl, typing()?);
     if level == Level::Landlock {
         denied.extend(of_other_processes()?);
     }
     denied.insert(libc::SYS_socketpair, pairs()?);
     // The arguments of `clone3` cannot be seen from here. C libraries take `clone` if there is no `clone3`.
     let unknown = [(libc::SYS_clone3, Vec::new())].into();
-    Ok([
+    Ok(vec![
         program(denied, libc::EPERM)?,
         program(unknown, libc::ENOSYS)?,
     ])
+}
+
+/// Restricts the calling thread and all that it starts.
+pub(crate) fn apply(caller: Caller) -> Result<(), EnforceError> {
+    for filter in filters(caller)? {
+        seccompiler::apply_filter(&filter)?;
+    }
+    Ok(())
 }
 
 type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;

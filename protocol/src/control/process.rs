@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{InstanceKey, QuestionId, TurnId, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::process_limits::ProcessLimits;
+use crate::sandbox::{Facts, Level};
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
@@ -134,4 +135,28 @@ pub struct ProcessInfo {
     /// How much of the machine it may take; none while it does not run.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
+    /// How it and what it starts are confined, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
+}
+
+/// How a process that runs is confined, right by right (`SEC-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Confinement {
+    /// What the kernel holds the process itself to, as it says.
+    pub own: Facts,
+    /// The programs that it starts; absent if it starts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Achieved>,
+}
+
+/// A level, and what the kernel holds for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Achieved {
+    /// The level.
+    pub level: Level,
+    /// What is held.
+    pub rights: Facts,
 }

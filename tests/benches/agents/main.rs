@@ -22,6 +22,7 @@ mod client;
 mod idle;
 mod routing;
 mod spawn;
+mod tools;
 
 /// What a measure ends in.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
@@ -29,10 +30,11 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 7] = [
+const MEASURES: [(&str, Measure); 8] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
+    ("tools", tools::turns_with_tools),
     ("beside", beside::misbehaviour),
     ("bytes", bytes::per_turn),
     ("idle", idle::many),

@@ -1,8 +1,8 @@
 //! Goal: what runs for a model gets out of its sandbox in no way that anybody has thought of (`SEC-3`, `SEC-6`,
 //! `BOX-3`).
 //!
-//! Method: `escape.py` tries each way out beside one like it that is allowed, as a command, in a session and from a
-//! module of a real daemon; `victim.py` is what it should not reach. Without a sandbox the same ways lead out, or
+//! Method: `escape.py` tries each way out beside one like it that is allowed, as a command, in a session, from a
+//! module and as a connector of a real daemon; `victim.py` is what it should not reach. Without a sandbox the same ways lead out, or
 //! the test would prove nothing.
 
 use std::fs;
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, GDN, Running};
 use goondan_tests::projects::lab_at;
-use goondan_tests::{Daemon, Home, needs, processes};
+use goondan_tests::{Daemon, Home, needs, processes, wait_until};
 use serde_json::{Value, json};
 
 const ESCAPE: &str = include_str!("escapes/escape.py");
@@ -22,8 +22,21 @@ const VICTIM: &str = include_str!("escapes/victim.py");
 /// What lies outside, and must not come in.
 const LOOT: &str = "loot-of-the-outside-5519";
 
-/// A process that the ways out leave behind, if they can.
-const STRAY: [&str; 2] = ["sleep", "5519"];
+/// The way of running programs that no message asks for.
+const AS_A_CONNECTOR: &str = "as a connector";
+
+/// A process that commands leave behind, if they can: it sleeps for a number of seconds that tells it from those of
+/// the other levels, which are tried at the same time.
+const STRAY: &str = "sleep";
+
+fn stray_of(level: &str) -> String {
+    let number = match level {
+        "full" => 10_000_000,
+        "landlock" => 20_000_000,
+        _ => 30_000_000,
+    };
+    (number + std::process::id()).to_string()
+}
 
 /// An agent that tries the ways out. `LEVEL` is its sandbox.
 const PROJECT: &str = r#"
@@ -37,9 +50,9 @@ spec:
       - when: {user: '^keep', step: 1}
         call: [{tool: bash__exec, args: {command: "echo loot-of-the-outside-5519 > kept"}}]
       - when: {user: '^as a command$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
+        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
       - when: {user: '^in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep 5519 &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
+        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
       - when: {user: '^from a module$', step: 1}
         call: [{tool: escape__try, args: {}}]
       - when: {user: '^loosened by the call$', step: 1}
@@ -65,6 +78,33 @@ spec:
     - {kind: Tool, name: bash, package: "@goondan/base"}
     - Tool/escape
   sandbox: {require: LEVEL, write: [NOTES]}
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: escape}
+spec: {entry: connectors/escape.py}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: escape}
+spec:
+  connectorRef: Connector/escape
+  sandbox: {require: LEVEL, write: [NOTES]}
+"#;
+
+/// A program that is a connector: it tries the ways out when it is asked to by a note. It has no directory for
+/// temporary files but what its connection lists.
+const PROGRAM: &str = r#"
+import os, subprocess, sys, time
+
+print('{"type": "status", "ready": true, "detail": "waiting"}', flush=True)
+while not os.path.exists("NOTES/go"):
+    time.sleep(0.02)
+os.makedirs("NOTES/work", exist_ok=True)
+words = [sys.executable, "PROJECT/escape.py", "PROJECT/plan.json", "NOTES/results"]
+environment = {"TMPDIR": "NOTES/work", **os.environ}
+subprocess.run(words, cwd="NOTES/work", env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+sys.stdin.read()
 "#;
 
 /// A module that tries the ways out in a program of its own.
@@ -85,6 +125,7 @@ struct Prison {
     daemon: Daemon,
     victim: Running,
     shared: tempfile::NamedTempFile,
+    stray: String,
     home: Home,
 }
 
@@ -104,12 +145,17 @@ impl Prison {
         let home = Home::without_project();
         let (own, project) = (home.path().to_str().unwrap(), home.project());
         let project = project.to_str().unwrap();
+        let stray = stray_of(level);
         let filled = |text: &str| {
             let text = home.filled_in(text).replace("PROJECT", project);
-            text.replace("HOME", own).replace("LEVEL", level)
+            text.replace("HOME", own)
+                .replace("LEVEL", level)
+                .replace("STRAY", &stray)
         };
+
         home.write("project/goondan.yaml", &filled(PROJECT));
         home.write("project/tools/escape.py", &filled(MODULE));
+        home.write("project/connectors/escape.py", &filled(PROGRAM));
         home.write("project/tools/escape.mjs", "export const handlers = {};\n");
         home.write("project/escape.py", ESCAPE);
         home.write("project/.git/hooks/post-commit", "");
@@ -153,14 +199,21 @@ impl Prison {
             daemon,
             victim,
             shared,
+            stray,
             home,
         }
     }
 
     /// Tries all ways out in one way of running programs.
     fn tried(&self, how: &str) -> Vec<Tried> {
-        let said = self.home.ask("main", how);
         let results = self.home.notes().join("results");
+        let said = if how == AS_A_CONNECTOR {
+            self.home.write("notes/go", "");
+            wait_until("the connector has tried", || results.exists());
+            String::new()
+        } else {
+            self.home.ask("main", how)
+        };
         let text = fs::read_to_string(&results).unwrap_or_else(|error| {
             panic!("{how}: no results ({error}): {said}");
         });
@@ -181,7 +234,10 @@ impl Prison {
         assert_eq!(fs::read_to_string(self.shared.path()).unwrap(), LOOT);
         drop(self.victim);
         self.daemon.stop();
-        assert_eq!(processes::with_args(&STRAY), Vec::<u32>::new());
+        assert_eq!(
+            processes::with_args(&[STRAY, &self.stray]),
+            Vec::<u32>::new()
+        );
     }
 }
 
@@ -254,7 +310,12 @@ fn holds(level: &str) {
     }
     let prison = Prison::at(level);
     let mut wrong = Vec::new();
-    for how in ["as a command", "in a session", "from a module"] {
+    for how in [
+        "as a command",
+        "in a session",
+        "from a module",
+        AS_A_CONNECTOR,
+    ] {
         for tried in prison.tried(how) {
             let name = &tried.name;
             if tried.refused.is_none() && (level == "full" || !tried.is_of_full) {

@@ -15,6 +15,8 @@ mod children;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod confined;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod consent;
@@ -52,6 +54,8 @@ mod mcp;
 mod models;
 #[cfg(test)]
 mod namespaces;
+#[cfg(test)]
+mod nothing_left;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Processes as people read them.
 
 use anstyle::Style;
-use goondan_protocol::control::{ProcessInfo, ProcessState, Readiness};
+use goondan_protocol::control::{Confinement, ProcessInfo, ProcessState, Readiness};
+use goondan_protocol::sandbox::{Level, OwnSandbox};
 use goondan_protocol::time::Timestamp;
 
 use crate::output::style;
@@ -19,9 +20,10 @@ pub(super) fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Tab
         Column::new("PID").below(1, "pid"),
         Column::new("UP").below(2, "up"),
         Column::new("MEMORY").below(4, "memory"),
+        Column::new("SANDBOX").below(5, "sandbox"),
         Column::new("PENDING").below(3, "pending"),
         Column::new("CRASHES").below(3, "crashes"),
-        Column::new("DETAIL").below(5, ""),
+        Column::new("DETAIL").below(6, ""),
     ];
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for process in processes {
@@ -33,6 +35,7 @@ pub(super) fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Tab
             or_dash(process.pid.map(|pid| pid.to_string())),
             or_dash(process.started_at.map(|at| text::age(at, now))),
             or_dash(memory(process)),
+            sandbox(process),
             process.pending_events.to_string().into(),
             process.consecutive_crashes.to_string().into(),
             detail(process, now).into(),
@@ -56,6 +59,32 @@ fn memory(process: &ProcessInfo) -> Option<String> {
         (taken, None) => taken,
         (None, Some(most)) => Some(format!("of {most}")),
         (Some(taken), Some(most)) => Some(format!("{taken} of {most}")),
+    }
+}
+
+/// How strictly what runs there is confined: the programs it starts, or if it starts none, the process itself.
+fn sandbox(process: &ProcessInfo) -> Cell {
+    let Some(confinement) = &process.confinement else {
+        return or_dash(None::<&str>);
+    };
+    let (word, look) = sandbox_words(confinement);
+    Cell::styled(word, look)
+}
+
+fn sandbox_words(confinement: &Confinement) -> (String, Style) {
+    let level = confinement.programs.as_ref().map(|programs| programs.level);
+    match level {
+        Some(level @ Level::Off) => (level.to_string(), style::WARN),
+        Some(level) => (level.to_string(), style::PLAIN),
+        None => {
+            let own = [OwnSandbox::Landlock, OwnSandbox::SystemCalls];
+            let mut own = own.into_iter();
+            let held = own.find(|own| own.rights().iter().all(|it| confinement.own.contains(it)));
+            match held.unwrap_or(OwnSandbox::None) {
+                own @ OwnSandbox::Landlock => (own.to_string(), style::PLAIN),
+                own => (own.to_string(), style::WARN),
+            }
+        }
     }
 }
 
@@ -109,6 +138,7 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::sandbox::Right;
     use serde_json::json;
 
     use super::*;
@@ -158,14 +188,35 @@ mod tests {
         let started = Timestamp::from_unix_millis(940_000);
         let busy = process(
             "processing",
-            &json!({"pid": 12, "startedAt": started, "memoryBytes": 3_250_586}),
+            &json!({
+                "pid": 12, "startedAt": started, "memoryBytes": 3_250_586,
+                "confinement": {"own": ["system-calls"], "programs": {"level": "full", "rights": ["files"]}},
+            }),
         );
         assert_eq!(
             table(&[busy], true, now).render(style::Palette::new(false)),
-            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      MEMORY   PENDING  CRASHES  \
+            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      MEMORY   SANDBOX  PENDING  CRASHES  \
              DETAIL\n\
-             w          agent  clerk  main          processing  12   1m 00s  3.1 MiB  1        0\n"
+             w          agent  clerk  main          processing  12   1m 00s  3.1 MiB  full     1        0\n"
         );
+    }
+
+    #[test]
+    fn sec_3_a_process_that_is_not_confined_is_told_from_one_that_is() {
+        let shown = |confinement| sandbox_words(&serde_json::from_value(confinement).unwrap());
+        let level = |level| json!({"own": [], "programs": {"level": level, "rights": []}});
+        assert_eq!(shown(level("off")), ("off".to_owned(), style::WARN));
+        assert_eq!(
+            shown(level("landlock")),
+            ("landlock".to_owned(), style::PLAIN)
+        );
+        let own = |rights: &[Right]| shown(json!({"own": rights}));
+        assert_eq!(own(&Right::LANDLOCK), ("landlock".to_owned(), style::PLAIN));
+        assert_eq!(
+            own(&[Right::SystemCalls]),
+            ("system-calls".to_owned(), style::WARN)
+        );
+        assert_eq!(own(&[]), ("none".to_owned(), style::WARN));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
+use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 use crate::ConnectionDefinition;
@@ -13,9 +13,6 @@ use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::sandbox::Written;
 use crate::machine::Machine;
 use crate::report::{Place, Problem, Report};
-
-/// The built-in tool that starts what a model writes.
-const BASH: &str = "bash";
 
 /// What the checks need beside an agent or a connection.
 pub(super) struct Ground<'a> {
@@ -35,7 +32,7 @@ pub(super) fn check_agent(
     ground: &Ground<'_>,
     report: &mut Report,
 ) {
-    if starts_programs(definition) {
+    if definition.programs().is_some() {
         let who = format!("Agent `{}`", definition.name);
         check(
             &who,
@@ -56,7 +53,7 @@ pub(super) fn check_connection(
     report: &mut Report,
 ) {
     let spec = &written.value;
-    if definition.entry.is_some() || spec.has_command(&definition.connector) {
+    if definition.programs().is_some() {
         let who = format!("Connection `{}`", definition.name);
         let place = written.place;
         check(
@@ -117,16 +114,4 @@ fn next_that_can_be_had(level: Level, machine: &dyn Machine) -> Level {
         lesser = lesser.lesser();
     }
     lesser
-}
-
-/// Whether an agent starts programs at all: a command of `bash`, or a module.
-fn starts_programs(agent: &AgentDefinition) -> bool {
-    let tools = agent.tools.iter().any(|tool| match &tool.source {
-        ToolSource::Builtin { name, .. } => name.as_str() == BASH,
-        ToolSource::Module { .. } => true,
-    });
-    let extensions = agent.extensions.iter();
-    let mut extensions =
-        extensions.filter(|it| matches!(it.source, ExtensionSource::Module { .. }));
-    tools || extensions.next().is_some()
 }

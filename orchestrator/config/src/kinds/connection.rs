@@ -132,13 +132,6 @@ pub(crate) struct ConnectionSpec {
     pub(crate) written: Written,
 }
 
-impl ConnectionSpec {
-    /// Whether its connector starts a program that the settings name.
-    pub(crate) fn has_command(&self, connector: &ResourceName) -> bool {
-        connector.as_str() == MCP && self.config.contains_key("command")
-    }
-}
-
 /// An ingress rule as written.
 pub(crate) struct RuleSpec {
     pub(crate) event: Option<Located<String>>,

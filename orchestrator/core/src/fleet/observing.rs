@@ -8,6 +8,7 @@ use goondan_protocol::limits::MAX_NAME_BYTES;
 use goondan_protocol::observe::{
     ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, SpanPhase, detail_of,
 };
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::writer::operation::Observe;
 
@@ -39,7 +40,8 @@ fn scope_of(kind: Kind) -> Option<Scope> {
     }
 }
 
-/// What is recorded of a report: what happened is the agent's word, the rest is what the daemon knows.
+/// What is recorded of a report: what happened is the agent's word, the rest is what the daemon knows; of the
+/// `programs` that the agent starts, how strictly they are confined.
 ///
 /// # Errors
 ///
@@ -47,6 +49,7 @@ fn scope_of(kind: Kind) -> Option<Scope> {
 pub(super) fn corrected(
     reported: RuntimeEvent,
     (at, agent): (&InstanceRef, &AgentName),
+    programs: Option<Level>,
     turn: &Turn,
     now: Now,
 ) -> Result<RuntimeEvent, &'static str> {
@@ -103,6 +106,10 @@ pub(super) fn corrected(
             .response
             .filter(|_| reported.kind == Kind::StepCompleted)
             .map(ModelResponse::shortened),
+        sandbox: reported
+            .sandbox
+            .and(programs)
+            .filter(|_| ends && matches!(scope, Scope::Call)),
         detail: reported.detail.as_deref().map(detail_of),
         ..RuntimeEvent::new(reported.kind, now.wall, place, whose, turn_id)
     })
@@ -118,7 +125,11 @@ impl Fleet {
         let Some(turn) = &mut entry.turn else {
             return self.on_broken(process, "it reported on a turn that is not in progress");
         };
-        let event = match corrected(event, (at, &entry.agent), turn, now) {
+        let programs = entry
+            .running
+            .as_ref()
+            .and_then(|it| it.definition.programs());
+        let event = match corrected(event, (at, &entry.agent), programs, turn, now) {
             Ok(event) => event,
             Err(problem) => return self.on_broken(process, problem),
         };

@@ -3,7 +3,7 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, Shutdown, ToChild, Welcome};
+use goondan_protocol::ipc::{ChildRole, Confined, Head, Hello, Ping, Shutdown, ToChild, Welcome};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceId;
@@ -211,6 +211,13 @@ impl Fleet {
             Some(Stage::Spawning) if !is_hello => Err("it spoke before it greeted"),
             Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Err("it greeted twice"),
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A process says what it has confined itself to. Nothing depends on it.
+    pub(crate) fn on_confined(&mut self, owner: &Owner, confined: Confined) {
+        if let Some(slot) = self.slot_mut(owner) {
+            slot.confined(confined.rights);
         }
     }
 

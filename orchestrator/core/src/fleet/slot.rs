@@ -2,6 +2,7 @@
 
 use goondan_protocol::control::ProcessState;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::sandbox::Facts;
 use goondan_protocol::time::Timestamp;
 
 use super::back_off;
@@ -28,6 +29,8 @@ pub(crate) struct Up {
     pub(crate) pid: Option<u32>,
     pub(crate) started_at: Timestamp,
     pub(crate) stage: Stage,
+    /// What the kernel holds it to, by its own word; none before it has said so.
+    pub(crate) own_rights: Option<Facts>,
     started_ms: u64,
     heard_ms: u64,
     pinged_ms: u64,
@@ -120,6 +123,7 @@ impl Slot {
             pid: None,
             started_at: now.wall,
             stage: Stage::Spawning,
+            own_rights: None,
             started_ms: now.mono_ms,
             heard_ms: now.mono_ms,
             pinged_ms: now.mono_ms,
@@ -129,6 +133,12 @@ impl Slot {
     pub(crate) fn spawned(&mut self, pid: u32) {
         if let Some(up) = self.up_mut() {
             up.pid = Some(pid);
+        }
+    }
+
+    pub(crate) fn confined(&mut self, rights: Facts) {
+        if let Some(up) = self.up_mut() {
+            up.own_rights = Some(rights);
         }
     }
 

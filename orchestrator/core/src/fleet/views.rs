@@ -5,11 +5,12 @@ use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
+    Achieved, Confinement, Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::{Level, Right};
 
 use super::connectors::Connector;
 use super::instance::Instance;
@@ -225,6 +226,13 @@ fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, instance.running.as_ref().map(|r| r.definition.limits)),
+        confinement: confinement_of(
+            up,
+            instance
+                .running
+                .as_ref()
+                .and_then(|r| r.definition.programs()),
+        ),
     }
 }
 
@@ -256,6 +264,7 @@ fn model_info(
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
+        confinement: confinement_of(up, None),
     }
 }
 
@@ -287,10 +296,28 @@ fn connector_info(
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, connector.running.as_ref().map(|r| r.definition.limits)),
+        confinement: confinement_of(
+            up,
+            connector
+                .running
+                .as_ref()
+                .and_then(|r| r.definition.programs()),
+        ),
     }
 }
 
 /// The limits of a process, which it has only while it runs.
 fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLimits {
     up.and(started_with).unwrap_or_default()
+}
+
+/// How a process and what it starts are confined, once it has said that it is. Programs are never started with less
+/// than their level.
+fn confinement_of(up: Option<&Up>, programs: Option<Level>) -> Option<Confinement> {
+    let own = up?.own_rights.clone()?;
+    let programs = programs.map(|level| Achieved {
+        level,
+        rights: Right::of(level).iter().copied().collect(),
+    });
+    Some(Confinement { own, programs })
 }

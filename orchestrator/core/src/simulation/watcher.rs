@@ -9,13 +9,8 @@ use goondan_protocol::ids::{InstanceKey, TurnId, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 
-use super::world::World;
-use crate::exchange::Peer;
+use crate::RequestToken;
 use crate::fleet::watchers::Told;
-use crate::{Input, RequestToken};
-
-/// How many steps there are for one look at whether it sees what is.
-const STEPS_OF_LOOK: u64 = 16;
 
 pub(super) struct Watcher {
     rng: fastrand::Rng,
@@ -133,49 +128,35 @@ impl Watcher {
             _ => {}
         }
     }
-}
 
-impl World {
-    /// The client begins to watch, or goes away.
-    pub(super) fn come_or_go(&mut self, id: WorkspaceId) {
-        match self.watcher.token {
-            Some(token) if self.watcher.rng.u8(..4) == 0 => {
-                self.watcher.token = None;
-                let tokens = vec![token];
-                self.input(Input::ClientGone { tokens });
-            }
-            Some(_) => {}
-            None => {
-                self.watcher.requests += 1;
-                // Far from those of other clients.
-                let token = RequestToken(u64::MAX - self.watcher.requests);
-                self.watcher.token = Some(token);
-                let (after, snapshots) = (self.watcher.cursor, self.watcher.snapshots);
-                let call = Call::WatchWorkspace(WatchWorkspace {
-                    workspace_id: id,
-                    after,
-                });
-                self.input(Input::Request {
-                    token,
-                    peer: Peer::default(),
-                    call: Box::new(call),
-                });
-                let is_watching = self.watcher.token.is_some();
-                let is_known = is_watching && self.watcher.snapshots == snapshots;
-                self.watcher.came_back += u64::from(is_known);
-            }
-        }
+    /// Its request, while it watches.
+    pub(super) fn token(&self) -> Option<RequestToken> {
+        self.token
+    }
+
+    /// Goes away now and then; its request is over then.
+    pub(super) fn goes_away(&mut self) -> Option<RequestToken> {
+        self.token.take_if(|_| self.rng.u8(..4) == 0)
+    }
+
+    /// Asks for what it has missed, by a request of its own.
+    pub(super) fn comes(&mut self, workspace_id: WorkspaceId) -> (RequestToken, Call) {
+        self.requests += 1;
+        // Far from those of other clients.
+        let token = RequestToken(u64::MAX - self.requests);
+        self.token = Some(token);
+        let call = Call::WatchWorkspace(WatchWorkspace {
+            workspace_id,
+            after: self.cursor,
+        });
+        (token, call)
     }
 
     /// What it was told of the processes is how they are.
-    pub(super) fn check_watcher(&self) {
-        if self.watcher.token.is_none() || !self.steps.is_multiple_of(STEPS_OF_LOOK) {
-            return;
-        }
-        let processes = self.core.fleet.processes(&self.core.calls, None);
+    pub(super) fn sees(&self, processes: &[ProcessInfo]) {
         assert_eq!(
-            self.watcher.processes,
-            up_of(&processes),
+            self.processes,
+            up_of(processes),
             "whoever watches sees what is not"
         );
     }

@@ -18,6 +18,7 @@ use goondan_store::writer::{Job, Op, Report, Worker};
 use serde::Deserialize;
 
 mod children;
+mod watching;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};

@@ -1,0 +1,65 @@
+//! The connector's own process is confined as well, as far as its programs can live with that (`SEC-3`).
+
+use goondan_protocol::sandbox::Facts;
+
+use crate::link::Role;
+
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
+///
+/// # Errors
+///
+/// If the kernel does not hold what it took.
+#[cfg(target_os = "linux")]
+pub(crate) fn enter(role: &Role) -> Result<Facts, goondan_confinement::EnforceError> {
+    use goondan_confinement::{OwnPolicy, OwnSandbox};
+
+    let (programs, policy) = match role {
+        Role::Connection(assignment) => (assignment.programs(), policy_of(assignment)),
+        // It asks a server over the network, and starts nothing.
+        Role::Model(_) => (None, goondan_confinement::SandboxPolicy::default()),
+    };
+    let sandbox = OwnSandbox::beside(programs);
+    let held = OwnPolicy::of_connector(sandbox, &policy).enforce()?;
+    if sandbox.rights().iter().all(|right| held.contains(right)) {
+        tracing::debug!(sandbox = %sandbox, "the connector's process is confined");
+    } else {
+        tracing::warn!(
+            sandbox = %sandbox,
+            "this kernel confines only the system calls of the connector's process; `gdn doctor` says what it \
+             lacks"
+        );
+    }
+    Ok(held)
+}
+
+/// What the programs of a connection may touch, with the programs themselves; nothing if there are none.
+#[cfg(target_os = "linux")]
+fn policy_of(
+    assignment: &goondan_protocol::definition::ConnectorAssignment,
+) -> goondan_confinement::SandboxPolicy {
+    use crate::guarded;
+
+    let of_program = assignment
+        .program
+        .as_ref()
+        .map(|it| it.project_root.as_path());
+    let project_root = of_program.or(assignment.project_root.as_deref());
+    let (Some(_), Some(project_root)) = (assignment.programs(), project_root) else {
+        return goondan_confinement::SandboxPolicy::default();
+    };
+    let mut allowed = guarded::allowed(project_root, &assignment.sandbox);
+    let named = assignment
+        .config
+        .get("command")
+        .and_then(|it| it.get(0)?.as_str());
+    let path = allowed.path();
+    let named = named.and_then(|word| guarded::file_of(word.as_ref(), project_root, &path));
+    allowed.policy.read.extend(named);
+    allowed.policy
+}
+
+/// There is no sandbox for this system yet.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn enter(_: &Role) -> Result<Facts, std::convert::Infallible> {
+    Ok(Facts::new())
+}

@@ -1,0 +1,42 @@
+//! A client that watches comes and goes, and is looked at.
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::World;
+use crate::Input;
+use crate::exchange::Peer;
+
+/// How many steps there are for one look at whether it sees what is.
+const STEPS_OF_LOOK: u64 = 16;
+
+impl World {
+    /// The client begins to watch, or goes away.
+    pub(in crate::simulation) fn come_or_go(&mut self, id: WorkspaceId) {
+        if self.watcher.token().is_some() {
+            if let Some(token) = self.watcher.goes_away() {
+                let tokens = vec![token];
+                self.input(Input::ClientGone { tokens });
+            }
+            return;
+        }
+        let snapshots = self.watcher.snapshots;
+        let (token, call) = self.watcher.comes(id);
+        self.input(Input::Request {
+            token,
+            peer: Peer::default(),
+            call: Box::new(call),
+        });
+        let is_watching = self.watcher.token().is_some();
+        let is_known = is_watching && self.watcher.snapshots == snapshots;
+        self.watcher.came_back += u64::from(is_known);
+    }
+
+    /// What the client was told of the processes is how they are.
+    pub(in crate::simulation) fn check_watcher(&self) {
+        if self.watcher.token().is_none() || !self.steps.is_multiple_of(STEPS_OF_LOOK) {
+            return;
+        }
+        let processes = self.core.fleet.processes(&self.core.calls, None);
+        self.watcher.sees(&processes);
+    }
+}

@@ -1,0 +1,41 @@
+//! Why a process could not be confined.
+
+use goondan_protocol::sandbox::Right;
+
+use crate::namespaces::NamespaceError;
+
+/// Why a program was not confined, and so must not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum EnforceError {
+    /// A path of the policy that is not there, or that a confined program could have put there.
+    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
+    Layout(#[source] std::io::Error),
+    /// A path of the policy that cannot be looked at.
+    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
+    Path(#[from] landlock::PathFdError),
+    /// The kernel refused the rules for files and scopes.
+    #[error("Landlock refused the sandbox's rules: {0}; look at `dmesg` for `landlock`")]
+    Landlock(#[from] landlock::RulesetError),
+    /// The kernel took the rules and does not hold all of them.
+    #[error("Landlock enforces only a part of the sandbox's rules; use Linux 6.12 or later")]
+    Partial,
+    /// The filter cannot be made for this machine.
+    #[error("the filter of system calls cannot be made for this kind of machine: {0}")]
+    Filter(#[from] seccompiler::BackendError),
+    /// The kernel does not let go of capabilities.
+    #[error(
+        "the capabilities of root cannot be given up: {0}; start the daemon as a user, not as root"
+    )]
+    Capabilities(#[source] std::io::Error),
+    /// The kernel took the rules, and an act that they forbid was seen to succeed.
+    #[error(
+        "the kernel took the sandbox's rules and does not hold them: {0}; use Linux 6.12 or later"
+    )]
+    NotHeld(Right),
+    /// A part of the level `full` that could not be made.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The kernel refused the filter.
+    #[error("the kernel refused the filter of system calls: {0}; it needs CONFIG_SECCOMP_FILTER")]
+    Seccomp(#[from] seccompiler::Error),
+}

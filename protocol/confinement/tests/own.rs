@@ -1,0 +1,184 @@
+//! What the processes of agents and connectors hold themselves to, on the running kernel.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+#![expect(clippy::print_stderr, reason = "what was skipped is said aloud")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what a test writes need not last"
+)]
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use goondan_confinement::{
+    Facts, Level, Network, OwnPolicy, OwnSandbox, Right, SandboxPath, SandboxPolicy, enforce, plan,
+    probe,
+};
+
+/// A place with a file that programs may read, a directory they may write in, and a secret beside.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    fn new() -> Self {
+        let site = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(site.at("project")).unwrap();
+        fs::create_dir(site.at("work")).unwrap();
+        fs::write(site.at("project/input"), "input").unwrap();
+        fs::write(site.at("secret"), "secret").unwrap();
+        site
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What programs may touch there.
+    fn policy(&self, require: Level) -> SandboxPolicy {
+        let path = |path: &str| SandboxPath::try_from(self.at(path)).unwrap();
+        SandboxPolicy {
+            require,
+            read: vec![path("project")],
+            write: vec![path("work")],
+            network: Network::None,
+        }
+    }
+}
+
+/// Restricts a thread that ends with the test, as a process would restrict itself.
+fn within<T: Send>(own: &OwnPolicy, act: impl FnOnce(Facts) -> T + Send) -> T {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| act(own.enforce().unwrap()));
+        thread.join().unwrap()
+    })
+}
+
+fn is_had() -> bool {
+    let held = probe();
+    let is_had = Right::LANDLOCK.iter().all(|right| held.contains(right));
+    if !is_had {
+        eprintln!("skipped: this kernel holds only {held:?}");
+    }
+    is_had
+}
+
+fn reads(path: &Path) -> bool {
+    fs::read(path).is_ok()
+}
+
+#[test]
+fn sec_3_an_agent_keeps_what_its_tools_work_with_and_nothing_else() {
+    if !is_had() {
+        return;
+    }
+    let site = Site::new();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let control = UnixListener::bind(site.at("control")).unwrap();
+    let own = OwnPolicy::of_agent(OwnSandbox::Landlock, &site.policy(Level::Landlock));
+    within(&own, |held| {
+        assert_eq!(held, Right::LANDLOCK.into());
+        assert!(reads(&site.at("project/input")));
+        assert!(fs::write(site.at("work/own"), "x").is_ok());
+        assert!(UnixStream::pair().is_ok());
+        assert!(File::open("/proc/self/stat").is_ok());
+
+        assert!(!reads(&site.at("secret")));
+        assert!(fs::write(site.at("project/input"), "x").is_err());
+        assert!(!reads(Path::new("/etc/shadow")));
+        assert!(TcpStream::connect(address).is_err());
+        assert!(UnixStream::connect(site.at("control")).is_err());
+    });
+    assert!(reads(&site.at("secret")), "the test itself is free");
+    assert!(TcpStream::connect(address).is_ok());
+    drop(control);
+}
+
+#[test]
+fn sec_3_a_confined_agent_starts_programs_in_sandboxes_of_the_level_landlock() {
+    if !is_had() {
+        return;
+    }
+    let site = Site::new();
+    let policy = site.policy(Level::Landlock);
+    let own = OwnPolicy::of_agent(OwnSandbox::Landlock, &policy);
+    within(&own, |_| {
+        // Its own program, which would enter the sandbox, can be started.
+        let started = Command::new("/proc/self/exe").arg("--list").output();
+        assert!(started.unwrap().status.success());
+        let nested = SandboxPolicy {
+            write: Vec::new(),
+            ..policy
+        };
+        let held = enforce(&plan(nested, &Right::ALL.into()).unwrap()).unwrap();
+        assert_eq!(held.rights, Right::LANDLOCK.into());
+        assert!(reads(&site.at("project/input")));
+        assert!(fs::write(site.at("work/other"), "x").is_err());
+        assert!(
+            Command::new("/proc/self/exe").output().is_err(),
+            "a program in the sandbox has no way to goondan's own"
+        );
+    });
+}
+
+#[test]
+fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
+    if !is_had() {
+        return;
+    }
+    let site = Site::new();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let control = UnixListener::bind(site.at("control")).unwrap();
+    let own = OwnPolicy::of_connector(OwnSandbox::Landlock, &SandboxPolicy::default());
+    within(&own, |held| {
+        assert_eq!(held, Right::LANDLOCK.into());
+        assert!(TcpStream::connect(address).is_ok());
+        assert!(TcpListener::bind(("127.0.0.1", 0)).is_ok());
+        assert!(reads(Path::new("/etc/hosts")));
+
+        assert!(!reads(&site.at("project/input")));
+        assert!(!reads(&site.at("secret")));
+        assert!(fs::write(site.at("work/own"), "x").is_err());
+        assert!(UnixStream::connect(site.at("control")).is_err());
+        assert!(UnixDatagram::unbound().is_err());
+    });
+    drop(control);
+}
+
+#[test]
+fn sec_3_who_starts_sandboxes_of_the_level_full_is_held_by_the_filter_alone() {
+    if !probe().contains(&Right::SystemCalls) {
+        eprintln!("skipped: this kernel filters no system calls");
+        return;
+    }
+    let site = Site::new();
+    let own = OwnPolicy::of_agent(OwnSandbox::SystemCalls, &site.policy(Level::Full));
+    within(&own, |held| {
+        assert_eq!(held, [Right::SystemCalls].into());
+        assert!(reads(&site.at("secret")));
+        // What the making of a sandbox needs is left; what looks into others is not.
+        assert!(UnixStream::pair().is_ok());
+        assert_eq!(
+            nix::sched::setns(
+                File::open("/proc/self/ns/net").unwrap(),
+                nix::sched::CloneFlags::empty()
+            ),
+            Err(nix::errno::Errno::EPERM)
+        );
+    });
+}
+
+#[test]
+fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
+    let site = Site::new();
+    let own = OwnPolicy::of_agent(OwnSandbox::beside(Some(Level::Off)), &SandboxPolicy::off());
+    within(&own, |held| {
+        assert_eq!(held, Facts::new());
+        assert!(reads(&site.at("secret")));
+        assert!(UnixDatagram::unbound().is_ok());
+    });
+}

@@ -1,0 +1,126 @@
+//! Goal: a person sees how each process is confined, as the kernel has it (`SEC-3`, `SEC-6`).
+//!
+//! Method: a daemon with one process of each kind; what `gdn ps` says of it is compared with what the kernel says.
+
+use std::fs;
+
+use goondan_protocol::sandbox::Right;
+use goondan_tests::{Daemon, Home, needs, wait_until};
+use serde_json::{Value, json};
+
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^run$', step: 1}
+        call: [{tool: bash__exec, args: {command: "echo ran"}}]
+      - say: done
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {require: LEVEL}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: talker}
+spec:
+  modelConfig: {modelRef: Model/main}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: clock}
+spec:
+  connectorRef: {kind: Connector, name: cron, package: "@goondan/base"}
+  config: {schedules: [{name: yearly, cron: "0 0 1 1 *", input: "happy new year"}]}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: all}
+spec:
+  entryAgent: Agent/worker
+  agents: [Agent/worker, Agent/talker]
+"#;
+
+/// A line of what the kernel says of a process.
+fn kernel_says(process: &Value, field: &str) -> String {
+    let pid = process["pid"].as_u64().unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(name, _)| *name == field).unwrap();
+    found.1.trim().to_owned()
+}
+
+fn process(home: &Home, name: &str) -> Value {
+    let found = || {
+        let all = home.ps();
+        let mut all = all.into_iter();
+        all.find(|it| it["name"] == name && it["confinement"].is_object())
+    };
+    wait_until("the process is confined", || found().is_some());
+    found().unwrap()
+}
+
+fn holds(level: &str, filters_of_worker: bool) {
+    let home = Home::new(&PROJECT.replace("LEVEL", level));
+    let validated = home.gdn(&["validate"]);
+    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
+        needs::left_out(&format!("this machine does not give the level `{level}`"));
+        return;
+    }
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "run");
+    home.gdn(&["send", "--agent", "talker", "hello"]).exits(0);
+
+    let worker = process(&home, "worker");
+    assert_eq!(worker["confinement"]["programs"]["level"], level);
+    let mode = if filters_of_worker { "2" } else { "0" };
+    assert_eq!(kernel_says(&worker, "Seccomp"), mode);
+    let landlock = serde_json::to_value(Right::LANDLOCK).unwrap();
+    for free_of_programs in ["talker", "clock"] {
+        let process = process(&home, free_of_programs);
+        let confinement = &process["confinement"];
+        assert_eq!(confinement["programs"], Value::Null);
+        if confinement["own"] != landlock {
+            needs::left_out("this kernel has no Landlock, or less of it than is asked for");
+            continue;
+        }
+        assert_eq!(kernel_says(&process, "Seccomp"), "2");
+        assert_eq!(kernel_says(&process, "NoNewPrivs"), "1");
+    }
+
+    let turn = home.gdn_json(&["instance", "history", "--turns", "main"])["turns"][0].clone();
+    let trace = home.gdn_json(&["trace", turn["traceId"].as_str().unwrap()]);
+    let spans = trace["spans"].as_array().unwrap();
+    let sandboxes: Vec<_> = spans
+        .iter()
+        .map(|span| (&span["kind"], &span["sandbox"]))
+        .collect();
+    let (tool, step, turn) = (json!("tool"), json!("step"), json!("turn"));
+    let (none, at) = (Value::Null, json!(level));
+    let expected = [(&turn, &none), (&step, &none), (&tool, &at), (&step, &none)];
+    assert_eq!(sandboxes, expected, "{trace:#}");
+    drop(daemon.stop());
+}
+
+#[test]
+fn sec_3_processes_and_calls_are_shown_with_the_level_full() {
+    holds("full", true);
+}
+
+#[test]
+fn sec_3_processes_and_calls_are_shown_with_the_level_landlock() {
+    holds("landlock", true);
+}
+
+#[test]
+fn sec_3_processes_and_calls_are_shown_without_a_sandbox() {
+    holds("off", false);
+}

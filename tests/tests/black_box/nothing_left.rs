@@ -1,0 +1,154 @@
+//! Goal: of what ran in a sandbox nothing is left, whoever is killed at whatever time (`SEC-3`, `SUP-7`).
+//!
+//! Method: commands that leave their session, keep children and write files run at a level, as single commands and in
+//! a session; one process of all that there are is killed after a time of chance. Then the mounts of the machine, its
+//! processes, and the files outside of the work directory are what they were.
+//!
+//! `GOONDAN_TEST_KILL_ROUNDS=500` makes more rounds of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use goondan_tests::home::GDN;
+use goondan_tests::processes::Signal;
+use goondan_tests::random::Random;
+use goondan_tests::{Daemon, Home, needs, processes, wait_until};
+
+/// Rounds at each level, unless `GOONDAN_TEST_KILL_ROUNDS` says otherwise.
+const ROUNDS: usize = 8;
+
+/// The longest time before somebody is killed: a turn takes about half of it.
+const KILL_WITHIN_MS: u64 = 160;
+
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^work$', step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "COMMAND"}}
+          - {tool: bash__exec, args: {command: "COMMAND", session: kept}}
+      - say: done
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {require: LEVEL}
+"#;
+
+/// A stray child in a session of its own, one that ignores what it can, files here and in the temporary directory.
+const COMMAND: &str = "(setsid sleep NUMBER & trap '' TERM HUP; sleep NUMBER) & touch $TMPDIR/trace $HOME/own; sleep 0.05";
+
+/// What is to be the same before and after.
+#[derive(Debug, PartialEq, Eq)]
+struct Outside {
+    mounts: BTreeSet<String>,
+    files: BTreeSet<PathBuf>,
+}
+
+impl Outside {
+    fn of(home: &Home) -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mut files = BTreeSet::new();
+        list(home.path(), &mut files);
+        // What the daemon and the conversation keep is not of the sandbox.
+        files.retain(|path| !path.starts_with(home.state_root()));
+        Self {
+            mounts: mounts.lines().map(ToOwned::to_owned).collect(),
+            files,
+        }
+    }
+}
+
+fn list(dir: &Path, files: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            list(&entry.path(), files);
+        }
+        files.insert(entry.path());
+    }
+}
+
+/// Kills the daemon in one of four rounds, else one of all others that there are; tells whether it is the daemon's
+/// turn.
+fn kill_one(home: &Home, daemon: &Daemon, strays: &[u32], random: &mut Random) -> bool {
+    let all = processes::of_home(home.path());
+    let mut pids: Vec<u32> = all
+        .iter()
+        .filter(|process| process.program() != GDN && process.pid != daemon.pid())
+        .map(|process| process.pid)
+        .collect();
+    pids.extend(strays);
+    match random.choose(&pids) {
+        Some(victim) if random.below(4) != 0 => {
+            processes::signal(*victim, Signal::SIGKILL);
+            false
+        }
+        _ => true,
+    }
+}
+
+fn nothing_is_left(level: &str) {
+    let rounds = std::env::var("GOONDAN_TEST_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
+    // Told from the processes of other tests by a number of its own.
+    let number = (300_000 + std::process::id() + u32::from(level == "full")).to_string();
+    let command = COMMAND.replace("NUMBER", &number);
+    let home = Home::new(&PROJECT.replace("COMMAND", &command).replace("LEVEL", level));
+    let strays = || processes::with_args(&["sleep", &number]);
+    if home
+        .gdn(&["validate"])
+        .stderr
+        .contains("E_CONFIG_NO_SANDBOX")
+    {
+        needs::left_out(&format!("this machine does not give the level `{level}`"));
+        return;
+    }
+    let mut random = Random::announced();
+    let mut daemon = Daemon::serving(&home);
+    home.ask("main", "work");
+    let before = Outside::of(&home);
+    let mut daemons_killed = 0;
+    for round in 0..rounds {
+        let asking = home.start_gdn(&["send", "work"]);
+        thread::sleep(Duration::from_millis(random.below(KILL_WITHIN_MS)));
+        if kill_one(&home, &daemon, &strays(), &mut random) {
+            daemons_killed += 1;
+            drop(daemon.kill());
+            drop(asking.wait());
+            wait_until("what ran in the sandbox is gone", || strays().is_empty());
+            daemon = Daemon::start(&home);
+        } else {
+            let ran = asking.wait();
+            assert!([0, 1].contains(&ran.code), "round {round}: {ran:#?}");
+        }
+        // The turn that was cut short ends, whoever asked for it.
+        home.ask("main", "done?");
+        home.gdn(&["restart", "--agent", "worker"]).exits(0);
+        wait_until("what ran in the sandbox is gone", || strays().is_empty());
+        assert_eq!(Outside::of(&home), before, "round {round}");
+    }
+    println!("{level}: {rounds} rounds, the daemon killed in {daemons_killed}");
+    drop(daemon.stop());
+    assert_eq!(strays(), Vec::<u32>::new());
+}
+
+#[test]
+fn sec_3_nothing_of_a_sandbox_is_left_at_the_level_full() {
+    nothing_is_left("full");
+}
+
+#[test]
+fn sec_3_nothing_of_a_sandbox_is_left_at_the_level_landlock() {
+    nothing_is_left("landlock");
+}
