@@ -151,6 +151,10 @@ commands! {
     #[command(subcommand)]
     Question(args: question::QuestionCommand) => commands::question::run(args, context).await,
     #[command(subcommand)]
+    Sandbox(args: sandbox::SandboxCommand) => commands::sandbox::run(args, context).await,
+    #[command(subcommand)]
+    Proposal(args: proposal::ProposalCommand) => commands::proposal::run(args, context).await,
+    #[command(subcommand)]
     Secret(args: secret::SecretCommand) => commands::secret::run(args, context).await,
     #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::schemas;
 
 pub(crate) mod invisible;
+pub(crate) mod pager;
 pub(crate) mod progress;
 pub(crate) mod screen;
 pub(crate) mod style;
@@ -143,6 +144,17 @@ impl Output {
     /// Prints a line as it is, with and without `--json`.
     pub(crate) fn raw(self, line: &str) -> Result<(), Failure> {
         self.print(line)
+    }
+
+    /// Prints bytes as they are, for a program; on a terminal as text that does no harm.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
+        if self.out_is_terminal {
+            return self.piece(&String::from_utf8_lossy(bytes));
+        }
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes)?;
+        stdout.flush()?;
+        Ok(())
     }
 
     /// Prints a piece of data as it is, with nothing behind it.

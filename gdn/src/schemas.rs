@@ -53,6 +53,30 @@ pub const QUESTION_SHOW: &str = "gdn.question.show/v1";
 pub const QUESTION_ANSWER: &str = "gdn.question.answer/v1";
 /// `gdn question decline`.
 pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
+/// `gdn sandbox prepare`.
+pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
+/// `gdn sandbox list`.
+pub const SANDBOX_LIST: &str = "gdn.sandbox.list/v1";
+/// `gdn sandbox show`.
+pub const SANDBOX_SHOW: &str = "gdn.sandbox.show/v1";
+/// `gdn sandbox remove`.
+pub const SANDBOX_REMOVE: &str = "gdn.sandbox.remove/v1";
+/// `gdn proposal create`.
+pub const PROPOSAL_CREATE: &str = "gdn.proposal.create/v1";
+/// `gdn proposal list`.
+pub const PROPOSAL_LIST: &str = "gdn.proposal.list/v1";
+/// `gdn proposal show`.
+pub const PROPOSAL_SHOW: &str = "gdn.proposal.show/v1";
+/// `gdn proposal diff`.
+pub const PROPOSAL_DIFF: &str = "gdn.proposal.diff/v1";
+/// `gdn proposal check`.
+pub const PROPOSAL_CHECK: &str = "gdn.proposal.check/v1";
+/// `gdn proposal apply`.
+pub const PROPOSAL_APPLY: &str = "gdn.proposal.apply/v1";
+/// `gdn proposal reject`.
+pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
+/// `gdn proposal revert`.
+pub const PROPOSAL_REVERT: &str = "gdn.proposal.revert/v1";
 /// `gdn secret set`.
 pub const SECRET_SET: &str = "gdn.secret.set/v1";
 /// `gdn secret list`.
@@ -117,6 +141,18 @@ pub const ALL: &[&str] = &[
     QUESTION_SHOW,
     QUESTION_ANSWER,
     QUESTION_DECLINE,
+    SANDBOX_PREPARE,
+    SANDBOX_LIST,
+    SANDBOX_SHOW,
+    SANDBOX_REMOVE,
+    PROPOSAL_CREATE,
+    PROPOSAL_LIST,
+    PROPOSAL_SHOW,
+    PROPOSAL_DIFF,
+    PROPOSAL_CHECK,
+    PROPOSAL_APPLY,
+    PROPOSAL_REJECT,
+    PROPOSAL_REVERT,
     SECRET_SET,
     SECRET_LIST,
     SECRET_ALLOW,

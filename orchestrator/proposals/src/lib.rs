@@ -50,3 +50,12 @@ pub use error::ProposalError;
 pub use git_head::git_head;
 pub use place::{Files, RealFiles};
 pub use sandboxes::Sandboxes;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;

@@ -314,6 +314,18 @@ fn check_result(method: &str, result: &str) {
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
         control::InstancePage::NAME => result_round_trip::<control::InstancePage>(result),
         control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
+        control::PrepareSandbox::NAME => result_round_trip::<control::PrepareSandbox>(result),
+        control::ListSandboxes::NAME => result_round_trip::<control::ListSandboxes>(result),
+        control::ShowSandbox::NAME => result_round_trip::<control::ShowSandbox>(result),
+        control::RemoveSandbox::NAME => result_round_trip::<control::RemoveSandbox>(result),
+        control::CreateProposal::NAME => result_round_trip::<control::CreateProposal>(result),
+        control::ListProposals::NAME => result_round_trip::<control::ListProposals>(result),
+        control::ShowProposal::NAME => result_round_trip::<control::ShowProposal>(result),
+        control::DiffProposal::NAME => result_round_trip::<control::DiffProposal>(result),
+        control::CheckProposal::NAME => result_round_trip::<control::CheckProposal>(result),
+        control::ApplyProposal::NAME => result_round_trip::<control::ApplyProposal>(result),
+        control::RejectProposal::NAME => result_round_trip::<control::RejectProposal>(result),
+        control::RevertProposal::NAME => result_round_trip::<control::RevertProposal>(result),
         control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),
         control::SetSecret::NAME => result_round_trip::<control::SetSecret>(result),
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
@@ -436,6 +448,10 @@ fn every_error_code_has_its_row() {
         ErrorCode::EventNotFound,
         ErrorCode::EventParked,
         ErrorCode::QuestionNotFound,
+        ErrorCode::SandboxNotFound,
+        ErrorCode::SandboxTaken,
+        ErrorCode::ProposalNotFound,
+        ErrorCode::ProposalRefused,
         ErrorCode::PersonNeeded,
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
@@ -460,6 +476,10 @@ fn every_error_code_has_its_row() {
             | ErrorCode::EventNotFound
             | ErrorCode::EventParked
             | ErrorCode::QuestionNotFound
+            | ErrorCode::SandboxNotFound
+            | ErrorCode::SandboxTaken
+            | ErrorCode::ProposalNotFound
+            | ErrorCode::ProposalRefused
             | ErrorCode::PersonNeeded
             | ErrorCode::Overloaded
             | ErrorCode::Stopping

@@ -67,6 +67,8 @@ mod people;
 #[cfg(test)]
 mod project_root;
 #[cfg(test)]
+mod proposals;
+#[cfg(test)]
 mod questions;
 #[cfg(test)]
 mod records;

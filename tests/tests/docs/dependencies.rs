@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 17] = [
+const MARKS: [(&str, &str); 18] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -20,6 +20,7 @@ const MARKS: [(&str, &str); 17] = [
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
     ("orchestrator/trees", "r"),
+    ("orchestrator/proposals", "b"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),

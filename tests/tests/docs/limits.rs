@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "protocol/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/core/src/limits.rs",
@@ -13,6 +13,7 @@ const FILES: [&str; 9] = [
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
+    "orchestrator/proposals/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

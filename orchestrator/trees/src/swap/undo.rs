@@ -172,6 +172,8 @@ pub(super) fn clear(
     let mut all_kept = Vec::new();
     let stat = root.look(staging).during("look at", plan.staging())?;
     if stat.is_none_or(|stat| stat.kind != NodeKind::Directory) {
+        // It may have been removed by a process that ended before that was durable.
+        root.sync_dir(Path::new("")).during("sync", ".")?;
         return Ok(all_kept);
     }
     for action in plan.actions() {

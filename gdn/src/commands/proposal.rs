@@ -1,0 +1,423 @@
+//! `gdn proposal …`: what workers hand in, looked at and put in place.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand};
+use goondan_protocol::control::{
+    ApplyProposal, CheckProposal, CreateProposal, DiffProposal, ListProposals, ProposalApplied,
+    ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal, RevertProposal,
+    SandboxRef, ShowProposal,
+};
+use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use super::confirm::confirm;
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+mod patch;
+mod review;
+
+/// Hand in, look at, apply and take back what workers changed
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProposalCommand {
+    /// Hand in what a worker changed in its sandbox
+    #[command(after_help = "\
+Examples:
+  gdn proposal create r1 coder
+  gdn proposal create r1 coder --notes 'parser rewritten' --summary \"$(cat SUMMARY.md)\"
+
+Without `--summary` and `--test-log`, `summary.md` and `test.log` are taken that the worker left in
+its `proposal` directory. One that was handed in before and not applied is replaced.")]
+    Create(ProposalCreateArgs),
+    /// List what was handed in
+    #[command(after_help = "\
+Examples:
+  gdn proposal list
+  gdn proposal list --json | jq -r '.proposals[] | select(.state == \"open\") | .agentId'")]
+    List(ProposalListArgs),
+    /// Show a proposal for review: who, what, every change, and what the tests said
+    #[command(after_help = "\
+Examples:
+  gdn proposal show r1 coder
+  GDN_PAGER= gdn proposal show r1 coder        all at once")]
+    Show(ProposalAtArgs),
+    /// Print the patch, as git takes it
+    #[command(after_help = "\
+Examples:
+  gdn proposal diff r1 coder | git apply --check
+  gdn proposal diff r1 coder > changes.patch")]
+    Diff(ProposalAtArgs),
+    /// Check whether a proposal can be applied, and why not
+    #[command(after_help = "\
+Examples:
+  gdn proposal check r1 coder
+  gdn proposal check r1 coder --json | jq '.refusals[]'
+
+Ends with 10 if it cannot be applied.")]
+    Check(ProposalAtArgs),
+    /// Put a proposal in place, all of it or nothing
+    #[command(after_help = "\
+Examples:
+  gdn proposal apply r1 coder
+  gdn proposal apply r1 coder --yes
+
+It is shown, and you are asked, unless `--yes` says so. What you edited meanwhile is never overwritten:
+the proposal is refused, and every reason told.")]
+    Apply(ProposalApplyArgs),
+    /// Turn a proposal down
+    #[command(after_help = "\
+Examples:
+  gdn proposal reject r1 coder --reason 'keep the old API'")]
+    Reject(ProposalRejectArgs),
+    /// Take an applied proposal back, all of it or nothing
+    #[command(after_help = "\
+Examples:
+  gdn proposal revert r1 coder --yes
+
+Files that were changed since are not overwritten: it is refused then.")]
+    Revert(ProposalRevertArgs),
+}
+
+/// Names one proposal.
+#[derive(Debug, Args)]
+pub(crate) struct ProposalAtArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// The worker
+    #[arg(value_name = "AGENT")]
+    agent: WorkerId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalCreateArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Who hands it in and why, in a line or two
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    notes: String,
+    /// What was done and why, as Markdown
+    #[arg(long, value_name = "TEXT")]
+    summary: Option<String>,
+    /// What the tests said
+    #[arg(long, value_name = "TEXT")]
+    test_log: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalListArgs {
+    /// Only those of this run
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalApplyArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Ask nothing
+    #[arg(long)]
+    yes: bool,
+    /// Also if the git head is another one, or files that were given and not changed are
+    #[arg(long)]
+    allow_moved_base: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalRejectArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Why, for whoever made it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalRevertArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Ask nothing
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ProposalAtArgs {
+    fn named(self) -> SandboxRef {
+        SandboxRef {
+            run_id: self.run,
+            agent_id: self.agent,
+        }
+    }
+}
+
+pub(crate) async fn run(command: ProposalCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        ProposalCommand::Create(args) => create(args, context).await,
+        ProposalCommand::List(args) => list(args, context).await,
+        ProposalCommand::Show(args) => show(args, context).await,
+        ProposalCommand::Diff(args) => diff(args, context).await,
+        ProposalCommand::Check(args) => check(args, context).await,
+        ProposalCommand::Apply(args) => apply(args, context).await,
+        ProposalCommand::Reject(args) => reject(args, context).await,
+        ProposalCommand::Revert(args) => revert(args, context).await,
+    }
+}
+
+async fn create(args: ProposalCreateArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let create = CreateProposal {
+        workspace_id: workspace.workspace_id,
+        at: args.at.named(),
+        notes: args.notes,
+        summary: args.summary,
+        test_log: args.test_log,
+    };
+    let detail = client.change(create).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_CREATE, &detail)?;
+    output.data(review::files_of(&detail, output.out))?;
+    let SandboxRef { run_id, agent_id } = &detail.info.at;
+    let show = context.command(&format!("proposal show {run_id} {agent_id}"));
+    output.note(format!("Look at it: {show}"));
+    Ok(())
+}
+
+async fn list(args: ProposalListArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let list = ListProposals {
+        workspace_id: workspace.workspace_id,
+        run_id: args.run,
+    };
+    let proposals = client.query(list).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_LIST, &json!({ "proposals": proposals }))?;
+    if proposals.is_empty() {
+        return output.data("Nothing was handed in.");
+    }
+    output.data(table_of(&proposals, text::now()).render(output.canvas()))
+}
+
+fn table_of(proposals: &[ProposalInfo], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        Column::new("RUN").cut(),
+        Column::new("AGENT").cut(),
+        Column::new("STATE"),
+        Column::new("FILES").below(2, "files"),
+        Column::new("CREATED").below(1, "created"),
+        Column::new("NOTES").below(3, ""),
+    ]);
+    for info in proposals {
+        table.row([
+            Cell::from(&info.at.run_id),
+            Cell::from(&info.at.agent_id),
+            Cell::styled(info.state.as_str(), review::style_of(info.state)),
+            info.changed_files.to_string().into(),
+            format!("{} ago", text::age(info.created_at, now)).into(),
+            text::one_line(&info.notes).into(),
+        ]);
+    }
+    table
+}
+
+/// A proposal with its whole patch.
+async fn read(
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    at: &SandboxRef,
+) -> Result<(ProposalDetail, Vec<u8>), Failure> {
+    let show = ShowProposal {
+        workspace_id: workspace_id.clone(),
+        at: at.clone(),
+    };
+    let detail = client.query(show).await?;
+    let mut patch = Vec::new();
+    let mut offset = Some(0);
+    while let Some(from) = offset {
+        let diff = DiffProposal {
+            workspace_id: workspace_id.clone(),
+            at: at.clone(),
+            offset: from,
+        };
+        let part = client.query(diff).await?;
+        let bytes = STANDARD.decode(&part.data).map_err(|error| {
+            let hint = "this is a fault in goondan; `gdn logs --all` says more";
+            Failure::new(
+                Exit::Internal,
+                format!("the patch is no base64: {error}"),
+                hint,
+            )
+        })?;
+        patch.extend(bytes);
+        offset = part.next.filter(|next| *next > from);
+    }
+    Ok((detail, patch))
+}
+
+async fn show(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let (detail, patch) = read(&mut client, &workspace.workspace_id, &args.named()).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_SHOW, &detail)?;
+    output.paged(&review::review_of(&detail, &patch, output.canvas()))?;
+    if detail.info.state == ProposalState::Open {
+        let SandboxRef { run_id, agent_id } = &detail.info.at;
+        let apply = context.command(&format!("proposal apply {run_id} {agent_id}"));
+        let reject = context.command(&format!("proposal reject {run_id} {agent_id}"));
+        output.note(format!(
+            "\nPut it in place:  {apply}\nOr turn it down:  {reject}"
+        ));
+    }
+    Ok(())
+}
+
+async fn diff(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let (detail, patch) = read(&mut client, &workspace.workspace_id, &args.named()).await?;
+    let output = context.output;
+    if output.is_json() {
+        let object = json!({ "digest": detail.info.digest, "patch": STANDARD.encode(&patch) });
+        return output.object(schemas::PROPOSAL_DIFF, &object);
+    }
+    output.bytes(&patch)
+}
+
+async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let check = CheckProposal {
+        workspace_id: workspace.workspace_id,
+        at: args.named(),
+    };
+    let found = client.change(check).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_CHECK, &found)?;
+    if found.can_apply {
+        return output.data("It can be applied.");
+    }
+    output.data(review::refusals_of(&found.refusals, output.canvas()))?;
+    let SandboxRef { run_id, agent_id } = &found.proposal.at;
+    let hint = if found.refusals.iter().all(Refusal::is_overridable) {
+        let apply = format!("proposal apply {run_id} {agent_id} --allow-moved-base");
+        format!("if that is fine with you: `{}`", context.command(&apply))
+    } else {
+        format!(
+            "prepare a new sandbox of the files as they are now: `{}`",
+            context.command("sandbox prepare --run RUN --agent AGENT FILE")
+        )
+    };
+    Err(Failure::new(
+        Exit::Conflict,
+        "the proposal cannot be applied",
+        hint,
+    ))
+}
+
+async fn apply(args: ProposalApplyArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let at = args.at.named();
+    let SandboxRef { run_id, agent_id } = &at;
+    let mut digest = None;
+    if !args.yes {
+        let show = ShowProposal {
+            workspace_id: workspace_id.clone(),
+            at: at.clone(),
+        };
+        let detail = client.query(show).await?;
+        context
+            .output
+            .note(review::files_of(&detail, context.output.err));
+        let question = format!(
+            "Put {} of {agent_id} in place in {}?",
+            text::count(detail.info.changed_files as u64, "change"),
+            workspace.project_root.display()
+        );
+        let moved = if args.allow_moved_base {
+            " --allow-moved-base"
+        } else {
+            ""
+        };
+        let command = format!("proposal apply {run_id} {agent_id}{moved} --yes");
+        confirm(context, &question, &command)?;
+        // What was seen is what is applied.
+        digest = Some(detail.info.digest);
+    }
+    let apply = ApplyProposal {
+        workspace_id,
+        at: at.clone(),
+        digest,
+        allow_moved_base: args.allow_moved_base,
+    };
+    let applied = client.change(apply).await?;
+    told(&applied, schemas::PROPOSAL_APPLY, "Applied", context)?;
+    let revert = context.command(&format!("proposal revert {run_id} {agent_id}"));
+    context.output.note(format!("To take it back: {revert}"));
+    Ok(())
+}
+
+fn told(
+    applied: &ProposalApplied,
+    schema: &str,
+    done: &str,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    output.object(schema, applied)?;
+    let count = text::count(applied.files.len() as u64, "file");
+    let mut lines = format!("{done} {count}\n");
+    for path in &applied.files {
+        lines.push_str(&format!("  {}\n", text::printable(path)));
+    }
+    for aside in &applied.kept {
+        let line = format!(
+            "  what was written to {} meanwhile is in {}",
+            text::printable(&aside.path),
+            aside.at.display()
+        );
+        lines.push_str(&format!("{}\n", output.out.paint(style::WARN, &line)));
+    }
+    output.data(lines)
+}
+
+async fn reject(args: ProposalRejectArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let reject = RejectProposal {
+        workspace_id: workspace.workspace_id,
+        at: args.at.named(),
+        reason: args.reason,
+    };
+    let info = client.change(reject).await?;
+    context.output.object(schemas::PROPOSAL_REJECT, &info)?;
+    let SandboxRef { run_id, agent_id } = &info.at;
+    context.output.data(format!(
+        "Rejected the proposal of {agent_id} in run {run_id}"
+    ))
+}
+
+async fn revert(args: ProposalRevertArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let at = args.at.named();
+    if !args.yes {
+        let SandboxRef { run_id, agent_id } = &at;
+        let root = workspace.project_root.display();
+        let question = format!("Take back what {agent_id} changed in {root}?");
+        confirm(
+            context,
+            &question,
+            &format!("proposal revert {run_id} {agent_id} --yes"),
+        )?;
+    }
+    let revert = RevertProposal {
+        workspace_id: workspace.workspace_id,
+        at,
+    };
+    let reverted = client.change(revert).await?;
+    told(&reverted, schemas::PROPOSAL_REVERT, "Took back", context)
+}

@@ -1,0 +1,187 @@
+//! A proposal as a person is shown it: who, what, every change, what the tests said.
+
+use anstyle::Style;
+use goondan_protocol::control::{
+    EntryStanding, FileStatus, GitCheck, ProposalDetail, ProposalFile, ProposalState, Refusal,
+};
+
+use super::patch;
+use crate::output::style::{self, Palette};
+use crate::output::table::{Canvas, Cell, Column, Table};
+use crate::output::text;
+
+/// How a state is coloured.
+pub(super) fn style_of(state: ProposalState) -> Style {
+    match state {
+        ProposalState::Open => style::WARN,
+        ProposalState::Applied => style::GOOD,
+        ProposalState::Rejected | ProposalState::Reverted => style::FAINT,
+    }
+}
+
+/// All of it.
+pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -> String {
+    let palette = canvas.palette;
+    let mut out = fields_of(detail).render(canvas);
+    let mut part = |title: &str, body: &str| {
+        if !body.trim().is_empty() {
+            let title = palette.paint(style::TITLE, title);
+            out.push_str(&format!("\n{title}\n{}\n", body.trim_end()));
+        }
+    };
+    part("Summary", &quoted(&detail.summary));
+    part("Files", &files_of(detail, palette));
+    part("Changes", &patch::colored(patch, palette));
+    part(
+        "Tests",
+        &quoted(detail.test_log.as_deref().unwrap_or_default()),
+    );
+    for (title, left) in [
+        ("The worker was never given", &detail.not_given),
+        (
+            "In the worker's directory, and no part of this",
+            &detail.left_out,
+        ),
+    ] {
+        let lines = left.iter().map(|left| {
+            let reason = palette.paint(style::FAINT, &text::one_line(&left.reason));
+            format!("  {}  {reason}\n", text::one_line(&left.path))
+        });
+        part(title, &lines.collect::<String>());
+    }
+    let history = detail.history.iter().map(|event| {
+        let at = palette.paint(style::FAINT, &text::clock(event.at));
+        let kind = event.kind.as_str().trim_start_matches("proposal_");
+        format!("  {at}  {kind}  {}\n", text::one_line(&event.detail))
+    });
+    part("What happened", &history.collect::<String>());
+    out
+}
+
+fn fields_of(detail: &ProposalDetail) -> Table {
+    let info = &detail.info;
+    let mut table = Table::of_fields();
+    table.field("Proposal of", Cell::from(&info.at.agent_id));
+    table.field("Run", Cell::from(&info.at.run_id));
+    table.field(
+        "State",
+        Cell::styled(info.state.as_str(), style_of(info.state)),
+    );
+    if !info.notes.is_empty() {
+        table.field("Notes", text::one_line(&info.notes));
+    }
+    table.field("Handed in", text::clock(info.created_at));
+    let head = detail.base.git_head.as_deref().unwrap_or("none");
+    table.field("Made from", head.to_owned());
+    let checked = match detail.git {
+        GitCheck::Agreed => "proved, and git agrees",
+        GitCheck::NotInstalled => "proved; git is not installed",
+    };
+    table.field("Patch", checked.to_owned());
+    table.field("Digest", info.digest.clone());
+    table
+}
+
+/// A text that others wrote, line by line behind a mark.
+fn quoted(words: &str) -> String {
+    let words = text::printable(words);
+    words.lines().map(|line| format!("  │ {line}\n")).collect()
+}
+
+/// The files with what becomes of each.
+pub(super) fn files_of(detail: &ProposalDetail, palette: Palette) -> String {
+    let moved: Vec<&str> = detail
+        .files
+        .iter()
+        .filter_map(|file| file.renamed_from.as_deref())
+        .collect();
+    let mut out = String::new();
+    for file in &detail.files {
+        // What was moved is told with its new name.
+        if file.change.status == FileStatus::Deleted && moved.contains(&file.change.path.as_str()) {
+            continue;
+        }
+        out.push_str(&file_line(file, palette));
+    }
+    for change in &detail.directories {
+        let (mark, style) = if change.is_made {
+            ("+", style::GOOD)
+        } else {
+            ("-", style::BAD)
+        };
+        let mark = palette.paint(style, mark);
+        out.push_str(&format!("  {mark} {}/\n", text::one_line(&change.path)));
+    }
+    for change in &detail.modes {
+        let mark = palette.paint(style::WARN, "m");
+        let (path, old, new) = (text::one_line(&change.path), &change.old, &change.new);
+        out.push_str(&format!("  {mark} {path}  mode {old} → {new}\n"));
+    }
+    out
+}
+
+fn file_line(file: &ProposalFile, palette: Palette) -> String {
+    let (mark, style) = match (file.change.status, &file.renamed_from) {
+        (_, Some(_)) => ("→", style::HINT),
+        (FileStatus::Added, _) => ("+", style::GOOD),
+        (FileStatus::Modified, _) => ("~", style::WARN),
+        (FileStatus::Deleted, _) => ("-", style::BAD),
+        (FileStatus::TypeChanged, _) => ("!", style::WARN),
+    };
+    let sizes = match (file.old_bytes, file.new_bytes) {
+        (Some(old), Some(new)) if old != new => {
+            format!("{} → {}", text::bytes(old), text::bytes(new))
+        }
+        (_, Some(size)) | (Some(size), None) => text::bytes(size),
+        (None, None) => String::new(),
+    };
+    let from = file.renamed_from.as_deref();
+    let from = from.map_or_else(String::new, |from| format!("{} → ", text::one_line(from)));
+    format!(
+        "  {} {from}{}  {}\n",
+        palette.paint(style, mark),
+        text::one_line(&file.change.path),
+        palette.paint(style::FAINT, &sizes)
+    )
+}
+
+/// Why it is refused, with what was given, what is proposed and what is there.
+pub(super) fn refusals_of(refusals: &[Refusal], canvas: Canvas) -> String {
+    let palette = canvas.palette;
+    let mut out = String::new();
+    for refusal in refusals {
+        let path = refusal.path.as_deref().unwrap_or("the base");
+        let path = palette.paint(style::BAD, &text::one_line(path));
+        out.push_str(&format!("{path}: {}\n", text::one_line(&refusal.reason)));
+        let mut table = Table::new([Column::new(""), Column::new(""), Column::new("")]);
+        let mut is_empty = true;
+        for (name, standing) in [
+            ("given", &refusal.given),
+            ("proposed", &refusal.proposed),
+            ("found", &refusal.found),
+        ] {
+            if let Some(standing) = standing {
+                is_empty = false;
+                table.row([
+                    String::new().into(),
+                    name.to_owned().into(),
+                    told(standing).into(),
+                ]);
+            }
+        }
+        if !is_empty {
+            out.push_str(table.render(canvas).trim_start_matches('\n'));
+        }
+    }
+    out
+}
+
+fn told(standing: &EntryStanding) -> String {
+    match standing {
+        EntryStanding::Missing => "nothing".to_owned(),
+        EntryStanding::File { sha256, mode } => format!("file {sha256} {mode}"),
+        EntryStanding::Link { sha256 } => format!("link {sha256}"),
+        EntryStanding::Directory => "directory".to_owned(),
+        EntryStanding::Other => "neither file, directory nor link".to_owned(),
+    }
+}

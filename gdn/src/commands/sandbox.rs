@@ -1,0 +1,268 @@
+//! `gdn sandbox …`: copies of files, each for one worker.
+
+use clap::{Args, Subcommand};
+use goondan_protocol::control::{
+    ListSandboxes, PrepareSandbox, RemoveSandbox, SandboxDetail, SandboxInfo, SandboxRef,
+    ShowSandbox,
+};
+use goondan_protocol::ids::{RunId, WorkerId};
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+/// Prepare, list, show and remove copies of files for workers
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Copy files of the project for a worker
+    #[command(after_help = "\
+Examples:
+  gdn sandbox prepare --run r1 --agent coder src/a.rs README.md
+  gdn sandbox prepare --run r1 --agent coder src --may-create tests
+  gdn sandbox prepare --run r1 --agent reviewer --all --exclude '*.png'
+
+The worker works in `work`; nothing of the project changes before you apply what it hands in.
+Paths are relative to the project's directory. Left out, or refused if named, are `node_modules/`,
+`dist/`, `.goondan*` and files that look like secrets, unless `--allow` names them; `.git` always.")]
+    Prepare(SandboxPrepareArgs),
+    /// List the sandboxes of the project
+    #[command(after_help = "\
+Examples:
+  gdn sandbox list
+  gdn sandbox list --run r1 --json | jq -r '.sandboxes[].directory'")]
+    List(SandboxListArgs),
+    /// Show what a worker was given, and what it was not
+    #[command(after_help = "\
+Examples:
+  gdn sandbox show r1 coder")]
+    Show(SandboxShowArgs),
+    /// Remove a sandbox, with the proposal in it
+    #[command(after_help = "\
+Examples:
+  gdn sandbox remove r1 coder
+
+A proposal that was applied stays applied, and cannot be taken back afterwards.")]
+    Remove(SandboxRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxPrepareArgs {
+    /// The run: work that several agents do together
+    #[arg(long, value_name = "RUN")]
+    run: RunId,
+    /// The worker
+    #[arg(long, value_name = "AGENT")]
+    agent: WorkerId,
+    /// Files and directories to copy
+    #[arg(value_name = "FILE", required_unless_present = "all")]
+    files: Vec<String>,
+    /// Copy the whole project
+    #[arg(long, conflicts_with = "files")]
+    all: bool,
+    /// Copy this though it is usually refused (can be repeated)
+    #[arg(long, value_name = "PATH")]
+    allow: Vec<String>,
+    /// Leave out what fits this pattern, as in `.gitignore` (can be repeated)
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Let the worker make new files in this directory, too (can be repeated)
+    #[arg(long, value_name = "DIR")]
+    may_create: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxListArgs {
+    /// Only those of this run
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunId>,
+}
+
+/// Names one sandbox.
+#[derive(Debug, Args)]
+pub(crate) struct SandboxShowArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// The worker
+    #[arg(value_name = "AGENT")]
+    agent: WorkerId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxRemoveArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// The worker
+    #[arg(value_name = "AGENT")]
+    agent: WorkerId,
+    /// Also if its proposal waits for you
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) async fn run(command: SandboxCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        SandboxCommand::Prepare(args) => prepare(args, context).await,
+        SandboxCommand::List(args) => list(args, context).await,
+        SandboxCommand::Show(args) => show(args, context).await,
+        SandboxCommand::Remove(args) => remove(args, context).await,
+    }
+}
+
+async fn prepare(args: SandboxPrepareArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let prepare = PrepareSandbox {
+        workspace_id: workspace.workspace_id,
+        at: SandboxRef {
+            run_id: args.run,
+            agent_id: args.agent,
+        },
+        files: args.files,
+        allow: args.allow,
+        exclude: args.exclude,
+        may_create: args.may_create,
+    };
+    let detail = client.change(prepare).await?;
+    let output = context.output;
+    output.object(schemas::SANDBOX_PREPARE, &detail)?;
+    let info = &detail.info;
+    output.data(format!(
+        "Prepared {} ({}) for {} in {}",
+        text::count(info.files as u64, "file"),
+        text::bytes(info.bytes),
+        info.at.agent_id,
+        detail.work_dir.display()
+    ))?;
+    let SandboxRef { run_id, agent_id } = &info.at;
+    output.note(format!(
+        "When the work is done: {}",
+        context.command(&format!("proposal create {run_id} {agent_id}"))
+    ));
+    Ok(())
+}
+
+async fn list(args: SandboxListArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let list = ListSandboxes {
+        workspace_id: workspace.workspace_id,
+        run_id: args.run,
+    };
+    let sandboxes = client.query(list).await?;
+    let output = context.output;
+    output.object(schemas::SANDBOX_LIST, &json!({ "sandboxes": sandboxes }))?;
+    if sandboxes.is_empty() {
+        return output.data("No sandbox is there.");
+    }
+    output.data(table_of(&sandboxes, text::now()).render(output.canvas()))
+}
+
+fn table_of(sandboxes: &[SandboxInfo], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        Column::new("RUN").cut(),
+        Column::new("AGENT").cut(),
+        Column::new("FILES").below(2, "files"),
+        Column::new("SIZE").below(3, "size"),
+        Column::new("PREPARED").below(1, "prepared"),
+        Column::new("PROPOSAL"),
+    ]);
+    for info in sandboxes {
+        table.row([
+            Cell::from(&info.at.run_id),
+            Cell::from(&info.at.agent_id),
+            info.files.to_string().into(),
+            text::bytes(info.bytes).into(),
+            format!("{} ago", text::age(info.created_at, now)).into(),
+            info.proposal
+                .map_or("none", |state| state.as_str())
+                .to_owned()
+                .into(),
+        ]);
+    }
+    table
+}
+
+async fn show(args: SandboxShowArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let show = ShowSandbox {
+        workspace_id: workspace.workspace_id,
+        at: SandboxRef {
+            run_id: args.run,
+            agent_id: args.agent,
+        },
+    };
+    let detail = client.query(show).await?;
+    let output = context.output;
+    output.object(schemas::SANDBOX_SHOW, &detail)?;
+    output.paged(&described(&detail, context))
+}
+
+fn described(detail: &SandboxDetail, context: &Context) -> String {
+    let (info, canvas) = (&detail.info, context.output.canvas());
+    let mut table = Table::of_fields();
+    table.field("Run", Cell::from(&info.at.run_id));
+    table.field("Agent", Cell::from(&info.at.agent_id));
+    table.field("Prepared", text::clock(info.created_at));
+    let head = detail.base.git_head.as_deref();
+    table.field("Git head", head.unwrap_or("none").to_owned());
+    table.field("Work", detail.work_dir.display().to_string());
+    table.field(
+        "New files",
+        match detail.may_create.join(", ") {
+            nowhere if nowhere.is_empty() => "nowhere".to_owned(),
+            below => format!("in {below}"),
+        },
+    );
+    let state = info.proposal.map_or("none", |state| state.as_str());
+    table.field("Proposal", state.to_owned());
+    let mut out = table.render(canvas);
+    let mut given = Table::new([
+        Column::new("GIVEN"),
+        Column::new("MODE"),
+        Column::new("SHA-256"),
+    ]);
+    for file in &detail.given {
+        let digest = file.sha256.chars().take(12).collect::<String>();
+        given.row([
+            text::printable(&file.path).into(),
+            file.mode.clone().into(),
+            Cell::styled(digest, style::FAINT),
+        ]);
+    }
+    out.push_str(&format!("\n{}", given.render(canvas)));
+    if !detail.not_given.is_empty() {
+        let mut not = Table::new([Column::new("NOT GIVEN"), Column::new("WHY")]);
+        for left in &detail.not_given {
+            not.row([
+                text::printable(&left.path).into(),
+                Cell::styled(text::printable(&left.reason), style::FAINT),
+            ]);
+        }
+        out.push_str(&format!("\n{}", not.render(canvas)));
+    }
+    out
+}
+
+async fn remove(args: SandboxRemoveArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let at = SandboxRef {
+        run_id: args.run,
+        agent_id: args.agent,
+    };
+    let remove = RemoveSandbox {
+        workspace_id: workspace.workspace_id,
+        at: at.clone(),
+        force: args.force,
+    };
+    client.change(remove).await?;
+    context.output.object(schemas::SANDBOX_REMOVE, &at)?;
+    let SandboxRef { run_id, agent_id } = &at;
+    context
+        .output
+        .data(format!("Removed the sandbox of {agent_id} in run {run_id}"))
+}

@@ -1,0 +1,200 @@
+//! Sandboxes and proposals with the real binaries: handed in, looked at, applied, taken back.
+
+use std::fs;
+use std::path::PathBuf;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::ORCHESTRATOR;
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+/// A project with a few files beside its configuration.
+fn home() -> Home {
+    let home = Home::new(LAB);
+    for (path, text) in [
+        ("src/a.txt", "one two three\n"),
+        ("src/b.txt", "b\n"),
+        ("src/old.txt", "moves from here\n"),
+    ] {
+        home.write(&format!("project/{path}"), text);
+    }
+    home
+}
+
+fn read(home: &Home, path: &str) -> Option<String> {
+    fs::read_to_string(home.project().join(path)).ok()
+}
+
+/// Prepares a sandbox of `src` and has its worker change it.
+fn worked(home: &Home) -> PathBuf {
+    let prepare = [
+        "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
+    ];
+    let prepared = home.gdn_json(&prepare);
+    let work = PathBuf::from(prepared["workDir"].as_str().unwrap());
+    fs::write(work.join("src/a.txt"), "one 2 three\n").unwrap();
+    fs::write(work.join("src/bytes.bin"), [0, 159, 146, 150]).unwrap();
+    fs::rename(work.join("src/old.txt"), work.join("src/new.txt")).unwrap();
+    let proposal = PathBuf::from(prepared["proposalDir"].as_str().unwrap());
+    fs::write(proposal.join("test.log"), "12 tests passed\n").unwrap();
+    work
+}
+
+#[test]
+fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
+    let home = home();
+    let _daemon = Daemon::serving(&home);
+    worked(&home);
+    home.gdn(&["sandbox", "list"])
+        .exits(0)
+        .prints(&["r1", "coder", "none"]);
+    home.gdn(&["sandbox", "show", "r1", "coder"])
+        .exits(0)
+        .prints(&["src/a.txt", "goondan.yaml", "it was not chosen"]);
+    let made = home.gdn_json(&["proposal", "create", "r1", "coder", "--notes", "for Ada"]);
+    assert_eq!(made["state"], "open");
+    home.gdn(&["proposal", "show", "r1", "coder"])
+        .exits(0)
+        .prints(&[
+            "for Ada",
+            "src/old.txt → src/new.txt",
+            "-one two three\n+one 2 three\n",
+            "binary: its sizes are in the list of files",
+            "12 tests passed",
+            "goondan.yaml",
+        ]);
+    let patch = home
+        .gdn(&["proposal", "diff", "r1", "coder"])
+        .exits(0)
+        .stdout;
+    assert!(
+        patch.starts_with("diff --git a/src/a.txt b/src/a.txt\n"),
+        "{patch}"
+    );
+    home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one two three\n");
+    // Without a terminal nobody can be asked.
+    home.gdn(&["proposal", "apply", "r1", "coder"])
+        .exits(2)
+        .tells(&["--yes"]);
+    let applied = home.gdn_json(&["proposal", "apply", "r1", "coder", "--yes"]);
+    assert_eq!(applied["files"].as_array().unwrap().len(), 4);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one 2 three\n");
+    assert_eq!(read(&home, "src/new.txt").unwrap(), "moves from here\n");
+    assert_eq!(read(&home, "src/old.txt"), None);
+    home.gdn(&["proposal", "revert", "r1", "coder", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one two three\n");
+    assert_eq!(read(&home, "src/old.txt").unwrap(), "moves from here\n");
+    assert_eq!(read(&home, "src/new.txt"), None);
+    let log = home.workspace_dir().join("sandboxes/r1/events.jsonl");
+    let log = fs::read_to_string(log).unwrap();
+    for kind in ["created", "reviewed", "applied", "reverted"] {
+        assert!(log.contains(&format!("\"proposal_{kind}\"")), "{log}");
+    }
+    wait_until("the audit log has all of it", || {
+        let audit = home.gdn(&["audit"]).stdout;
+        ["proposalCreated", "proposalApplied", "proposalReverted"]
+            .iter()
+            .all(|event| audit.contains(event))
+    });
+}
+
+#[test]
+fn prop_4_what_a_person_edited_since_is_not_overwritten_and_every_reason_is_told() {
+    let home = home();
+    let _daemon = Daemon::serving(&home);
+    worked(&home);
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    home.write("project/src/a.txt", "a person's\n");
+    home.gdn(&["proposal", "check", "r1", "coder"])
+        .exits(10)
+        .prints(&[
+            "src/a.txt",
+            "somebody changed it",
+            "given",
+            "proposed",
+            "found",
+        ]);
+    home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(10)
+        .tells(&["src/a.txt", "nothing was changed"]);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "a person's\n");
+    assert_eq!(read(&home, "src/old.txt").unwrap(), "moves from here\n");
+    home.gdn(&["proposal", "reject", "r1", "coder", "--reason", "later"])
+        .exits(0);
+    home.gdn(&["sandbox", "remove", "r1", "coder"]).exits(0);
+    home.gdn(&["proposal", "show", "r1", "coder"]).exits(5);
+    home.gdn(&["sandbox", "prepare", "--run", "r1", "--agent", "x", "../x"])
+        .exits(2)
+        .tells(&["no names"]);
+}
+
+#[test]
+fn prop_7_nothing_needs_git() {
+    let home = home();
+    let nowhere = tempfile::tempdir().unwrap();
+    let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+    command.env("PATH", nowhere.path());
+    let _daemon = Daemon::start_command(&home, command);
+    home.gdn(&["run"]).exits(0);
+    worked(&home);
+    let made = home.gdn_json(&["proposal", "create", "r1", "coder"]);
+    assert_eq!(made["git"], "notInstalled");
+    home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one 2 three\n");
+}
+
+/// How many files there are, for a swap that can be met in the middle.
+const MANY: usize = 300;
+
+#[test]
+fn prop_3_a_daemon_killed_while_it_applies_leaves_all_old_or_all_new() {
+    let home = home();
+    for number in 0..MANY {
+        home.write(&format!("project/src/{number}.txt"), "old\n");
+    }
+    let daemon = Daemon::serving(&home);
+    let prepare = [
+        "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
+    ];
+    let prepared = home.gdn_json(&prepare);
+    let work = PathBuf::from(prepared["workDir"].as_str().unwrap());
+    for number in 0..MANY {
+        fs::write(work.join(format!("src/{number}.txt")), "new\n").unwrap();
+    }
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    let applying = home.start_gdn(&["proposal", "apply", "r1", "coder", "--yes"]);
+    let staging = home.project().join(".goondan-swap");
+    let log = home.workspace_dir().join("sandboxes/r1/events.jsonl");
+    wait_until("files are being put in place, or all are", || {
+        staging.exists()
+            || fs::read_to_string(&log)
+                .unwrap()
+                .contains("proposal_applied")
+    });
+    daemon.kill();
+    drop(applying.wait());
+    let _daemon = Daemon::start(&home);
+    let shown: Value = home.gdn_json(&["proposal", "show", "r1", "coder"]);
+    let expected = match shown["state"].as_str().unwrap() {
+        "applied" => "new\n",
+        "open" => "old\n",
+        other => panic!("{other}"),
+    };
+    for number in 0..MANY {
+        assert_eq!(
+            read(&home, &format!("src/{number}.txt")).unwrap(),
+            expected,
+            "{number}"
+        );
+    }
+    assert!(!staging.exists());
+    if expected == "old\n" {
+        home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+            .exits(0);
+        assert_eq!(read(&home, "src/7.txt").unwrap(), "new\n");
+    }
+}
