@@ -87,6 +87,7 @@ impl Site {
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),
+            sandbox: None,
         }
     }
 

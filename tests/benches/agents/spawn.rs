@@ -68,6 +68,7 @@ fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
         },
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),
+        sandbox: None,
     };
     let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),

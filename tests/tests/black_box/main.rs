@@ -24,6 +24,7 @@ mod consent;
 mod control;
 #[cfg(test)]
 mod conversation;
+mod coordinating;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]

@@ -321,6 +321,7 @@ impl Fleet {
             agent: entry.running.as_ref()?.definition.clone(),
             work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
             project_root: workspace.record.project_root.clone(),
+            sandbox: self.sandbox_dir_of(at),
         })))
     }
 
