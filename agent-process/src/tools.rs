@@ -21,10 +21,12 @@ pub(crate) mod orphan_reaper;
 pub(crate) mod outside;
 pub(crate) mod pipe;
 mod places;
+mod proposal;
 mod readable_file;
 mod residents;
 mod rooted;
 mod runtimes;
+mod sandbox;
 mod schema;
 mod search;
 mod secret_files;
@@ -34,6 +36,7 @@ mod text_transform;
 pub(crate) mod tool_search;
 pub mod tool_supervisor;
 mod wait;
+mod worker_sandbox;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -63,13 +66,14 @@ use mcp::Server;
 pub(crate) use origin::Origin;
 use pipe::Surroundings;
 pub(crate) use pipe::has_no_sandbox;
-use places::Places;
+use places::{Access, Places};
 use residents::Residents;
 use rooted::Root;
 use runtimes::Runtimes;
 use schema::ArgumentSchema;
 use secret_files::SecretFiles;
 use session::Sessions;
+use worker_sandbox::WorkerSandbox;
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
@@ -390,14 +394,22 @@ const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// What the programs of an agent may touch.
 pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
-    let temporary = assignment.work_dir.join(TEMPORARY_DIRECTORY);
+    let sandbox = WorkerSandbox::of(assignment);
+    let work_dir = sandbox
+        .as_ref()
+        .map_or(&*assignment.work_dir, WorkerSandbox::work);
+    let temporary = work_dir.join(TEMPORARY_DIRECTORY);
     let ground = Ground {
         project: &assignment.project_root,
-        work_dir: Some(&assignment.work_dir),
+        work_dir: Some(work_dir),
         temporary: Some(&temporary),
         egress: assignment.egress_socket.as_deref(),
     };
-    Allowed::of(&assignment.agent.sandbox, &ground)
+    let asked = &assignment.agent.sandbox;
+    let asked = sandbox
+        .as_ref()
+        .map_or(asked.clone(), |it| it.beside(asked));
+    Allowed::of(&asked, &ground)
 }
 
 /// Where the agent's tools work. `supervisor` is this crate's binary.
@@ -411,8 +423,25 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
             source,
         })
     };
-    let work = Arc::new(open("work directory", &assignment.work_dir)?);
+    let sandbox = WorkerSandbox::of(assignment);
+    let work_dir = sandbox
+        .as_ref()
+        .map_or(&*assignment.work_dir, WorkerSandbox::work);
+    let work = Arc::new(open("work directory", work_dir)?);
     let allowed = allowed_to(assignment);
+    let beside = match &sandbox {
+        Some(sandbox) => vec![
+            (
+                open("baseline of the sandbox", sandbox.input())?,
+                Access::Read,
+            ),
+            (
+                open("proposal of the sandbox", sandbox.proposal())?,
+                Access::Write,
+            ),
+        ],
+        None => Vec::new(),
+    };
     if allowed.policy.require == Level::Landlock {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
@@ -421,15 +450,16 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
     Ok(Places {
         work,
         project: open("project root", &assignment.project_root)?,
+        beside,
         surroundings: Arc::new(Surroundings {
             supervisor,
             cwd: working_directory(Purpose::Agent {
                 mode: assignment.agent.cwd_mode,
-                work_dir: &assignment.work_dir,
+                work_dir,
                 project_root: &assignment.project_root,
             })
             .to_owned(),
-            work_dir: assignment.work_dir.clone(),
+            work_dir: work_dir.to_owned(),
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),
             agent_name: assignment.agent.name.clone(),
@@ -563,6 +593,8 @@ fn exports_of(
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
+        (BASE_PACKAGE, "proposal") => proposal::exports(),
+        (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),

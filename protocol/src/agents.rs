@@ -4,10 +4,15 @@
 //! place of the tool call in it, so that asking again after a crash is the same question, and gets the
 //! answer that was stored.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
+use crate::control::{FileStatus, ProposalState};
 use crate::event::{AgentEvent, TurnOutcome};
-use crate::ids::{AgentName, EventId, InstanceKey, InvalidId, ResourceName, StepId, TurnId};
+use crate::ids::{
+    AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, TurnId, WorkerId,
+};
 
 /// The kind of an event that answers a question of its instance.
 pub const REPLY_KIND: &str = "reply";
@@ -106,6 +111,53 @@ pub enum Question {
         /// Why, for people.
         reason: String,
     },
+    /// Copy files of the project for an agent of the swarm, in the requester's conversation (`BOX-1`).
+    #[serde(rename = "sandbox.prepare")]
+    PrepareSandbox {
+        /// For whom.
+        agent: AgentName,
+        /// The files and directories, relative to the Project Root.
+        files: Vec<String>,
+        /// Directories, besides those in `files`, in which it may make new files.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        may_create: Vec<String>,
+    },
+    /// Tell of a sandbox of the requester's conversation.
+    #[serde(rename = "sandbox.status")]
+    ShowSandbox {
+        /// Whose; the requester's own if none is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
+    },
+    /// Hand in what was changed in the requester's own sandbox (`PROP-1`).
+    #[serde(rename = "proposal.submit")]
+    SubmitProposal {
+        /// What was done and why, as Markdown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
+        /// What the tests said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        test_log: Option<String>,
+    },
+    /// Tell how a proposal of the requester's conversation stands.
+    #[serde(rename = "proposal.status")]
+    ShowProposal {
+        /// Whose; the requester's own if none is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
+    },
+}
+
+impl Question {
+    /// The agent whose sandbox a question is about, where it names one.
+    #[must_use]
+    pub fn sandbox_of(&self) -> Option<&AgentName> {
+        match self {
+            Self::PrepareSandbox { agent, .. } => Some(agent),
+            Self::ShowSandbox { agent } | Self::ShowProposal { agent } => agent.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// Which instances are listed.
@@ -173,6 +225,16 @@ pub enum AgentAnswer {
     },
     /// The process ends after the turn, and another one does what comes next.
     Restarting {},
+    /// A sandbox.
+    Sandbox {
+        /// What there is of it.
+        sandbox: Box<AgentSandbox>,
+    },
+    /// A proposal.
+    Proposal {
+        /// What there is of it.
+        proposal: Box<AgentProposal>,
+    },
     /// It cannot be done.
     Refused {
         /// A stable code, such as `E_CIRCULAR_REQUEST`.
@@ -210,6 +272,67 @@ pub struct KnownAgent {
     /// Whether conversations begin with it.
     pub is_entry: bool,
 }
+
+/// A sandbox, as agents see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSandbox {
+    /// The run.
+    pub run_id: RunId,
+    /// Whose it is.
+    pub agent: WorkerId,
+    /// The baseline, which nobody changes.
+    pub input_dir: PathBuf,
+    /// Where it works.
+    pub work_dir: PathBuf,
+    /// Where it may leave `summary.md` and `test.log`.
+    pub proposal_dir: PathBuf,
+    /// Files that it was given, by path; at most [`AGENT_FILES_MAX`].
+    pub files: Vec<String>,
+    /// How many more there are.
+    pub more_files: usize,
+    /// Where it may make new files; `.` is the whole Project Root.
+    pub may_create: Vec<String>,
+    /// How its proposal stands, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<ProposalState>,
+}
+
+/// A proposal, as agents see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentProposal {
+    /// The run.
+    pub run_id: RunId,
+    /// Who made it.
+    pub agent: WorkerId,
+    /// How it stands.
+    pub state: ProposalState,
+    /// Its digest.
+    pub digest: String,
+    /// The sandbox.
+    pub directory: PathBuf,
+    /// What it changes, each with what becomes of it; at most [`AGENT_FILES_MAX`].
+    pub changed: Vec<ProposedFile>,
+    /// How many more there are.
+    pub more_changed: usize,
+    /// What was said when it was last decided about, if anything was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
+}
+
+/// A file that a proposal changes, as agents see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposedFile {
+    /// Its path.
+    pub path: String,
+    /// What becomes of it.
+    pub status: FileStatus,
+}
+
+/// Files that an agent is told of at most: more belong into a directory that it reads.
+pub const AGENT_FILES_MAX: usize = 200;
 
 /// `turn.input`: an answer to a question of the agent, for its next step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -17,6 +17,8 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
         &["read", "write", "edit", "list", "glob", "grep"],
     ),
     ("json-query", &["query", "pointer"]),
+    ("proposal", &["submit", "status"]),
+    ("sandbox", &["prepare", "status"]),
     ("self-restart", &["request"]),
     (
         "text-transform",

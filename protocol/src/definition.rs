@@ -39,6 +39,10 @@ pub struct AgentAssignment {
     /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
+    /// Where its sandbox is if one was prepared for it: then that is where it works (`BOX-3`). Only for an
+    /// agent that may hand in proposals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<PathBuf>,
 }
 
 /// One Agent resource with its references resolved.
@@ -87,6 +91,12 @@ impl AgentDefinition {
         let is_any = self.tools.iter().any(ToolDefinition::starts_programs)
             || self.extensions.iter().any(is_module);
         is_any.then_some(self.sandbox.require)
+    }
+
+    /// Whether it has an export of a built-in tool.
+    #[must_use]
+    pub fn has_export(&self, tool: &str, export: &str) -> bool {
+        self.tools.iter().any(|held| held.grants(tool, export))
     }
 
     /// Whether a tool of the agent may work by this connection.
@@ -214,6 +224,16 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
+    /// Whether it is this built-in tool, with this export.
+    #[must_use]
+    pub fn grants(&self, tool: &str, export: &str) -> bool {
+        let ToolSource::Builtin { package, name } = &self.source else {
+            return false;
+        };
+        let has_export = self.exports.is_empty() || self.exports.iter().any(|e| e.name == export);
+        package == BASE_PACKAGE && name.as_str() == tool && has_export
+    }
+
     /// Whether its calls start programs: commands of `bash`, or a module.
     #[must_use]
     pub fn starts_programs(&self) -> bool {

@@ -30,6 +30,7 @@ pub mod export;
 pub mod extension_settings;
 pub mod field;
 pub mod frame;
+pub mod handoff;
 pub mod ids;
 pub mod images;
 pub mod ipc;

@@ -335,8 +335,10 @@ fn told(answer: AgentAnswer) -> Answered {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // Only the tool that restarts its own process is told so.
-        AgentAnswer::Restarting {} => Ok(Value::Null),
+        // Only the tools are told so that ask for a restart, and for what concerns files.
+        AgentAnswer::Restarting {} | AgentAnswer::Sandbox { .. } | AgentAnswer::Proposal { .. } => {
+            Ok(Value::Null)
+        }
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }
 }

@@ -5,8 +5,10 @@
 //! again.
 
 use goondan_protocol::agents::{
-    AgentAnswer, AgentAsk, KnownAgent, KnownInstance, ListScope, Question,
+    AgentAnswer, AgentAsk, AgentProposal, AgentSandbox, KnownAgent, KnownInstance, ListScope,
+    Question,
 };
+use goondan_protocol::control::ProposalState;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{
@@ -173,7 +175,14 @@ async fn ask(
     call: &ToolInvocation,
     question: fn(&ToolInvocation) -> Result<Question, ToolFault>,
 ) -> Result<ToolOutcome, ToolFault> {
-    let question = question(call)?;
+    told(answer_to(call, question(call)?).await?)
+}
+
+/// Asks the orchestrator.
+pub(super) async fn answer_to(
+    call: &ToolInvocation,
+    question: Question,
+) -> Result<AgentAnswer, ToolFault> {
     let alone = || ToolFault::new("E_UNAVAILABLE", "other agents are reached only from a turn");
     let site = call.site.as_ref().ok_or_else(alone)?;
     let ask = AgentAsk {
@@ -184,11 +193,11 @@ async fn ask(
     };
     let ending = || ToolFault::new("E_UNAVAILABLE", "this process is ending");
     let answer = site.agent_client.ask(ask, site.trace).await;
-    told(answer.ok_or_else(ending)?)
+    answer.ok_or_else(ending)
 }
 
 /// What the model reads.
-fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
+pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
     Ok(match answer {
         AgentAnswer::Answered {
             outcome: TurnOutcome::Completed { reply },
@@ -232,8 +241,54 @@ fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
         AgentAnswer::Restarting {} => ToolOutcome::ok(
             "the process is restarted after this turn; whatever comes next is done by the new one",
         ),
+        AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
+        AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
+}
+
+fn text_of_sandbox(sandbox: &AgentSandbox) -> String {
+    let mut lines = vec![
+        format!("sandbox of {} in run {}", sandbox.agent, sandbox.run_id),
+        format!("work (write here): {}", sandbox.work_dir.display()),
+        format!("input (read only): {}", sandbox.input_dir.display()),
+        format!(
+            "proposal (summary.md, test.log): {}",
+            sandbox.proposal_dir.display()
+        ),
+    ];
+    if !sandbox.may_create.is_empty() {
+        lines.push(format!(
+            "new files may be made in: {}",
+            sandbox.may_create.join(", ")
+        ));
+    }
+    let state = sandbox.proposal.map_or("none yet", ProposalState::as_str);
+    lines.push(format!("proposal: {state}"));
+    lines.push("files:".to_owned());
+    lines.extend(sandbox.files.iter().map(|file| format!("- {file}")));
+    if sandbox.more_files > 0 {
+        lines.push(format!("- and {} more", sandbox.more_files));
+    }
+    lines.join("\n")
+}
+
+fn text_of_proposal(proposal: &AgentProposal) -> String {
+    let (agent, state) = (&proposal.agent, proposal.state.as_str());
+    let mut lines = vec![format!(
+        "proposal of {agent} in run {}: {state}",
+        proposal.run_id
+    )];
+    if !proposal.said.is_empty() {
+        lines.push(format!("last: {}", proposal.said));
+    }
+    lines.push(format!("in: {}", proposal.directory.display()));
+    let changed = proposal.changed.iter();
+    lines.extend(changed.map(|file| format!("- {} ({})", file.path, file.status.as_str())));
+    if proposal.more_changed > 0 {
+        lines.push(format!("- and {} more", proposal.more_changed));
+    }
+    lines.join("\n")
 }
 
 fn line_of_instance(instance: &KnownInstance) -> String {

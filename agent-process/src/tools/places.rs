@@ -1,6 +1,6 @@
 //! Where the tools of an agent work, and how a path finds its place there.
 
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::fault::ToolFault;
@@ -22,6 +22,8 @@ pub(crate) struct Places {
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
+    /// What else the file tools may open, by absolute paths: of a sandbox its baseline and its proposal.
+    pub(crate) beside: Vec<(Root, Access)>,
     /// What everything that tools start is started with.
     pub(crate) surroundings: Arc<Surroundings>,
     /// The shells of `bash`.
@@ -39,6 +41,11 @@ pub(crate) enum Access {
     Read,
     /// Change: within the work directory only.
     Write,
+}
+
+fn beside<'a, 'p>(places: &'a Places, full: &'p Path) -> Option<(&'a Root, &'p Path, Access)> {
+    let mut beside = places.beside.iter();
+    beside.find_map(|(root, access)| Some((root, root.beneath(full)?, *access)))
 }
 
 /// Finds the root a path lies beneath, and the path within it.
@@ -82,6 +89,14 @@ pub(crate) fn locate<'a>(
             ));
         }
         (&places.project, relative)
+    } else if let Some((root, relative, granted)) = beside(places, &full) {
+        if access == Access::Write && granted == Access::Read {
+            return Err(ToolFault::new(
+                "E_PATH_READ_ONLY",
+                format!("`{path}` is in the baseline of the sandbox; write in the work directory"),
+            ));
+        }
+        (root, relative)
     } else {
         return outside("is outside of the directories of this agent");
     };

@@ -88,6 +88,7 @@ impl Site {
             work_dir: self.work.clone(),
             project_root: self.project.clone(),
             egress_socket: None,
+            sandbox: None,
         }
     }
 

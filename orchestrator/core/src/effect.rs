@@ -125,8 +125,6 @@ pub enum Effect {
     },
     /// Do something about sandboxes and proposals. Of one workspace only one of these is under way.
     Proposals {
-        /// The request that waits for it.
-        token: RequestToken,
         /// The time, for what is recorded.
         at: Timestamp,
         /// The Project Root of the workspace.

@@ -57,6 +57,7 @@ pub(crate) mod parking;
 pub(crate) mod processes;
 pub(crate) mod restarting;
 pub(crate) mod room;
+pub(crate) mod sandboxes;
 pub(crate) mod slot;
 pub(crate) mod starts;
 pub(crate) mod turn;

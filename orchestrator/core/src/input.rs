@@ -75,8 +75,8 @@ pub enum Input {
     Proposals {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// The request that waits for it; none for what was finished when the daemon started.
-        token: Option<RequestToken>,
+        /// Whether somebody asked for it: nobody for what was finished when the daemon started.
+        is_asked: bool,
         /// What came of it.
         done: ProposalsDone,
     },

@@ -119,9 +119,9 @@ impl Core {
             Input::Secrets { token, result } => self.on_secrets(token, result),
             Input::Proposals {
                 workspace_id,
-                token,
+                is_asked,
                 done,
-            } => self.on_proposals(&workspace_id, token, done),
+            } => self.on_proposals(&workspace_id, is_asked, done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
                 process,

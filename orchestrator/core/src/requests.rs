@@ -42,7 +42,7 @@ pub(crate) mod verification;
 
 use self::deletion::Sweep;
 use self::events::EventListing;
-use self::proposals::Lines;
+use self::proposals::{Asker, Lines};
 use self::reloading::Reloading;
 use self::retention::Retention;
 use self::verification::Verifying;
@@ -396,36 +396,43 @@ impl Core {
                 }
             }
             Call::PrepareSandbox(call) => {
-                self.use_proposals(token, peer, ProposalWork::Prepare(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Prepare(call));
             }
             Call::ListSandboxes(call) => {
-                self.use_proposals(token, peer, ProposalWork::ListSandboxes(call));
+                self.use_proposals(
+                    Asker::Client(token, peer),
+                    ProposalWork::ListSandboxes(call),
+                );
             }
             Call::ShowSandbox(call) => {
-                self.use_proposals(token, peer, ProposalWork::ShowSandbox(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::ShowSandbox(call));
             }
             Call::RemoveSandbox(call) => {
-                self.use_proposals(token, peer, ProposalWork::Remove(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Remove(call));
             }
             Call::CreateProposal(call) => {
-                self.use_proposals(token, peer, ProposalWork::Create(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Create(call));
             }
             Call::ListProposals(call) => {
-                self.use_proposals(token, peer, ProposalWork::List(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::List(call));
             }
-            Call::ShowProposal(call) => self.use_proposals(token, peer, ProposalWork::Show(call)),
-            Call::DiffProposal(call) => self.use_proposals(token, peer, ProposalWork::Diff(call)),
+            Call::ShowProposal(call) => {
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Show(call));
+            }
+            Call::DiffProposal(call) => {
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Diff(call));
+            }
             Call::CheckProposal(call) => {
-                self.use_proposals(token, peer, ProposalWork::Check(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Check(call));
             }
             Call::ApplyProposal(call) => {
-                self.use_proposals(token, peer, ProposalWork::Apply(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Apply(call));
             }
             Call::RejectProposal(call) => {
-                self.use_proposals(token, peer, ProposalWork::Reject(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Reject(call));
             }
             Call::RevertProposal(call) => {
-                self.use_proposals(token, peer, ProposalWork::Revert(call));
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Revert(call));
             }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),

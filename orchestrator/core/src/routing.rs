@@ -11,6 +11,7 @@ use crate::exchange::StateWork;
 use crate::fleet::Owner;
 use crate::fleet::parking::Parking;
 use crate::fleet::turns::{Beginning, Completing};
+use crate::requests::proposals::Asker;
 use crate::{Core, ProcessId};
 
 impl Core {
@@ -69,8 +70,12 @@ impl Core {
                 self.fleet.on_turn_complete(at, process, complete);
             }
             (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
-                self.fleet
+                let asked = self
+                    .fleet
                     .on_agent_ask(at, process, request_id, trace, *ask);
+                if let Some((requester, work)) = asked {
+                    self.use_proposals(Asker::Agent(requester), work);
+                }
             }
             (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
                 self.fleet.on_observe(at, process, *event);

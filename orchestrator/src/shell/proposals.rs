@@ -85,7 +85,7 @@ pub(super) fn recover(disk: &dyn Disk, layout: &Layout, at: Timestamp) -> Vec<In
         if !happened.is_empty() {
             inputs.push(Input::Proposals {
                 workspace_id: record.workspace_id,
-                token: None,
+                is_asked: false,
                 done: ProposalsDone {
                     answer: Ok(Value::Null),
                     happened,

@@ -2,10 +2,12 @@
 //!
 //! Both are pure functions, and neither ever gives two inputs the same name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_durable::names::{decode, encode};
-use goondan_protocol::ids::{ConnectionName, ExtensionName, InstanceKey, InvalidId, WorkspaceId};
+use goondan_protocol::ids::{
+    ConnectionName, ExtensionName, InstanceKey, InvalidId, RunId, WorkerId, WorkspaceId,
+};
 use goondan_protocol::limits::MAX_WORKSPACE_ID_BYTES;
 use sha2::{Digest as _, Sha256};
 
@@ -97,6 +99,14 @@ fn ends_like_a_hash(id: &str) -> bool {
 #[must_use]
 pub fn instance_dir_name(key: &InstanceKey) -> String {
     encode(key.as_str())
+}
+
+/// The folder of a worker's sandbox in its run, below the sandboxes of a workspace (`BOX-1`).
+#[must_use]
+pub fn sandbox_dir(sandboxes: &Path, run: &RunId, agent: &WorkerId) -> PathBuf {
+    sandboxes
+        .join(encode(run.as_str()))
+        .join(encode(agent.as_str()))
 }
 
 /// The file name of an extension's state, by the same rule (`EXT-1`).

@@ -1,5 +1,7 @@
 //! Which lines of two texts differ.
 
+use std::ops::Range;
+
 use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::limits::PATCH_CONTEXT_LINES;
@@ -49,18 +51,35 @@ pub(crate) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The differences of two texts.
-pub(crate) fn hunks(old: &[u8], new: &[u8]) -> Vec<Hunk> {
+/// Lines of an old text, and what a new one has in their place; by their numbers, counted from zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    pub(crate) old: Range<usize>,
+    pub(crate) new: Range<usize>,
+}
+
+/// Where two texts differ, in their order. No two of them touch.
+pub(crate) fn replaced(old: &[u8], new: &[u8]) -> Vec<Replaced> {
     let input = InternedInput::new(old, new);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
     diff.postprocess_lines(&input);
+    let lines = |range: Range<u32>| range.start as usize..range.end as usize;
+    let replaced = diff.hunks().map(|change| Replaced {
+        old: lines(change.before),
+        new: lines(change.after),
+    });
+    replaced.collect()
+}
+
+/// The differences of two texts.
+pub(crate) fn hunks(old: &[u8], new: &[u8]) -> Vec<Hunk> {
+    let changes = replaced(old, new);
     let (old, new) = (lines(old), lines(new));
     let mut hunks: Vec<Hunk> = Vec::new();
     // Where the last change ended, in the old and the new text.
     let (mut old_end, mut new_end) = (0, 0);
-    for change in diff.hunks() {
-        let before = change.before.start as usize..change.before.end as usize;
-        let after = change.after.start as usize..change.after.end as usize;
+    for change in changes {
+        let (before, after) = (change.old, change.new);
         let between = before.start - old_end;
         match hunks.last_mut() {
             Some(hunk) if between <= 2 * PATCH_CONTEXT_LINES => {

@@ -3,8 +3,9 @@
 //! The lowest first: names that are safe everywhere ([`RelativePath`]), what a tree holds ([`Manifest`]),
 //! new directories that appear whole or not at all, of a tree that is there ([`freeze`]) or an archive
 //! ([`extract`](mod@extract)); the difference of two trees ([`changes()`], and as a patch that git applies:
-//! [`diff`]), patches read with suspicion ([`patch`]) and applied in memory ([`apply`](mod@apply)); and a set
-//! of changes put in place whole, over what people do meanwhile ([`swap`](mod@swap)).
+//! [`diff`]), patches read with suspicion ([`patch`]) and applied in memory ([`apply`](mod@apply)); what two
+//! made of one tree, in one ([`merge`](mod@merge)); and a set of changes put in place whole, over what people
+//! do meanwhile ([`swap`](mod@swap)).
 //!
 //! # Invariants
 //!
@@ -27,6 +28,7 @@ pub mod freeze;
 mod fresh;
 pub mod limits;
 mod manifest;
+pub mod merge;
 pub mod patch;
 mod path;
 mod quote;

@@ -89,6 +89,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),
         egress_socket: None,
+        sandbox: None,
     };
     let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),

@@ -25,6 +25,8 @@ mod control;
 #[cfg(test)]
 mod conversation;
 #[cfg(test)]
+mod coordinating;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod damage;

@@ -325,6 +325,7 @@ impl Fleet {
             work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
             project_root: workspace.record.project_root.clone(),
             egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
+            sandbox: self.sandbox_dir_of(at),
         })))
     }
 

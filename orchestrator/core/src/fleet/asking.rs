@@ -31,6 +31,7 @@ use super::answers::waiting::{ReplyMode, Requester};
 use super::ceilings::Root;
 use super::mailbox::AcceptReply;
 use super::{Fleet, authority, bundle_of};
+use crate::exchange::ProposalWork;
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
 use crate::refusals::Refused;
 use crate::router::agents_of;
@@ -65,7 +66,8 @@ impl RequestKind {
 }
 
 impl Fleet {
-    /// A tool call of a running turn asks for something that concerns other agents.
+    /// A tool call of a running turn asks for something that concerns other agents, or files: what is to be
+    /// done with those is handed back.
     pub(crate) fn on_agent_ask(
         &mut self,
         at: &InstanceRef,
@@ -73,11 +75,11 @@ impl Fleet {
         request_id: Option<u64>,
         trace: Option<TraceContext>,
         ask: AgentAsk,
-    ) {
-        // Long: one arm for each question.
+    ) -> Option<(Requester, ProposalWork)> {
         let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
-            return self.on_broken(process, "it asked for a turn that is not in progress");
+            self.on_broken(process, "it asked for a turn that is not in progress");
+            return None;
         }
         let requester = Requester {
             at: at.clone(),
@@ -85,13 +87,32 @@ impl Fleet {
             request_id,
         };
         let trace = match self.check_ask(at, &ask.question, trace) {
-            Ok(trace) => Some(trace),
+            Ok(trace) => trace,
             Err(refused) => {
                 let event = LogEvent::warn("an agent asked for what it was not given").of(at);
                 self.log(event.with("problem", refused.message.clone()));
-                return self.answer_agent(&requester, refused.into());
+                self.answer_agent(&requester, refused.into());
+                return None;
             }
         };
+        match self.file_work(at, &ask.question) {
+            Ok(None) => {
+                self.ask_agents(requester, trace, ask);
+                None
+            }
+            Ok(Some(work)) => Some((requester, work)),
+            Err(refused) => {
+                self.answer_agent(&requester, refused.into());
+                None
+            }
+        }
+    }
+
+    /// A question about other agents that the requester may ask.
+    fn ask_agents(&mut self, requester: Requester, trace: TraceContext, ask: AgentAsk) {
+        // Long: one arm for each question.
+        let at = &requester.at.clone();
+        let trace = Some(trace);
         let id = ask.event_id();
         let request = match ask.question {
             Question::Catalog {} => {
@@ -110,6 +131,11 @@ impl Fleet {
                     workspace_id,
                 });
             }
+            // What is done with files is done elsewhere.
+            Question::PrepareSandbox { .. }
+            | Question::ShowSandbox { .. }
+            | Question::SubmitProposal { .. }
+            | Question::ShowProposal { .. } => return,
             Question::Request {
                 agent,
                 instance_key: key,

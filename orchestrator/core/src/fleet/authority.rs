@@ -7,7 +7,7 @@
 use goondan_protocol::agents::Question;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
-use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolDefinition, ToolSource};
+use goondan_protocol::definition::{AgentDefinition, ExtensionSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
@@ -19,6 +19,16 @@ const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
 
+/// What makes an agent one that gives others their files.
+const PREPARE: (&str, &str) = ("sandbox", "prepare");
+/// What makes an agent one that works in a sandbox.
+const SUBMIT: (&str, &str) = ("proposal", "submit");
+
+/// Whether an agent works in a sandbox if one is prepared for it.
+pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
+    agent.has_export(SUBMIT.0, SUBMIT.1)
+}
+
 /// The tool and its export that grant a question.
 fn grant_of(question: &Question) -> (&'static str, &'static str) {
     match question {
@@ -28,15 +38,11 @@ fn grant_of(question: &Question) -> (&'static str, &'static str) {
         Question::List { .. } => (AGENTS_TOOL, "list"),
         Question::Catalog {} => (AGENTS_TOOL, "catalog"),
         Question::Restart { .. } => RESTART_TOOL,
+        Question::PrepareSandbox { .. } => PREPARE,
+        Question::ShowSandbox { .. } => ("sandbox", "status"),
+        Question::SubmitProposal { .. } => SUBMIT,
+        Question::ShowProposal { .. } => ("proposal", "status"),
     }
-}
-
-fn grants(held: &ToolDefinition, tool: &str, export: &str) -> bool {
-    let ToolSource::Builtin { package, name } = &held.source else {
-        return false;
-    };
-    let has_export = held.exports.is_empty() || held.exports.iter().any(|e| e.name == export);
-    package == BASE_PACKAGE && name.as_str() == tool && has_export
 }
 
 /// Whether an agent may ask that. The modules of its extensions may, too: the project's own code, which
@@ -47,11 +53,11 @@ fn grants(held: &ToolDefinition, tool: &str, export: &str) -> bool {
 /// `E_NOT_GRANTED`, with the tool that would grant it.
 pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
     let (tool, export) = grant_of(question);
-    let by_tool = agent.tools.iter().any(|held| grants(held, tool, export));
+    let by_tool = agent.has_export(tool, export);
     let is_module = |source: &ExtensionSource| matches!(source, ExtensionSource::Module { .. });
     let has_module = agent.extensions.iter().any(|held| is_module(&held.source));
     if by_tool || (tool == AGENTS_TOOL && has_module) {
-        return Ok(());
+        return may_ask_of(agent, question);
     }
     let message = format!(
         "agent `{}` does not have the tool that allows this; add `{export}` of `{tool}` of \
@@ -59,6 +65,22 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
         agent.name
     );
     Err(Refused::new("E_NOT_GRANTED", message))
+}
+
+/// Whether an agent may ask about the sandbox that a question is about: its own, or another agent's if it is
+/// one that prepares them. Nobody may ask to have a proposal applied: there is no such question.
+fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
+    match question.sandbox_of() {
+        Some(other) if *other != agent.name && !agent.has_export(PREPARE.0, PREPARE.1) => {
+            let message = format!(
+                "agent `{}` is told of its own sandbox only; add `prepare` of `sandbox` of \
+                 `{BASE_PACKAGE}` to its `tools` in goondan.yaml if it is to coordinate others",
+                agent.name
+            );
+            Err(Refused::new("E_NOT_GRANTED", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a step's id is one of a turn: of a step, or of a summary before one.

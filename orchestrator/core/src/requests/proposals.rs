@@ -7,10 +7,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::control::{ControlError, ErrorCode, RunEvent, RunEventKind};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
 use crate::exchange::{ProposalWork, ProposalsDone};
+use crate::fleet::answers::waiting::Requester;
+use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
 use crate::{Core, Effect, Peer, RequestToken};
 
@@ -20,9 +22,26 @@ pub(crate) struct Lines(BTreeMap<WorkspaceId, VecDeque<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    token: RequestToken,
+    asker: Asker,
+    subject: Subject,
     /// None while it is being done.
     work: Option<ProposalWork>,
+}
+
+/// Who waits for it.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// A client.
+    Client(RequestToken, Peer),
+    /// An agent, which was granted to ask.
+    Agent(Requester),
+}
+
+impl Asker {
+    /// Whether it may be a person.
+    fn may_be_person(&self) -> bool {
+        matches!(self, Self::Client(_, peer) if !peer.is_below_daemon)
+    }
 }
 
 /// Whether only a person may ask for it.
@@ -48,26 +67,50 @@ fn person_needed(what: &str) -> ControlError {
         .suggest("do it from a terminal of your own: `gdn proposal list` shows what waits")
 }
 
+/// What a piece of work is about, for whoever asked for it.
+#[derive(Debug)]
+enum Subject {
+    /// A sandbox of this worker, which is new.
+    NewSandbox(WorkerId),
+    Sandbox,
+    Proposal,
+}
+
+impl ProposalWork {
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Prepare(prepare) => Subject::NewSandbox(prepare.at.agent_id.clone()),
+            Self::ListSandboxes(_) | Self::ShowSandbox(_) | Self::Remove(_) => Subject::Sandbox,
+            _ => Subject::Proposal,
+        }
+    }
+}
+
 impl Core {
-    pub(super) fn use_proposals(&mut self, token: RequestToken, peer: Peer, work: ProposalWork) {
-        if peer.is_below_daemon
+    pub(crate) fn use_proposals(&mut self, asker: Asker, work: ProposalWork) {
+        if !asker.may_be_person()
             && let Some(what) = needs_person(&work)
         {
-            return self.fleet.respond_error(token, person_needed(what));
+            return self.answer_asker(&asker, &work.subject(), Err(person_needed(what)));
         }
         let id = work.workspace_id().clone();
         if let Err(error) = self.fleet.workspace(&id) {
-            return self.fleet.respond_error(token, error);
+            return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let line = self.requests.proposals.0.entry(id.clone()).or_default();
         if line.len() >= PROPOSAL_REQUESTS_MAX {
             let text =
                 format!("{PROPOSAL_REQUESTS_MAX} requests about proposals wait in `{id}` already");
             let error = ControlError::new(ErrorCode::Overloaded, text).suggest("try again later");
-            return self.fleet.respond_error(token, error);
+            return self.answer_asker(&asker, &work.subject(), Err(error));
         }
+        let subject = work.subject();
         let work = Some(work);
-        line.push_back(Waiting { token, work });
+        line.push_back(Waiting {
+            asker,
+            subject,
+            work,
+        });
         self.begin_proposal_work(&id);
     }
 
@@ -83,13 +126,11 @@ impl Core {
         let Some(work) = first.work.take() else {
             return;
         };
-        let token = first.token;
         match self.fleet.workspace(id) {
             Ok(workspace) => {
                 let project_root = workspace.record.project_root.clone();
                 let at = self.fleet.now().wall;
                 self.fleet.push(Effect::Proposals {
-                    token,
                     at,
                     project_root,
                     work,
@@ -97,34 +138,51 @@ impl Core {
             }
             // It was closed meanwhile.
             Err(error) => {
-                line.pop_front();
-                self.fleet.respond_error(token, error);
+                let waiting = line.pop_front();
+                if let Some(waiting) = waiting {
+                    self.answer_asker(&waiting.asker, &waiting.subject, Err(error));
+                }
                 self.begin_proposal_work(id);
             }
         }
     }
 
     /// Something was done, or found done when the daemon started: then nobody waits for it.
-    pub(crate) fn on_proposals(
-        &mut self,
-        id: &WorkspaceId,
-        token: Option<RequestToken>,
-        done: ProposalsDone,
-    ) {
+    pub(crate) fn on_proposals(&mut self, id: &WorkspaceId, is_asked: bool, done: ProposalsDone) {
         for event in done.happened {
             if let Some(event) = lifecycle_event(event) {
                 self.fleet.announce(id, event, None);
             }
         }
-        let Some(token) = token else { return };
-        if let Some(line) = self.requests.proposals.0.get_mut(id) {
-            line.pop_front();
+        if !is_asked {
+            return;
         }
-        self.fleet.push(Effect::Respond {
-            token,
-            result: done.answer,
-        });
+        let line = self.requests.proposals.0.get_mut(id);
+        if let Some(waiting) = line.and_then(VecDeque::pop_front) {
+            self.answer_asker(&waiting.asker, &waiting.subject, done.answer);
+        }
         self.begin_proposal_work(id);
+    }
+
+    fn answer_asker(
+        &mut self,
+        asker: &Asker,
+        subject: &Subject,
+        result: Result<serde_json::Value, ControlError>,
+    ) {
+        match asker {
+            Asker::Client(token, _) => self.fleet.push(Effect::Respond {
+                token: *token,
+                result,
+            }),
+            Asker::Agent(requester) => {
+                if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {
+                    self.fleet.on_sandbox_prepared(&requester.at, agent);
+                }
+                let is_sandbox = !matches!(subject, Subject::Proposal);
+                self.fleet.answer_agent(requester, told(is_sandbox, result));
+            }
+        }
     }
 }
 

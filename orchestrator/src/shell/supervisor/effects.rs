@@ -96,7 +96,6 @@ impl Supervisor {
                 });
             }
             Effect::Proposals {
-                token,
                 at,
                 project_root,
                 work,
@@ -107,7 +106,7 @@ impl Supervisor {
                     let done = proposals::carry_out(&layout, &project_root, work, at);
                     Event::Input(Input::Proposals {
                         workspace_id,
-                        token: Some(token),
+                        is_asked: true,
                         done,
                     })
                 });

@@ -1,0 +1,297 @@
+//! The tool `proposal`: an agent hands in what it changed in its sandbox (`PROP-1`, `PROP-6`).
+//!
+//! Nobody applies a proposal from here: that is for a person.
+
+use goondan_protocol::agents::{AgentAnswer, AgentProposal, Question};
+use goondan_protocol::handoff::{
+    ChangedFile, HANDOFF_TEXT_BYTES_MAX, Handoff, HandoffField, HandoffPath, HandoffProblem, Line,
+    List, Paragraph,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::agents::{answer_to, export, told};
+use super::export::Export;
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::sandbox::agent_of;
+use crate::tool_call::ToolOutcome;
+
+/// What is to happen with a proposal if its maker does not say.
+const USUAL_NEXT: &str = "review and apply, or request changes";
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    vec![
+        Export {
+            run: Box::new(|_, call| {
+                Box::pin(async move { submit(&call).await.unwrap_or_else(ToolOutcome::from) })
+            }),
+            ..export(
+                "submit",
+                "Hands in what you changed in your sandbox as a proposal, which a person looks at and applies. Returns the HANDOFF to give to whoever gave you the work. Called again, it replaces a proposal that was not applied.",
+                &submit_parameters(),
+                &["goal"],
+                // What is asked follows from the same arguments as the handoff does.
+                |call| Ok(call.args::<SubmitArgs>()?.question()),
+            )
+        },
+        Export {
+            run: Box::new(|_, call| {
+                Box::pin(async move { status(&call).await.unwrap_or_else(ToolOutcome::from) })
+            }),
+            ..export(
+                "status",
+                "Tells how your proposal stands: open, applied, rejected or reverted, with what was said of it. An agent that prepares sandboxes may ask for those of other agents, and have a HANDOFF compared with the proposal.",
+                &json!({
+                    "agent": {"type": "string", "minLength": 1, "description": "Whose proposal; your own if not given"},
+                    "handoff": {
+                        "type": "string", "maxLength": HANDOFF_TEXT_BYTES_MAX,
+                        "description": "The HANDOFF that the agent gave you, to be compared with its proposal",
+                    },
+                }),
+                &[],
+                |call| {
+                    Ok(Question::ShowProposal {
+                        agent: agent_of(call)?,
+                    })
+                },
+            )
+        },
+    ]
+}
+
+fn submit_parameters() -> Value {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let list = |what: &str| json!({"type": "array", "maxItems": 100, "items": {"type": "string"}, "description": what});
+    json!({
+        "goal": text("What was to be done"),
+        "context": text("What was known when you began"),
+        "dod": text("When it counts as done"),
+        "tests": list("What you ran, and how it went; one line each"),
+        "next": list("What is to happen now; one line each"),
+        "summary": text("What you did and why, as Markdown, for the person who reviews it; without it `summary.md` of your `proposal` directory is taken"),
+        "testLog": text("What the tests said; without it `test.log` of your `proposal` directory is taken"),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SubmitArgs {
+    goal: String,
+    #[serde(default)]
+    context: String,
+    #[serde(default)]
+    dod: String,
+    #[serde(default)]
+    tests: Vec<String>,
+    #[serde(default)]
+    next: Vec<String>,
+    #[serde(default)]
+    summary: Option<String>,
+    #[serde(default)]
+    test_log: Option<String>,
+}
+
+impl SubmitArgs {
+    fn question(&self) -> Question {
+        Question::SubmitProposal {
+            summary: self.summary.clone(),
+            test_log: self.test_log.clone(),
+        }
+    }
+
+    /// The handoff, as far as the agent says it itself.
+    fn said(&self) -> Result<Said, ToolFault> {
+        let lines = |field, lines: &[String]| {
+            let lines = lines
+                .iter()
+                .map(|line| Line::new(line))
+                .collect::<Result<_, _>>();
+            lines
+                .and_then(List::new)
+                .map_err(|problem| misfit(field, &problem))
+        };
+        let paragraph =
+            |field, text: &str| Paragraph::new(text).map_err(|problem| misfit(field, &problem));
+        Ok(Said {
+            context: paragraph(HandoffField::Context, &self.context)?,
+            goal: paragraph(HandoffField::Goal, &self.goal)?,
+            dod: paragraph(HandoffField::Dod, &self.dod)?,
+            tests: lines(HandoffField::Tests, &self.tests)?,
+            next: if self.next.is_empty() {
+                lines(HandoffField::Next, &[USUAL_NEXT.to_owned()])?
+            } else {
+                lines(HandoffField::Next, &self.next)?
+            },
+        })
+    }
+}
+
+fn misfit(field: HandoffField, problem: &HandoffProblem) -> ToolFault {
+    ToolFault::new(
+        "E_TOOL_INVALID_ARGS",
+        format!("`{field}` cannot be taken: {problem}"),
+    )
+}
+
+struct Said {
+    context: Paragraph,
+    goal: Paragraph,
+    dod: Paragraph,
+    tests: List<Line>,
+    next: List<Line>,
+}
+
+async fn submit(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
+    let args: SubmitArgs = call.args()?;
+    let said = args.said()?;
+    match answer_to(call, args.question()).await? {
+        AgentAnswer::Proposal { proposal } => {
+            let handoff = handoff_of(said, &proposal)?;
+            let mut text = format!("{handoff}\n");
+            if proposal.more_changed > 0 {
+                let more = proposal.more_changed;
+                text.push_str(&format!(
+                    "\n{more} more changed files are in the proposal.\n"
+                ));
+            }
+            Ok(ToolOutcome::ok(text))
+        }
+        other => told(other),
+    }
+}
+
+fn handoff_of(said: Said, proposal: &AgentProposal) -> Result<Handoff, ToolFault> {
+    let path = |field, path: std::path::PathBuf| {
+        HandoffPath::new(&path.display().to_string()).map_err(|problem| misfit(field, &problem))
+    };
+    let changed = proposal
+        .changed
+        .iter()
+        .map(|file| ChangedFile::new(&file.path));
+    let changed_files = changed
+        .collect::<Result<_, _>>()
+        .and_then(List::new)
+        .map_err(|problem| misfit(HandoffField::ChangedFiles, &problem))?;
+    Ok(Handoff {
+        context: said.context,
+        goal: said.goal,
+        dod: said.dod,
+        sandbox_work_dir: path(
+            HandoffField::SandboxWorkDir,
+            proposal.directory.join("work"),
+        )?,
+        proposal_json: path(HandoffField::ProposalJson, proposal_json(proposal))?,
+        changed_files,
+        tests: said.tests,
+        next: said.next,
+    })
+}
+
+fn proposal_json(proposal: &AgentProposal) -> std::path::PathBuf {
+    proposal.directory.join("proposal").join("proposal.json")
+}
+
+async fn status(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
+    #[derive(Deserialize)]
+    struct StatusArgs {
+        #[serde(default)]
+        handoff: Option<String>,
+    }
+    let StatusArgs { handoff } = call.args()?;
+    let handoff: Option<Handoff> = match handoff.as_deref().map(str::parse).transpose() {
+        Ok(handoff) => handoff,
+        Err(error) => {
+            let error: goondan_protocol::handoff::HandoffError = error;
+            return Err(ToolFault::new("E_INVALID_HANDOFF", error.to_string()));
+        }
+    };
+    let agent = agent_of(call)?;
+    let answer = answer_to(call, Question::ShowProposal { agent }).await?;
+    let compared = match (&handoff, &answer) {
+        (Some(handoff), AgentAnswer::Proposal { proposal }) => Some(compared(handoff, proposal)),
+        _ => None,
+    };
+    let mut outcome = told(answer)?;
+    if let Some(compared) = compared {
+        outcome.text = format!("{}\n{compared}", outcome.text);
+    }
+    Ok(outcome)
+}
+
+/// What a handoff says that is not so, in words.
+fn compared(handoff: &Handoff, proposal: &AgentProposal) -> String {
+    let kept = proposal_json(proposal);
+    if std::path::Path::new(&*handoff.proposal_json) != kept {
+        return format!(
+            "the HANDOFF names another proposal: {} instead of {}",
+            &*handoff.proposal_json,
+            kept.display()
+        );
+    }
+    let is_changed = |path: &str| proposal.changed.iter().any(|file| file.path == path);
+    let is_named = |path: &str| handoff.changed_files.iter().any(|file| &**file == path);
+    let invented = handoff.changed_files.iter().map(|file| &**file);
+    let invented = invented.filter(|path| !is_changed(path) && proposal.more_changed == 0);
+    let unnamed = proposal.changed.iter().map(|file| file.path.as_str());
+    let unnamed = unnamed.filter(|path| !is_named(path));
+    let wrong: Vec<String> = invented
+        .map(|path| format!("`{path}` is in the HANDOFF and not in the proposal"))
+        .chain(unnamed.map(|path| format!("`{path}` is in the proposal and not in the HANDOFF")))
+        .collect();
+    if wrong.is_empty() {
+        return "the HANDOFF says what the proposal holds".to_owned();
+    }
+    wrong.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::agents::ProposedFile;
+    use goondan_protocol::control::{FileStatus, ProposalState};
+
+    use super::*;
+
+    fn proposal() -> AgentProposal {
+        AgentProposal {
+            run_id: "main-1f".parse().unwrap(),
+            agent: "coder".parse().unwrap(),
+            state: ProposalState::Open,
+            digest: "00".to_owned(),
+            directory: "/s/main-1f/coder".into(),
+            changed: vec![ProposedFile {
+                path: "a.txt".to_owned(),
+                status: FileStatus::Modified,
+            }],
+            more_changed: 0,
+            said: String::new(),
+        }
+    }
+
+    #[test]
+    fn prop_6_a_handoff_that_is_not_so_is_told_from_one_that_is() {
+        let args: SubmitArgs =
+            serde_json::from_value(json!({"goal": "fix", "tests": ["ok"]})).unwrap();
+        let said = args.said().ok().unwrap();
+        let handoff = handoff_of(said, &proposal()).ok().unwrap();
+        let text = handoff.to_string();
+        assert!(
+            text.contains("ProposalJson: /s/main-1f/coder/proposal/proposal.json"),
+            "{text}"
+        );
+        assert!(text.contains(USUAL_NEXT), "{text}");
+        assert_eq!(
+            compared(&handoff, &proposal()),
+            "the HANDOFF says what the proposal holds"
+        );
+        let other: Handoff = text.replace("- a.txt", "- b.txt").parse().unwrap();
+        let told = compared(&other, &proposal());
+        assert!(
+            told.contains("`b.txt` is in the HANDOFF") && told.contains("`a.txt`"),
+            "{told}"
+        );
+        let other: Handoff = text.replace("/coder/", "/other/").parse().unwrap();
+        assert!(compared(&other, &proposal()).contains("another proposal"));
+    }
+}

@@ -1,0 +1,86 @@
+//! The tool `sandbox`: copies of files of the project, for agents to work on (`BOX-1`).
+//!
+//! The orchestrator makes them, and checks who may ask. Here it is only asked.
+
+use goondan_protocol::agents::Question;
+use goondan_protocol::ids::AgentName;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::agents::export;
+use super::export::Export;
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    let paths = |what: &str| json!({"type": "array", "maxItems": 1000, "items": {"type": "string", "minLength": 1}, "description": what});
+    vec![
+        Export {
+            // The second time there is one already: the model looks with `status` instead.
+            is_idempotent: false,
+            ..export(
+                "prepare",
+                "Copies files of the project for another agent, which then works on the copies and hands in a proposal. Prepare it before you give the agent its work. There is one sandbox for each agent in this conversation.",
+                &json!({
+                    "agent": {"type": "string", "minLength": 1, "description": "The agent, as `agents__catalog` names it"},
+                    "files": {
+                        "type": "array", "minItems": 1, "maxItems": 1000, "items": {"type": "string", "minLength": 1},
+                        "description": "Files and directories, relative to the project; of a directory all it holds",
+                    },
+                    "mayCreate": paths("Directories in which it may make new files, besides those in `files`; `.` for anywhere"),
+                }),
+                &["agent", "files"],
+                prepare,
+            )
+        },
+        export(
+            "status",
+            "Tells where your sandbox is, which files are in it and how its proposal stands. An agent that prepares sandboxes may ask for those of other agents.",
+            &json!({
+                "agent": {"type": "string", "minLength": 1, "description": "Whose sandbox; your own if not given"},
+            }),
+            &[],
+            |call| {
+                Ok(Question::ShowSandbox {
+                    agent: agent_of(call)?,
+                })
+            },
+        ),
+    ]
+}
+
+fn prepare(call: &ToolInvocation) -> Result<Question, ToolFault> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct PrepareArgs {
+        agent: String,
+        files: Vec<String>,
+        #[serde(default)]
+        may_create: Vec<String>,
+    }
+    let args: PrepareArgs = call.args()?;
+    Ok(Question::PrepareSandbox {
+        agent: name_of(&args.agent)?,
+        files: args.files,
+        may_create: args.may_create,
+    })
+}
+
+/// The agent that a call names, if it does.
+pub(super) fn agent_of(call: &ToolInvocation) -> Result<Option<AgentName>, ToolFault> {
+    #[derive(Deserialize)]
+    struct AgentArgs {
+        #[serde(default)]
+        agent: Option<String>,
+    }
+    let AgentArgs { agent } = call.args()?;
+    agent.as_deref().map(name_of).transpose()
+}
+
+fn name_of(agent: &str) -> Result<AgentName, ToolFault> {
+    let wrong = |error: goondan_protocol::ids::InvalidId| {
+        ToolFault::new("E_AGENT_NOT_FOUND", error.to_string())
+    };
+    agent.parse().map_err(wrong)
+}

@@ -1,0 +1,323 @@
+//! What agents ask about sandboxes and proposals: whose those are, what is done for them, and what they are
+//! told of it (`BOX-1`, `PROP-1`).
+//!
+//! The sandboxes of one conversation are one run. In it an agent has one sandbox, named after the agent. Run
+//! and name follow from whose process asks and never from what it says.
+
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::agents::{
+    AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentSandbox, ProposedFile, Question,
+};
+use goondan_protocol::control::{
+    ControlError, CreateProposal, ErrorCode, PrepareSandbox, ProposalDetail, SandboxDetail,
+    SandboxRef, ShowProposal, ShowSandbox,
+};
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId};
+use goondan_store::naming::sandbox_dir;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{Fleet, authority, bundle_of};
+use crate::exchange::ProposalWork;
+use crate::refusals::Refused;
+use crate::router;
+
+/// Characters of a conversation's key that its run is named by, for people.
+const RUN_WORD_CHARS: usize = 40;
+
+/// Bytes of the digest that tells runs apart.
+const RUN_DIGEST_BYTES: usize = 12;
+
+/// Why a process is replaced, in words.
+const PREPARED: &str = "a sandbox was prepared for it";
+
+/// The run of a conversation: a word for people, and a digest.
+fn run_of(conversation: &str) -> Result<RunId, Refused> {
+    let is_plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
+    let word: String = conversation
+        .chars()
+        .map(|character| if is_plain(&character) { character } else { '-' })
+        .take(RUN_WORD_CHARS)
+        .collect();
+    let digest = Sha256::digest(conversation.as_bytes());
+    let digest = hex::encode(digest.get(..RUN_DIGEST_BYTES).unwrap_or_default());
+    let name = format!("{}-{digest}", word.trim_matches('-'));
+    let run = RunId::new(name.trim_start_matches('-'));
+    run.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))
+}
+
+impl Fleet {
+    /// What is to be done for a question about files; none for one about anything else.
+    pub(super) fn file_work(
+        &self,
+        at: &InstanceRef,
+        question: &Question,
+    ) -> Result<Option<ProposalWork>, Refused> {
+        let workspace_id = at.workspace_id.clone();
+        Ok(Some(match question {
+            Question::PrepareSandbox {
+                agent,
+                files,
+                may_create,
+            } => {
+                self.check_worker(at, agent)?;
+                if files.is_empty() {
+                    let message = "name the files and directories that are to be copied";
+                    return Err(Refused::new("E_INVALID_REQUEST", message));
+                }
+                ProposalWork::Prepare(PrepareSandbox {
+                    workspace_id,
+                    at: self.sandbox_ref(at, Some(agent))?,
+                    files: files.clone(),
+                    allow: Vec::new(),
+                    exclude: self.secret_patterns(at, agent),
+                    may_create: may_create.clone(),
+                })
+            }
+            Question::ShowSandbox { agent } => ProposalWork::ShowSandbox(ShowSandbox {
+                workspace_id,
+                at: self.sandbox_ref(at, agent.as_ref())?,
+            }),
+            Question::SubmitProposal { summary, test_log } => {
+                let own = self.agent_of(at)?;
+                ProposalWork::Create(CreateProposal {
+                    workspace_id,
+                    at: self.sandbox_ref(at, None)?,
+                    notes: format!("handed in by agent `{own}` in `{}`", at.instance_key),
+                    summary: summary.clone(),
+                    test_log: test_log.clone(),
+                })
+            }
+            Question::ShowProposal { agent } => ProposalWork::Show(ShowProposal {
+                workspace_id,
+                at: self.sandbox_ref(at, agent.as_ref())?,
+            }),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Whether files may be given to that agent: it is one of the swarm, and may hand in what it makes of them.
+    fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), Refused> {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
+        let bundle =
+            bundle.ok_or_else(|| Refused::new("E_UNAVAILABLE", "the workspace is gone"))?;
+        let Some(definition) = bundle.agents.get(agent) else {
+            let message = format!(
+                "there is no agent `{agent}`; the agents are: {}",
+                router::agents_of(bundle)
+            );
+            return Err(Refused::new("E_AGENT_NOT_FOUND", message));
+        };
+        if !authority::is_worker(definition) {
+            let message = format!(
+                "agent `{agent}` could not hand in what it changes; add `submit` of `proposal` to its \
+                 `tools` in goondan.yaml"
+            );
+            return Err(Refused::new("E_INVALID_REQUEST", message));
+        }
+        Ok(())
+    }
+
+    fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, Refused> {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|it| it.instances.get(&at.instance_key));
+        let gone = || Refused::new("E_UNAVAILABLE", "the asking instance is gone");
+        entry.map(|entry| &entry.agent).ok_or_else(gone)
+    }
+
+    /// The sandbox of an agent in the conversation of an instance; its own if no other is named.
+    fn sandbox_ref(
+        &self,
+        at: &InstanceRef,
+        agent: Option<&AgentName>,
+    ) -> Result<SandboxRef, Refused> {
+        let own = self.agent_of(at)?;
+        let gone = || Refused::new("E_UNAVAILABLE", "the workspace is gone");
+        let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
+        let bundle = bundle_of(workspace).map_err(|_| gone())?;
+        let conversation = router::conversation_of(bundle, (own, &at.instance_key));
+        let agent = agent.unwrap_or(own);
+        let agent_id = WorkerId::new(agent.as_str());
+        Ok(SandboxRef {
+            run_id: run_of(conversation)?,
+            agent_id: agent_id
+                .map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?,
+        })
+    }
+
+    /// Where the sandbox of an instance is, if one is prepared for it; none for an agent that could not hand
+    /// anything in.
+    pub(super) fn sandbox_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        if !authority::is_worker(&entry.running.as_ref()?.definition) {
+            return None;
+        }
+        let own = self.sandbox_ref(at, None).ok()?;
+        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
+        Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
+    }
+
+    /// Patterns of the files of the project that hold secrets of either agent, whatever they are called.
+    fn secret_patterns(&self, at: &InstanceRef, agent: &AgentName) -> Vec<String> {
+        let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
+            return Vec::new();
+        };
+        let root = &workspace.record.project_root;
+        let entry = workspace.instances.get(&at.instance_key);
+        let running = entry.and_then(|entry| entry.running.as_ref());
+        let own = running.map(|running| &running.definition);
+        let other = bundle_of(workspace).ok();
+        let other = other.and_then(|bundle| bundle.agents.get(agent));
+        let files = [own, other].into_iter().flatten();
+        let files = files.flat_map(|definition| &definition.secret_files);
+        files.filter_map(|file| pattern_of(file, root)).collect()
+    }
+
+    /// A sandbox was prepared: a process of its agent that runs works elsewhere, and makes way for another one
+    /// as soon as it has no turn.
+    pub(crate) fn on_sandbox_prepared(&mut self, at: &InstanceRef, agent: &WorkerId) {
+        let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
+            return;
+        };
+        let Ok(prepared) = AgentName::new(agent.as_str()) else {
+            return;
+        };
+        let Ok(wanted) = self.sandbox_ref(at, Some(&prepared)) else {
+            return;
+        };
+        let keys = workspace.instances.iter();
+        let keys = keys.filter(|(_, entry)| entry.agent == prepared && entry.slot.up().is_some());
+        let keys: Vec<InstanceKey> = keys.map(|(key, _)| key.clone()).collect();
+        for instance_key in keys {
+            let its = InstanceRef {
+                workspace_id: at.workspace_id.clone(),
+                instance_key,
+            };
+            if self.sandbox_ref(&its, None).ok().as_ref() != Some(&wanted) {
+                continue;
+            }
+            let turn = self
+                .instance_mut(&its)
+                .and_then(|entry| entry.turn.as_mut());
+            match turn {
+                Some(turn) => turn.restart = Some(PREPARED.to_owned()),
+                None => {
+                    self.restart_as_wished(&its, PREPARED);
+                    self.pump(&its);
+                }
+            }
+        }
+    }
+}
+
+/// A file as a pattern of what is left out, if it is in the project.
+fn pattern_of(file: &Path, project_root: &Path) -> Option<String> {
+    let relative = file.strip_prefix(project_root).ok()?.to_str()?;
+    let mut pattern = "/".to_owned();
+    for character in relative.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    Some(pattern)
+}
+
+/// What an agent is told of what was done for it.
+pub(crate) fn told(is_sandbox: bool, answer: Result<Value, ControlError>) -> AgentAnswer {
+    let read = |error: serde_json::Error| Refused::new("E_FAILED", error.to_string());
+    let answer = answer.map_err(|error| {
+        // What it suggests is for people, who have other means.
+        Refused::new(code_of(error.code), error.message).into()
+    });
+    let value = match answer {
+        Ok(value) => value,
+        Err(refused) => return refused,
+    };
+    let told = if is_sandbox {
+        serde_json::from_value(value).map(|detail| AgentAnswer::Sandbox {
+            sandbox: Box::new(sandbox_of(detail)),
+        })
+    } else {
+        serde_json::from_value(value).map(|detail| AgentAnswer::Proposal {
+            proposal: Box::new(proposal_of(detail)),
+        })
+    };
+    told.unwrap_or_else(|error| read(error).into())
+}
+
+fn code_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::SandboxNotFound => "E_NO_SANDBOX",
+        ErrorCode::SandboxTaken => "E_SANDBOX_TAKEN",
+        ErrorCode::ProposalNotFound => "E_NO_PROPOSAL",
+        ErrorCode::ProposalRefused => "E_PROPOSAL_REFUSED",
+        ErrorCode::PersonNeeded => "E_NOT_GRANTED",
+        ErrorCode::InvalidRequest => "E_INVALID_REQUEST",
+        ErrorCode::Overloaded => "E_OVERLOADED",
+        _ => "E_FAILED",
+    }
+}
+
+fn sandbox_of(detail: SandboxDetail) -> AgentSandbox {
+    let more_files = detail.given.len().saturating_sub(AGENT_FILES_MAX);
+    let files = detail.given.into_iter().map(|file| file.path);
+    AgentSandbox {
+        run_id: detail.info.at.run_id,
+        agent: detail.info.at.agent_id,
+        input_dir: detail.input_dir,
+        work_dir: detail.work_dir,
+        proposal_dir: detail.proposal_dir,
+        files: files.take(AGENT_FILES_MAX).collect(),
+        more_files,
+        may_create: detail.may_create,
+        proposal: detail.info.proposal,
+    }
+}
+
+fn proposal_of(detail: ProposalDetail) -> AgentProposal {
+    let more_changed = detail.files.len().saturating_sub(AGENT_FILES_MAX);
+    let changed = detail.files.into_iter().map(|file| ProposedFile {
+        path: file.change.path,
+        status: file.change.status,
+    });
+    let said = detail.history.last().map(|event| event.detail.clone());
+    AgentProposal {
+        run_id: detail.info.at.run_id,
+        agent: detail.info.at.agent_id,
+        state: detail.info.state,
+        digest: detail.info.digest,
+        directory: detail.info.directory,
+        changed: changed.take(AGENT_FILES_MAX).collect(),
+        more_changed,
+        said: said.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_7_runs_of_conversations_are_told_apart_by_more_than_their_words() {
+        let run = |key: &str| run_of(key).unwrap_or_else(|refused| panic!("{}", refused.message));
+        assert!(run("main").as_str().starts_with("main-"), "{}", run("main"));
+        assert_eq!(run("main"), run("main"));
+        assert_ne!(run("a:b"), run("a-b"));
+        assert_ne!(run("\u{d55c}"), run("\u{ae00}"));
+        assert!(run(&"x".repeat(1024)).as_str().len() < 80);
+    }
+
+    #[test]
+    fn sec_2_a_file_with_secrets_is_a_pattern_that_means_it_alone() {
+        let pattern = |file: &str| pattern_of(Path::new(file), Path::new("/p"));
+        assert_eq!(
+            pattern("/p/env/prod*.txt").as_deref(),
+            Some("/env/prod\\*.txt")
+        );
+        assert_eq!(pattern("/q/x"), None);
+    }
+}

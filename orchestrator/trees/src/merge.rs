@@ -1,0 +1,477 @@
+//! What two made of one tree, in one: a three-way merge (`PROP-4`).
+//!
+//! Nothing is decided by chance or by age. A path that one side left as it was becomes what the other made of
+//! it; files that both edited are merged line by line, if the lines of the one are not those of the other.
+//! Everything else is a [`Conflict`], told path by path. There is no merged tree then, and no file with
+//! markers in it ever: a merge that somebody has to finish is not one that a program may put in place.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Range;
+
+use goondan_durable::disk::{Folder, append_all};
+
+use crate::apply::Tree;
+use crate::error::{IoContext as _, TreeError};
+use crate::fresh::build;
+use crate::limits::{Limits, PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
+use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::path::RelativePath;
+use crate::read::copy;
+
+mod lines;
+#[cfg(test)]
+mod tests;
+
+/// A path that cannot be merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The path.
+    pub path: RelativePath,
+    /// Why.
+    pub reason: ConflictReason,
+}
+
+/// Why a path cannot be merged. Where it matters, the words say which side is ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConflictReason {
+    /// Both sides edited the same lines, or lines that touch.
+    Lines {
+        /// Where, in our text: lines counted from zero. An empty range stands before its line.
+        ours: Vec<Range<usize>>,
+    },
+    /// Both sides changed a file whose lines cannot be told: binary, or too large.
+    Binary,
+    /// Both sides made a file or link of that name, with another content.
+    AddedTwice,
+    /// It is gone from our side, and changed on theirs.
+    DeletedByUs,
+    /// It is changed on our side, and gone from theirs.
+    DeletedByThem,
+    /// Both sides made a link lead elsewhere.
+    Links,
+    /// It is a file, directory or link on the one side and another of these on the other.
+    Kinds,
+    /// Both sides changed the permission bits.
+    Modes,
+    /// One side put a file or link where the other has a directory.
+    InTheWay {
+        /// The path of the file or link.
+        of: RelativePath,
+    },
+    /// Another path differs from it in case only.
+    Twins {
+        /// The other.
+        other: RelativePath,
+    },
+}
+
+impl fmt::Display for ConflictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lines { ours } => {
+                let shown: Vec<String> = ours.iter().map(shown_lines).collect();
+                write!(f, "both sides edited the same place: {}", shown.join(", "))
+            }
+            Self::Binary => f.write_str("both sides changed it, and its lines cannot be compared"),
+            Self::AddedTwice => f.write_str("both sides added it, with different content"),
+            Self::DeletedByUs => f.write_str("it was deleted on our side and changed on the other"),
+            Self::DeletedByThem => {
+                f.write_str("it was changed on our side and deleted on the other")
+            }
+            Self::Links => f.write_str("both sides changed where the link leads"),
+            Self::Kinds => f.write_str("it became a different kind of file on each side"),
+            Self::Modes => f.write_str("both sides changed its permission bits"),
+            Self::InTheWay { of } => {
+                write!(
+                    f,
+                    "`{of}` is a directory on one side and a file on the other"
+                )
+            }
+            Self::Twins { other } => write!(f, "it differs from `{other}` in case only"),
+        }
+    }
+}
+
+fn shown_lines(lines: &Range<usize>) -> String {
+    match lines.len() {
+        0 => format!("before line {}", lines.start + 1),
+        1 => format!("line {}", lines.start + 1),
+        _ => format!("lines {} to {}", lines.start + 1, lines.end),
+    }
+}
+
+/// A merged tree: what it holds, and from which side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    manifest: Manifest,
+    /// The content of these is on their side.
+    of_theirs: BTreeSet<RelativePath>,
+    /// The content of these has lines of both.
+    texts: BTreeMap<RelativePath, Vec<u8>>,
+}
+
+/// What came of two trees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// They are one.
+    Merged(Merge),
+    /// They contradict each other, here, by path. There is no merged tree.
+    Conflicts(Vec<Conflict>),
+}
+
+impl Merge {
+    /// What the merged tree holds.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The files that hold lines of both sides.
+    pub fn merged_files(&self) -> impl Iterator<Item = &RelativePath> {
+        self.texts.keys()
+    }
+
+    /// Writes the merged tree into a new directory `name`. It appears whole and durable, or not at all.
+    /// The sides are those that were merged.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Taken`], [`TreeError::Damaged`] if a side no longer holds what it did, [`TreeError::Io`].
+    pub fn write(
+        &self,
+        ours: &dyn Folder,
+        theirs: &dyn Folder,
+        parent: &dyn Folder,
+        name: &str,
+    ) -> Result<(), TreeError> {
+        let fill = |into: &dyn Folder| {
+            for (path, entry) in self.manifest.entries() {
+                let from = if self.of_theirs.contains(path) {
+                    theirs
+                } else {
+                    ours
+                };
+                self.write_one(path, entry, from, into)?;
+            }
+            for (path, entry) in self.manifest.entries().rev() {
+                if let Entry::Directory { mode } = entry {
+                    into.set_dir_mode(path.as_path(), *mode)
+                        .during("set the mode of", path)?;
+                }
+            }
+            Ok((self.manifest.clone(), ()))
+        };
+        build(parent, name, fill).map(|_| ())
+    }
+
+    fn write_one(
+        &self,
+        path: &RelativePath,
+        entry: &Entry,
+        from: &dyn Folder,
+        into: &dyn Folder,
+    ) -> Result<(), TreeError> {
+        let at = path.as_path();
+        let (mode, bytes) = match entry {
+            Entry::Directory { .. } => return into.create_dir(at, 0o700).during("create", path),
+            Entry::File { mode, bytes, .. } => (*mode, *bytes),
+            Entry::Link { .. } => (0, 0),
+        };
+        if let Some(content) = self.texts.get(path) {
+            let mut file = into.create(at, mode).during("create", path)?;
+            append_all(file.as_mut(), content).during("write", path)?;
+            return file.sync().during("sync", path);
+        }
+        let copied = copy((from, at), (into, at), mode, bytes).during("copy", path)?;
+        if copied != *entry {
+            return Err(TreeError::Damaged { path: path.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// Merges what two sides made of `base`. The trees are read; nothing is written.
+///
+/// Permission bits are merged as content is: the side that changed them counts. Of directories that both
+/// sides made, ours keeps its bits. A directory that one side removed stays if the other put something in it.
+///
+/// # Errors
+///
+/// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] if more than
+/// [`PATCH_BYTES_MAX`] of merged text come together or the merged tree holds too much, [`TreeError::Io`].
+pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome, TreeError> {
+    let sides = Sides { base, ours, theirs };
+    let manifests = [base.manifest, ours.manifest, theirs.manifest];
+    let entries = manifests.into_iter().flat_map(Manifest::entries);
+    let paths: BTreeSet<&RelativePath> = entries.map(|(path, _)| path).collect();
+    let mut nodes = Nodes::new();
+    let mut conflicts = Vec::new();
+    let mut text_bytes = 0;
+    for path in paths {
+        match sides.decide(path)? {
+            Decision::Gone => {}
+            Decision::Node(node) => {
+                if let Content::Text(text) = &node.content {
+                    text_bytes += text.len();
+                }
+                if text_bytes > PATCH_BYTES_MAX {
+                    let limit = PATCH_BYTES_MAX as u64;
+                    return Err(TreeError::limit("bytes of merged text", limit, path));
+                }
+                nodes.insert(path.clone(), node);
+            }
+            Decision::Conflict(reason) => conflicts.push(Conflict {
+                path: path.clone(),
+                reason,
+            }),
+        }
+    }
+    sides.restore_directories(&mut nodes);
+    conflicts.extend(misplaced(&nodes));
+    if !conflicts.is_empty() {
+        conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        conflicts.dedup_by(|one, other| one.path == other.path);
+        return Ok(Outcome::Conflicts(conflicts));
+    }
+    gathered(nodes).map(Outcome::Merged)
+}
+
+fn gathered(nodes: Nodes) -> Result<Merge, TreeError> {
+    let mut manifest = ManifestBuilder::new(Limits::default());
+    let (mut of_theirs, mut texts) = (BTreeSet::new(), BTreeMap::new());
+    for (path, node) in nodes {
+        manifest.add(path.clone(), node.entry)?;
+        match node.content {
+            Content::Ours => {}
+            Content::Theirs => drop(of_theirs.insert(path)),
+            Content::Text(text) => drop(texts.insert(path, text)),
+        }
+    }
+    Ok(Merge {
+        manifest: manifest.finish(),
+        of_theirs,
+        texts,
+    })
+}
+
+/// Paths that no tree can hold together, each side's being well in its own tree: below a file, or twins.
+fn misplaced(nodes: &Nodes) -> Vec<Conflict> {
+    let mut conflicts = Vec::new();
+    let mut folded: HashMap<Vec<u8>, &RelativePath> = HashMap::new();
+    for path in nodes.keys() {
+        let is_file = |parent: &RelativePath| {
+            nodes
+                .get(parent)
+                .is_some_and(|node| !node.entry.is_directory())
+        };
+        let twin = folded.insert(path.folded(), path);
+        let reason = match (path.ancestors().into_iter().find(is_file), twin) {
+            (Some(of), _) => ConflictReason::InTheWay { of },
+            (None, Some(twin)) => ConflictReason::Twins {
+                other: twin.clone(),
+            },
+            (None, None) => continue,
+        };
+        conflicts.push(Conflict {
+            path: path.clone(),
+            reason,
+        });
+    }
+    conflicts
+}
+
+/// A merged tree in the making.
+type Nodes = BTreeMap<RelativePath, Node>;
+
+struct Node {
+    entry: Entry,
+    content: Content,
+}
+
+/// Where the content of a path is.
+enum Content {
+    Ours,
+    Theirs,
+    Text(Vec<u8>),
+}
+
+/// What becomes of one path.
+enum Decision {
+    Gone,
+    Node(Node),
+    Conflict(ConflictReason),
+}
+
+impl Decision {
+    fn side(entry: Option<&Entry>, content: Content) -> Self {
+        match entry {
+            None => Self::Gone,
+            Some(entry) => Self::Node(Node {
+                entry: entry.clone(),
+                content,
+            }),
+        }
+    }
+}
+
+/// What a manifest has of a file.
+#[derive(Clone, Copy)]
+struct File {
+    mode: u32,
+    bytes: u64,
+    sha256: Digest,
+}
+
+impl File {
+    fn of(entry: &Entry) -> Option<Self> {
+        match *entry {
+            Entry::File {
+                mode,
+                bytes,
+                sha256,
+            } => Some(Self {
+                mode,
+                bytes,
+                sha256,
+            }),
+            Entry::Directory { .. } | Entry::Link { .. } => None,
+        }
+    }
+
+    fn node(self, mode: u32, content: Content) -> Decision {
+        let entry = Entry::File {
+            mode,
+            bytes: self.bytes,
+            sha256: self.sha256,
+        };
+        Decision::Node(Node { entry, content })
+    }
+}
+
+/// The three trees of a merge.
+#[derive(Clone, Copy)]
+struct Sides<'t> {
+    base: Tree<'t>,
+    ours: Tree<'t>,
+    theirs: Tree<'t>,
+}
+
+impl Sides<'_> {
+    fn decide(&self, path: &RelativePath) -> Result<Decision, TreeError> {
+        let base = self.base.manifest.get(path);
+        let (ours, theirs) = (self.ours.manifest.get(path), self.theirs.manifest.get(path));
+        if theirs == base || theirs == ours {
+            return Ok(Decision::side(ours, Content::Ours));
+        }
+        if ours == base {
+            return Ok(Decision::side(theirs, Content::Theirs));
+        }
+        let (Some(ours), Some(theirs)) = (ours, theirs) else {
+            return Ok(Decision::Conflict(if ours.is_none() {
+                ConflictReason::DeletedByUs
+            } else {
+                ConflictReason::DeletedByThem
+            }));
+        };
+        if let (Some(ours), Some(theirs)) = (File::of(ours), File::of(theirs)) {
+            return self.files(path, base.and_then(File::of), ours, theirs);
+        }
+        let reason = match (base, ours, theirs) {
+            (Some(Entry::Directory { .. }), Entry::Directory { .. }, Entry::Directory { .. }) => {
+                ConflictReason::Modes
+            }
+            (_, Entry::Directory { .. }, Entry::Directory { .. }) => {
+                return Ok(Decision::side(Some(ours), Content::Ours));
+            }
+            (Some(Entry::Link { .. }), Entry::Link { .. }, Entry::Link { .. }) => {
+                ConflictReason::Links
+            }
+            (None, Entry::Link { .. }, Entry::Link { .. }) => ConflictReason::AddedTwice,
+            _ => ConflictReason::Kinds,
+        };
+        Ok(Decision::Conflict(reason))
+    }
+
+    /// Two files that differ, and neither of which is as it was.
+    fn files(
+        &self,
+        path: &RelativePath,
+        base: Option<File>,
+        ours: File,
+        theirs: File,
+    ) -> Result<Decision, TreeError> {
+        let is_same = |one: File, other: File| one.sha256 == other.sha256;
+        if base.is_none() && !is_same(ours, theirs) {
+            return Ok(Decision::Conflict(ConflictReason::AddedTwice));
+        }
+        let mode = match base {
+            _ if ours.mode == theirs.mode => ours.mode,
+            Some(base) if base.mode == theirs.mode => ours.mode,
+            Some(base) if base.mode == ours.mode => theirs.mode,
+            _ => return Ok(Decision::Conflict(ConflictReason::Modes)),
+        };
+        match base {
+            Some(base) if is_same(base, ours) => Ok(theirs.node(mode, Content::Theirs)),
+            Some(base) if !is_same(base, theirs) && !is_same(ours, theirs) => {
+                self.texts(path, [base, ours, theirs], mode)
+            }
+            _ => Ok(ours.node(mode, Content::Ours)),
+        }
+    }
+
+    /// Three files that all differ.
+    fn texts(
+        &self,
+        path: &RelativePath,
+        files: [File; 3],
+        mode: u32,
+    ) -> Result<Decision, TreeError> {
+        let most = PATCH_TEXT_BYTES_MAX as u64;
+        if files.iter().any(|file| file.bytes > most) {
+            return Ok(Decision::Conflict(ConflictReason::Binary));
+        }
+        let content = |tree: Tree<'_>| -> Result<Vec<u8>, TreeError> {
+            let leaf = tree.leaf(path)?;
+            leaf.map(|leaf| leaf.content)
+                .ok_or_else(|| TreeError::Damaged { path: path.clone() })
+        };
+        let (base, ours, theirs) = (
+            content(self.base)?,
+            content(self.ours)?,
+            content(self.theirs)?,
+        );
+        if [&base, &ours, &theirs].iter().any(|text| text.contains(&0)) {
+            return Ok(Decision::Conflict(ConflictReason::Binary));
+        }
+        Ok(match lines::merge(&base, &ours, &theirs) {
+            Err(ours) => Decision::Conflict(ConflictReason::Lines { ours }),
+            Ok(text) => Decision::Node(Node {
+                entry: Entry::File {
+                    mode,
+                    bytes: text.len() as u64,
+                    sha256: Digest::of(&text),
+                },
+                content: Content::Text(text),
+            }),
+        })
+    }
+
+    /// Brings back the directories that one side removed and the other put something in.
+    fn restore_directories(&self, nodes: &mut Nodes) {
+        let parents = nodes.keys().flat_map(RelativePath::ancestors);
+        let missing: BTreeSet<RelativePath> = parents
+            .filter(|parent| !nodes.contains_key(parent))
+            .collect();
+        for path in missing {
+            let sides = [self.ours, self.theirs].into_iter();
+            let entry = sides
+                .filter_map(|tree| tree.manifest.get(&path))
+                .find(|entry| entry.is_directory());
+            if let Some(entry) = entry {
+                let (entry, content) = (entry.clone(), Content::Ours);
+                nodes.insert(path, Node { entry, content });
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A coordinator that gives workers copies of files, workers that hand in proposals, and a person who applies
+//! them: the example `copy-desk`, and what a worker cannot do.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use goondan_tests::{Daemon, Home, needs};
+use serde_json::Value;
+
+/// The example, as a person copies it.
+fn copy_desk() -> Home {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/copy-desk");
+    let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
+    let home = Home::new(&read("goondan.yaml"));
+    for text in ["text/bees.txt", "text/rivers.txt"] {
+        home.write(&format!("project/{text}"), &read(text));
+    }
+    home
+}
+
+fn read(home: &Home, path: &str) -> String {
+    fs::read_to_string(home.project().join(path)).unwrap()
+}
+
+fn git(home: &Home, arguments: &[&str]) {
+    let names = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"];
+    let ran = Command::new("git")
+        .args(names)
+        .args(arguments)
+        .current_dir(home.project())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+/// The run of the one conversation.
+fn run_of(proposals: &Value) -> String {
+    let first = &proposals["proposals"][0];
+    first["runId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{proposals}"))
+        .to_owned()
+}
+
+/// Both workers hand in, and a person applies what they did.
+fn play(home: &Home) {
+    assert_eq!(
+        home.ask("main", "correct bees and rivers"),
+        "Both are handed in. See `gdn proposal list`."
+    );
+    assert_eq!(read(home, "text/bees.txt"), "Teh hive wakes.\n");
+    assert_eq!(read(home, "text/rivers.txt"), "All rivers reach teh sea.\n");
+    let run = run_of(&home.gdn_json(&["proposal", "list"]));
+    home.gdn(&["proposal", "show", &run, "anna"])
+        .exits(0)
+        .prints(&["Corrected the spelling: The hive wakes.", "text/bees.txt"]);
+    for worker in ["anna", "ben"] {
+        home.gdn(&["proposal", "apply", &run, worker, "--yes"])
+            .exits(0);
+    }
+    assert_eq!(read(home, "text/bees.txt"), "The hive wakes.\n");
+    assert_eq!(read(home, "text/rivers.txt"), "All rivers reach the sea.\n");
+}
+
+#[test]
+fn prop_6_two_workers_hand_in_and_a_person_applies_without_a_repository() {
+    let home = copy_desk();
+    let _daemon = Daemon::serving(&home);
+    play(&home);
+    // What was given is applied: more needs a person first.
+    let again = home.ask("main", "correct bees and rivers");
+    assert!(
+        again.starts_with("That went wrong: E_SANDBOX_TAKEN"),
+        "{again}"
+    );
+}
+
+#[test]
+fn prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository() {
+    if !needs::program("git") {
+        return;
+    }
+    let home = copy_desk();
+    git(&home, &["init", "-q"]);
+    git(&home, &["add", "."]);
+    git(&home, &["commit", "-q", "-m", "all"]);
+    let _daemon = Daemon::serving(&home);
+    play(&home);
+    let shown = Command::new("git")
+        .args(["diff", "--name-only"])
+        .current_dir(home.project())
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&shown.stdout),
+        "text/bees.txt\ntext/rivers.txt\n"
+    );
+}
+
+/// The example with agents that do what they are told, word for word.
+fn obedient() -> Home {
+    let home = copy_desk();
+    let told = "    rules:
+      - when: {user: '^bash (?P<command>.+)$', step: 1}
+        call: [{tool: bash__exec, args: {command: \"${command}\"}}]
+      - when: {user: '^status (?P<agent>\\w+)$', step: 1}
+        call: [{tool: place__status, args: {agent: \"${agent}\"}}]
+      - when: {user: '^where$', step: 1}
+        call: [{tool: place__status}]
+      - when: {user: '^submit$', step: 1}
+        call: [{tool: proposal__submit, args: {goal: x}}]
+      - when: {user: '^prepare$', step: 1}
+        call: [{tool: sandbox__prepare, args: {agent: anna, files: [text/bees.txt]}}]
+      - when: {user: '^prepare secrets$', step: 1}
+        call: [{tool: sandbox__prepare, args: {agent: ben, files: [.env]}}]
+      - when: {user: '^anna (?P<told>.+)$', step: 1}
+        call: [{tool: agents__request, args: {agent: anna, input: \"${told}\"}}]
+      - when: {step: 2}
+        say: \"${result}\"
+";
+    let text = read(&home, "goondan.yaml").replace("    rules:\n", told);
+    home.write("project/goondan.yaml", &text);
+    home.write("project/.env", "KEY=1\n");
+    home
+}
+
+#[test]
+fn box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else() {
+    let home = obedient();
+    let _daemon = Daemon::serving(&home);
+    let tell = |text: &str| home.ask("main", &format!("anna {text}"));
+    // Its process runs before there is a sandbox, and makes way for another one.
+    let before = tell("bash pwd");
+    assert!(before.contains("/instances/"), "{before}");
+    let prepared = home.ask("main", "prepare");
+    assert!(prepared.contains("- text/bees.txt"), "{prepared}");
+    let inside = tell("bash pwd; ls text; cat ../input/text/bees.txt");
+    assert!(
+        inside.contains("/anna/work\nbees.txt\nTeh hive wakes."),
+        "{inside}"
+    );
+    let work = inside.lines().find(|line| line.ends_with("/anna/work"));
+    let work = Path::new(work.unwrap()).to_owned();
+    let root = home.project().display().to_string();
+    // In a sandbox of its own a program may write beside its directories; nothing of that is on disk.
+    let kept = |place: &str| fs::read_to_string(work.join(place)).ok();
+    for place in [
+        "../input/text/bees.txt",
+        "../sandbox.json",
+        "../kept/x",
+        &format!("{root}/text/bees.txt"),
+    ] {
+        let before = kept(place);
+        tell(&format!("bash chmod -R u+w ../input; echo x >> {place}"));
+        assert_eq!(kept(place), before, "{place}");
+    }
+    for place in ["text/new.txt", "../proposal/summary.md"] {
+        let written = tell(&format!("bash echo x >> {place} && echo wrote it"));
+        assert!(written.contains("wrote it"), "{place}: {written}");
+        assert!(
+            kept(place).is_some_and(|text| text.contains("x\n")),
+            "{place}"
+        );
+    }
+    assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
+    let where_it_is = tell("where");
+    assert!(where_it_is.contains("sandbox of anna"), "{where_it_is}");
+}
+
+#[test]
+fn sec_7_a_worker_asks_about_its_own_sandbox_only_and_a_coordinator_gives_no_secrets() {
+    let home = obedient();
+    let _daemon = Daemon::serving(&home);
+    assert!(home.ask("main", "anna where").starts_with("E_NO_SANDBOX"));
+    home.ask("main", "prepare");
+    let other = home.ask("main", "anna status ben");
+    assert!(other.starts_with("E_NOT_GRANTED"), "{other}");
+    let prepare = home.ask("main", "anna prepare");
+    assert!(prepare.contains("E_TOOL_NOT_IN_CATALOG"), "{prepare}");
+    let secrets = home.ask("main", "prepare secrets");
+    assert!(secrets.starts_with("E_INVALID_REQUEST"), "{secrets}");
+    let nothing = home.ask("main", "anna submit");
+    assert!(nothing.contains("has changed nothing"), "{nothing}");
+}
