@@ -417,10 +417,10 @@ impl Core {
                 self.use_proposals(Asker::Client(token, peer), ProposalWork::List(call));
             }
             Call::ShowProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Show(call))
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Show(call));
             }
             Call::DiffProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Diff(call))
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Diff(call));
             }
             Call::CheckProposal(call) => {
                 self.use_proposals(Asker::Client(token, peer), ProposalWork::Check(call));
