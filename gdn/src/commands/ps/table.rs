@@ -2,12 +2,15 @@
 
 use anstyle::Style;
 use goondan_protocol::control::{Confinement, ProcessInfo, ProcessState, Readiness};
-use goondan_protocol::sandbox::{Facts, Level, OwnSandbox};
+use goondan_protocol::sandbox::{Facts, Level, OwnSandbox, Right};
 use goondan_protocol::time::Timestamp;
 
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+
+/// What is shown of a process whose kernel gives no more than that.
+const SYSTEM_CALLS: &str = "system-calls";
 
 /// A row for each process; with `all`, its workspace too.
 pub(super) fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
@@ -83,6 +86,9 @@ fn sandbox_words(confinement: &Confinement) -> (String, Style) {
         None if has(&confinement.own, OwnSandbox::Landlock) => {
             (OwnSandbox::Landlock.to_string(), style::PLAIN)
         }
+        None if confinement.own.contains(&Right::SystemCalls) => {
+            (SYSTEM_CALLS.to_owned(), style::WARN)
+        }
         None => (OwnSandbox::None.to_string(), style::WARN),
     }
 }
@@ -137,7 +143,6 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::sandbox::Right;
     use serde_json::json;
 
     use super::*;
