@@ -36,10 +36,10 @@ pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
-    EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, ModeChange, PROPOSAL_VERSION,
-    ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, ProposalPaths,
-    ProposalRecord, ProposalReview, ProposedChange, Refusal, RefusalKind, RejectProposal,
-    RevertProposal, RunEvent, RunEventKind, ShowProposal,
+    EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, MergeProposal, MergedFrom,
+    ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile,
+    ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalReview, ProposedChange,
+    Refusal, RefusalKind, RejectProposal, RevertProposal, RunEvent, RunEventKind, ShowProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
@@ -188,6 +188,8 @@ methods! {
     RejectProposal = "proposal.reject" -> ProposalInfo;
     /// Takes an applied proposal back, all of it or nothing. Only a person may.
     RevertProposal = "proposal.revert" -> ProposalApplied;
+    /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
+    MergeProposal = "proposal.merge" -> ProposalMerged;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
     /// Keeps a value, encrypted, and restarts what uses it.

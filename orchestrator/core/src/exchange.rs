@@ -2,9 +2,9 @@
 
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
-    DiffProposal, ListProposals, ListSandboxes, PrepareSandbox, RejectProposal, RemoveSandbox,
-    RemoveSecret, RevertProposal, RunEvent, SecretChanged, SecretConsentChanged, SecretList,
-    SetSecret, ShowProposal, ShowSandbox,
+    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox, RejectProposal,
+    RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged, SecretConsentChanged,
+    SecretList, SetSecret, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -127,6 +127,8 @@ proposal_work! {
     Reject(RejectProposal),
     /// Take it back.
     Revert(RevertProposal),
+    /// Make a new one of it, on top of the project's files as they are.
+    Merge(MergeProposal),
 }
 
 /// What came of it.

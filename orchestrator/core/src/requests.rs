@@ -434,6 +434,9 @@ impl Core {
             Call::RevertProposal(call) => {
                 self.use_proposals(Asker::Client(token, peer), ProposalWork::Revert(call));
             }
+            Call::MergeProposal(call) => {
+                self.use_proposals(Asker::Client(token, peer), ProposalWork::Merge(call));
+            }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
             Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),

@@ -36,18 +36,21 @@ impl Sandboxes<'_> {
         let review = self.review(&open, &kept)?;
         let stands = |refusal: &Refusal| !(request.allow_moved_base && refusal.is_overridable());
         if review.refusals.iter().any(stands) {
-            return Err(ProposalError::Refused {
+            let refused = ProposalError::Refused {
                 what: "the proposal",
                 refusals: review.refusals.into_iter().filter(stands).collect(),
                 kept: Vec::new(),
-            });
+                merge: None,
+            };
+            return Err(refused.or_merge(&open.at));
         }
         let changes = changes_of(&open, &kept);
         let after = Path::new(AFTER);
         let new = kept.folder.below(after).during("open", after)?;
         let aside = self.swap(&kept, APPLY, &changes, |place| {
             swap::swap(place, new.as_ref(), &changes, STAGING)
-        })?;
+        });
+        let aside = aside.map_err(|error| error.or_merge(&open.at))?;
         self.done(
             &open.at,
             &kept,
@@ -137,6 +140,7 @@ impl Sandboxes<'_> {
                 what: "the change of the project's files",
                 refusals: late_refusals(changes, stale),
                 kept: self.told(kept),
+                merge: None,
             }),
             Err(SwapError::Tree(error)) => Err(error.into()),
             Err(error @ SwapError::Unfinished(_)) => {

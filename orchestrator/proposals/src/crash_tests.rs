@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use goondan_durable::disk::{Crash, Disk, DiskFile, Folder, NodeStat, append_all, read_all};
-use goondan_protocol::control::ProposalState;
+use goondan_protocol::control::{ProposalState, SandboxRef};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::Manifest;
 
@@ -98,6 +98,42 @@ fn prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none()
             }
         },
     );
+}
+
+#[test]
+fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none() {
+    let base = World::with_stale_proposal();
+    let old = base.tree(PROJECT);
+    let merged = SandboxRef {
+        agent_id: "coder-merged".parse().unwrap(),
+        ..at()
+    };
+    stop_everywhere(&base, &|world| drop(world.merged()), &|world| {
+        assert_eq!(world.tree(PROJECT), old);
+        let state = world.sandboxes().show(&at()).unwrap().info.state;
+        assert_eq!(state, ProposalState::Open, "the old one stays");
+        let listed = world.sandboxes().list(None).unwrap();
+        let proposals = world.sandboxes().list_proposals(None).unwrap();
+        assert_eq!(
+            listed.len(),
+            proposals.len(),
+            "no sandbox is without its proposal"
+        );
+        let outcome = if listed.len() == 1 {
+            world.merged().unwrap().proposal.unwrap();
+            Outcome::Old
+        } else {
+            Outcome::New
+        };
+        let detail = world.sandboxes().show(&merged).unwrap();
+        assert_eq!(detail.files.len(), 4);
+        let mut request = apply();
+        request.at = merged.clone();
+        world.sandboxes().apply(&request).unwrap();
+        let long = world.read(PROJECT, "src/long.txt").unwrap();
+        assert_eq!(long, "one\n2\n3\n4\nfive\n");
+        outcome
+    });
 }
 
 /// What the log says is how the files are.

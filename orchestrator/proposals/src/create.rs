@@ -19,14 +19,14 @@ use goondan_trees::freeze::{Frozen, Unwanted, freeze};
 use goondan_trees::patch::Patch;
 use goondan_trees::{Digest, Entry, RelativePath, remove_all};
 
-use crate::entries::{not_given, octal, sha256};
+use crate::entries::{leaves, not_given, octal, sha256};
 use crate::error::{IoContext as _, ProposalError};
 use crate::guards::{excludes, options};
 use crate::limits::{CUT_LINE_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
 use crate::place::{
     AFTER, DETAILS, INPUT, KEPT, PARTIAL, PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG, WORK,
 };
-use crate::record::{Details, read_end, read_file, write_file, written};
+use crate::record::{Details, read_end, read_file, read_record, write_file, written};
 use crate::sandboxes::{Open, Sandboxes};
 use crate::wording::made_summary;
 
@@ -86,50 +86,76 @@ impl Sandboxes<'_> {
                 problem: "what follows needs a new sandbox, of the files as they are now",
             });
         }
+        let digest = self.keep(&open, request, git)?;
+        self.note_created(&open, &digest)?;
+        self.publish(&open, &digest)?;
+        if let Some(before) = before.filter(|before| before.digest != digest) {
+            remove_all(open.below(KEPT)?.as_ref(), Path::new(&before.digest))?;
+        }
+        self.show_open(&open)
+    }
+
+    /// Makes all of a proposal below the name of its digest, durably; returns that.
+    pub(crate) fn keep(
+        &self,
+        open: &Open,
+        request: &CreateProposal,
+        git: &dyn PatchVerifier,
+    ) -> Result<String, ProposalError> {
         let kept = open.below(KEPT)?;
         let partial = Path::new(PARTIAL);
         remove_all(kept.as_ref(), partial)?;
         kept.create_dir(partial, 0o700).during("create", partial)?;
         let folder = kept.below(partial).during("open", partial)?;
-        let made = self.make(&open, folder.as_ref(), request, git);
-        let placed = made.and_then(|(digest, changed)| {
+        let made = self.make(open, folder.as_ref(), request, git);
+        let placed = made.and_then(|digest| {
             let to = Path::new(&digest);
             // Of a digest that no log knows nobody has heard.
             remove_all(kept.as_ref(), to)?;
             kept.rename_new(partial, to).during("rename", to)?;
             kept.sync_dir(Path::new("")).during("sync", to)?;
-            Ok((digest, changed))
+            Ok(digest)
         });
-        let (digest, changed) = match placed {
-            Ok(placed) => placed,
-            Err(error) => {
-                drop(remove_all(kept.as_ref(), partial));
-                return Err(error);
-            }
-        };
-        let detail = match changed {
+        if placed.is_err() {
+            drop(remove_all(kept.as_ref(), partial));
+        }
+        placed
+    }
+
+    /// Writes down that a proposal was made: from then on it is there.
+    pub(crate) fn note_created(&mut self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+        let folder = open.below(KEPT)?;
+        let folder = folder
+            .below(Path::new(digest))
+            .during("open", Path::new(digest))?;
+        let record: Option<ProposalRecord> = read_record(folder.as_ref(), RECORD)?;
+        let changed = record.map_or(0, |record| record.changed_files.len());
+        let mut detail = match changed {
             1 => "1 file".to_owned(),
             _ => format!("{changed} files"),
         };
-        self.note(at, RunEventKind::ProposalCreated, Some(&digest), detail)?;
-        self.publish(&open, &digest)?;
-        if let Some(before) = before.filter(|before| before.digest != digest) {
-            remove_all(kept.as_ref(), Path::new(&before.digest))?;
+        if let Some(from) = &open.record.merged_from {
+            let (agent, digest) = (&from.agent_id, &from.digest);
+            detail.push_str(&format!(", merged from the proposal {digest} of {agent}"));
         }
-        self.show_open(&open)
+        self.note(
+            &open.at,
+            RunEventKind::ProposalCreated,
+            Some(digest),
+            detail,
+        )
     }
 
-    /// Makes all of a proposal in a directory; returns its digest, and how many files it changes.
+    /// Makes all of a proposal in a directory; returns its digest.
     fn make(
         &self,
         open: &Open,
         folder: &dyn Folder,
         request: &CreateProposal,
         git: &dyn PatchVerifier,
-    ) -> Result<(String, usize), ProposalError> {
+    ) -> Result<String, ProposalError> {
         let given = &open.record.given;
-        let allowed = given.entries().map(|(path, _)| path.clone());
-        let options = options(excludes(&[], allowed)?, Unwanted::LeaveOut);
+        let options = options(excludes(&[], leaves(given))?, Unwanted::LeaveOut);
         let frozen = freeze(open.work()?.as_ref(), folder, AFTER, &options)?;
         let (input, after) = (
             open.input()?,
@@ -176,7 +202,7 @@ impl Sandboxes<'_> {
         folder
             .sync_dir(Path::new(""))
             .during("sync", Path::new(KEPT))?;
-        Ok((Digest::of(&text).to_string(), record.changed_files.len()))
+        Ok(Digest::of(&text).to_string())
     }
 
     /// Refuses what changes nothing, or what the worker may not change.
@@ -251,6 +277,7 @@ impl Sandboxes<'_> {
             modes: modes_of(difference),
             patch_sha256: Digest::of(&difference.patch).to_string(),
             result_sha256: frozen.manifest.digest()?.to_string(),
+            merged_from: open.record.merged_from.clone(),
             notes: request.notes.clone(),
         })
     }
@@ -334,6 +361,7 @@ fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
         what: "the proposal",
         refusals: outside.chain(problem).collect(),
         kept: Vec::new(),
+        merge: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Entries of trees as people and clients are told of them.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use goondan_durable::disk::{Folder, NodeKind};
@@ -104,6 +105,14 @@ pub(crate) fn files(manifest: &Manifest) -> Vec<SandboxFile> {
         })
     };
     manifest.entries().filter_map(file).collect()
+}
+
+/// The files, links and directories with nothing in them, of a manifest: what names all of it and no more.
+pub(crate) fn leaves(manifest: &Manifest) -> Vec<RelativePath> {
+    let entries = || manifest.entries().map(|(path, _)| path);
+    let parents: BTreeSet<RelativePath> = entries().filter_map(RelativePath::parent).collect();
+    let leaves = entries().filter(|path| !parents.contains(path));
+    leaves.cloned().collect()
 }
 
 /// What was left out, as far as it is told.

@@ -61,6 +61,8 @@ pub enum ProposalError {
         refusals: Vec<Refusal>,
         /// What a person wrote at that very moment and could not stay at its path.
         kept: Vec<KeptAside>,
+        /// The proposal that could be merged into a new one, if that may help.
+        merge: Option<SandboxRef>,
     },
     /// A tree cannot be copied, compared or read.
     #[error(transparent)]
@@ -116,6 +118,24 @@ fn told(what: &str, refusals: &[Refusal], kept: &[KeptAside]) -> String {
 }
 
 impl ProposalError {
+    /// Tells of a refusal that a merge may help, if it is that the project moved on and nothing else.
+    pub(crate) fn or_merge(self, at: &SandboxRef) -> Self {
+        match self {
+            Self::Refused {
+                what,
+                refusals,
+                kept,
+                merge: None,
+            } => Self::Refused {
+                what,
+                merge: refusals.iter().all(Refusal::is_stale).then(|| at.clone()),
+                refusals,
+                kept,
+            },
+            other => other,
+        }
+    }
+
     pub(crate) fn invalid(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid {
             problem: problem.into(),
@@ -149,9 +169,15 @@ impl From<ProposalError> for ControlError {
                 "see what happened to it: `gdn proposal show`".to_owned(),
             ),
             ProposalError::Invalid { hint, .. } => (ErrorCode::InvalidRequest, hint),
-            ProposalError::Refused { .. } => (
+            ProposalError::Refused { merge, .. } => (
                 ErrorCode::ProposalRefused,
-                "see every reason, with digests: `gdn proposal check`".to_owned(),
+                match merge {
+                    Some(at) => format!(
+                        "`gdn proposal merge {} {}` makes a new one on top of the files as they are now",
+                        at.run_id, at.agent_id
+                    ),
+                    None => "see every reason, with digests: `gdn proposal check`".to_owned(),
+                },
             ),
             ProposalError::Tree(TreeError::Io { .. })
             | ProposalError::File(_)

@@ -4,7 +4,7 @@
 //! [`Sandboxes`] is what a caller has of one workspace, on the files ([`Files`]) of the machine or of a test.
 //! Below it, the lowest first: where things are (`place`), what is remembered of them (`record`), the log of a
 //! run and what it says of how things stand (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `recover`.
+//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`.
 //!
 //! # What is on disk
 //!
@@ -36,6 +36,7 @@ mod git_head;
 mod guards;
 pub mod limits;
 mod listing;
+mod merge;
 mod place;
 mod prepare;
 mod record;
@@ -55,6 +56,8 @@ pub use sandboxes::Sandboxes;
 mod crash_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod merge_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -139,6 +139,7 @@ impl Sandboxes<'_> {
         Ok(ProposalDetail {
             info: self.proposal_info(open, &kept),
             base: record.base.clone(),
+            merged_from: record.merged_from.clone(),
             files: shown_files(open, &kept),
             directories: record.directories.clone(),
             modes: record.modes.clone(),

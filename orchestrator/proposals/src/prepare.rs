@@ -9,7 +9,7 @@ use goondan_protocol::control::{
     PrepareSandbox, ProposalBase, ProposalState, RunEventKind, SandboxDetail, SandboxRef,
 };
 use goondan_trees::freeze::{Options, Unwanted, freeze, freeze_read_only};
-use goondan_trees::{Excludes, RelativePath, remove_all};
+use goondan_trees::{Excludes, RelativePath, TreeError, remove_all};
 
 use crate::entries::not_given;
 use crate::error::{IoContext as _, ProposalError};
@@ -142,18 +142,9 @@ impl Sandboxes<'_> {
         remove_all(run, path)?;
         run.create_dir(path, 0o700).during("create", path)?;
         let sandbox = run.below(path).during("open", path)?;
-        let head = |project_root: &Path| git_head(self.files.disk(), project_root);
-        let root = &self.project_root;
-        let git_head = head(root).during("read the git head of", root)?;
         let copied = options(wanted.excludes, Unwanted::LeaveOut);
-        let frozen = freeze(project, sandbox.as_ref(), WORK, &copied)?;
-        // A commit meanwhile would be told as one that these files are not of.
-        if head(root).during("read the git head of", root)? != git_head {
-            return Err(ProposalError::invalid(
-                "the git head moved while the files were copied",
-                "try again",
-            ));
-        }
+        let (git_head, frozen) =
+            self.at_head(|| freeze(project, sandbox.as_ref(), WORK, &copied))?;
         let work = sandbox.below(Path::new(WORK)).during("open", path)?;
         let everything = Options {
             excludes: Excludes::new::<&str>(&[]).map_err(|error| {
@@ -182,10 +173,30 @@ impl Sandboxes<'_> {
             },
             may_create: wanted.may_create,
             not_given: not_given(frozen.left_out),
+            merged_from: None,
             given: frozen.manifest,
         };
         write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;
         sandbox.sync_dir(Path::new("")).during("sync", path)
+    }
+
+    /// Copies something of the Project Root, and tells of which git head it is.
+    pub(crate) fn at_head<T>(
+        &self,
+        copy: impl FnOnce() -> Result<T, TreeError>,
+    ) -> Result<(Option<String>, T), ProposalError> {
+        let root = &self.project_root;
+        let head = || git_head(self.files.disk(), root).during("read the git head of", root);
+        let before = head()?;
+        let copied = copy()?;
+        // A commit meanwhile would be told as one that these files are not of.
+        if head()? != before {
+            return Err(ProposalError::invalid(
+                "the git head moved while the files were copied",
+                "try again",
+            ));
+        }
+        Ok((before, copied))
     }
 
     /// Removes a sandbox with all in it. An applied proposal cannot be taken back afterwards.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_durable::disk::{Folder, append_all, read_all, read_full};
-use goondan_protocol::control::{GitCheck, NotGiven, ProposalBase, SandboxRef};
+use goondan_protocol::control::{GitCheck, MergedFrom, NotGiven, ProposalBase, SandboxRef};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{Manifest, RelativePath};
 use serde::de::DeserializeOwned;
@@ -27,6 +27,9 @@ pub(crate) struct SandboxRecord {
     /// Where the worker may make new files.
     pub(crate) may_create: MayCreate,
     pub(crate) not_given: Vec<NotGiven>,
+    /// Which proposal `work/` was merged from, if from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) merged_from: Option<MergedFrom>,
     /// Every file, link and directory that was given.
     pub(crate) given: Manifest,
 }

@@ -1,5 +1,5 @@
 //! Finishing what a crash interrupted: a proposal that is not in `proposal/` yet, a swap between old and new,
-//! a line that the run's log lacks (`PROP-3`).
+//! a line that the run's log lacks, a merge (`PROP-3`).
 
 use std::path::Path;
 
@@ -33,6 +33,9 @@ impl Sandboxes<'_> {
 
     /// Finishes what was interrupted in one sandbox.
     pub(crate) fn recover(&mut self, open: &Open) -> Result<(), ProposalError> {
+        if self.standing(&open.at)?.is_none() {
+            self.finish_merge(open)?;
+        }
         let Some(standing) = self.standing(&open.at)? else {
             return Ok(());
         };

@@ -1,6 +1,9 @@
 //! What is written for people beside a proposal.
 
+use std::ops::Range;
+
 use goondan_protocol::control::{ProposedChange, Refusal};
+use goondan_trees::merge::ConflictReason;
 
 /// A summary for a proposal whose worker wrote none.
 pub(crate) fn made_summary(changed: &[ProposedChange]) -> String {
@@ -10,6 +13,49 @@ pub(crate) fn made_summary(changed: &[ProposedChange]) -> String {
         text.push_str(&format!("- {status} `{path}`\n"));
     }
     text
+}
+
+/// Why a path cannot be merged: ours is the project, theirs the proposal.
+pub(crate) fn contradiction(reason: &ConflictReason) -> String {
+    let text = match reason {
+        ConflictReason::Lines { ours } => {
+            let lines: Vec<String> = ours.iter().map(lines_in_words).collect();
+            return format!(
+                "the project and the proposal both changed the same place: in the project {}",
+                lines.join(", ")
+            );
+        }
+        ConflictReason::Binary => {
+            "the project and the proposal both changed it, and its lines cannot be compared"
+        }
+        ConflictReason::AddedTwice => {
+            "it is new in the project and in the proposal, with another content"
+        }
+        ConflictReason::DeletedByUs => "it was deleted in the project, and the proposal changes it",
+        ConflictReason::DeletedByThem => {
+            "it was changed in the project, and the proposal deletes it"
+        }
+        ConflictReason::Links => "the project and the proposal both made the link lead elsewhere",
+        ConflictReason::Kinds => {
+            "it is a file, directory or link in the project, and another of these in the proposal"
+        }
+        ConflictReason::Modes => "the project and the proposal both changed its permission bits",
+        ConflictReason::InTheWay { of } => {
+            return format!("`{of}` is a directory on the one side, and no directory on the other");
+        }
+        ConflictReason::Twins { other } => {
+            return format!("it differs from `{other}` in case only");
+        }
+    };
+    text.to_owned()
+}
+
+fn lines_in_words(lines: &Range<usize>) -> String {
+    match lines.len() {
+        0 => format!("before line {}", lines.start + 1),
+        1 => format!("line {}", lines.start + 1),
+        _ => format!("lines {} to {}", lines.start + 1, lines.end),
+    }
 }
 
 /// What a review found, in a line.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk, append_all, read_all};
 use goondan_protocol::control::{
-    ApplyProposal, CreateProposal, PrepareSandbox, ProposalApplied, ProposalDetail, SandboxDetail,
-    SandboxRef,
+    ApplyProposal, CreateProposal, MergeProposal, PrepareSandbox, ProposalApplied, ProposalDetail,
+    ProposalMerged, SandboxDetail, SandboxRef,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -187,6 +187,28 @@ impl World {
 
     pub(crate) fn created(&self) -> Result<ProposalDetail, ProposalError> {
         self.sandboxes().create(&create(), &NoGit)
+    }
+
+    pub(crate) fn merged(&self) -> Result<ProposalMerged, ProposalError> {
+        let request = MergeProposal {
+            workspace_id: workspace(),
+            at: at(),
+            into: None,
+        };
+        self.sandboxes().merge(&request, &NoGit)
+    }
+
+    /// A proposal that a person's edits made stale, and that can be merged with them.
+    pub(crate) fn with_stale_proposal() -> Self {
+        let world = Self::new();
+        world.write(PROJECT, "src/long.txt", "1\n2\n3\n4\n5\n");
+        world.sandboxes().prepare(&prepare(&["src"])).unwrap();
+        world.work();
+        world.write(WORK, "src/long.txt", "one\n2\n3\n4\n5\n");
+        world.created().unwrap();
+        world.write(PROJECT, "src/long.txt", "1\n2\n3\n4\nfive\n");
+        world.write(PROJECT, "src/b.rs", "a person's\n");
+        world
     }
 
     pub(crate) fn applied(&self) -> Result<ProposalApplied, ProposalError> {

@@ -91,6 +91,13 @@ about_one! {
     }
     /// `proposal.revert`.
     RevertProposal {}
+    /// `proposal.merge`.
+    MergeProposal {
+        /// The worker that the new proposal is one of, in the same run; without it `AGENT-merged`, or the
+        /// first of `AGENT-merged-2`, … that has no sandbox.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        into: Option<WorkerId>,
+    }
 }
 
 /// Where the parts of a proposal are, relative to the sandbox.
@@ -175,6 +182,21 @@ pub struct ModeChange {
     pub new: String,
 }
 
+/// Which proposal another one was merged from, on top of the project's files as they were then (`PROP-4`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergedFrom {
+    /// The run.
+    pub run_id: RunId,
+    /// The worker.
+    pub agent_id: WorkerId,
+    /// The digest of its `proposal.json`.
+    pub digest: String,
+    /// The files that hold lines of both: of the proposal, and of who edited them in the project.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
 /// `proposal.json` (`PROP-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -203,6 +225,9 @@ pub struct ProposalRecord {
     pub patch_sha256: String,
     /// The digest of all files after the change, as [`ProposalBase::sha256`] is of those before.
     pub result_sha256: String,
+    /// Which proposal it was merged from, if from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_from: Option<MergedFrom>,
     /// Who handed it in and why.
     pub notes: String,
 }
@@ -255,6 +280,9 @@ pub struct ProposalDetail {
     pub info: ProposalInfo,
     /// What it was made from.
     pub base: ProposalBase,
+    /// Which proposal it was merged from, if from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_from: Option<MergedFrom>,
     /// The files and links that it changes, by path.
     pub files: Vec<ProposalFile>,
     /// Directories that it makes or removes.
@@ -351,6 +379,8 @@ pub enum RefusalKind {
     BaseChanged,
     /// The git head is another one.
     HeadMoved,
+    /// What the proposal makes of the path and what became of it in the project contradict each other.
+    Conflict,
 }
 
 /// One reason why a proposal is refused.
@@ -380,6 +410,20 @@ impl Refusal {
     #[must_use]
     pub fn is_overridable(&self) -> bool {
         matches!(self.kind, RefusalKind::BaseChanged | RefusalKind::HeadMoved)
+    }
+
+    /// Whether it is that the project moved on, so that a new proposal may be merged from this one
+    /// ([`MergeProposal`]).
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(
+            self.kind,
+            RefusalKind::Changed
+                | RefusalKind::Deleted
+                | RefusalKind::Created
+                | RefusalKind::BaseChanged
+                | RefusalKind::HeadMoved
+        )
     }
 }
 
@@ -428,6 +472,16 @@ pub struct ProposalApplied {
     /// What a person wrote meanwhile and was kept aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptAside>,
+}
+
+/// Result of `proposal.merge`: a new proposal, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposalMerged {
+    /// The new proposal; none if anything conflicts.
+    pub proposal: Option<ProposalDetail>,
+    /// What conflicts, by path; nothing was made then.
+    pub conflicts: Vec<Refusal>,
 }
 
 /// What happens in a run, by its name in the run's log (`PROP-5`).

@@ -50,6 +50,7 @@ fn needs_person(work: &ProposalWork) -> Option<&'static str> {
         ProposalWork::Apply(_) => Some("to apply a proposal"),
         ProposalWork::Reject(_) => Some("to reject a proposal"),
         ProposalWork::Revert(_) => Some("to take a proposal back"),
+        ProposalWork::Merge(_) => Some("to merge a proposal"),
         ProposalWork::Prepare(prepare) if !prepare.allow.is_empty() => {
             Some("to allow a sandbox what is usually refused")
         }
@@ -254,12 +255,13 @@ mod tests {
             Call::ApplyProposal(call) => ProposalWork::Apply(call),
             Call::RejectProposal(call) => ProposalWork::Reject(call),
             Call::RevertProposal(call) => ProposalWork::Revert(call),
+            Call::MergeProposal(call) => ProposalWork::Merge(call),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn prop_3_only_a_person_applies_rejects_takes_back_and_allows() {
+    fn prop_3_only_a_person_applies_rejects_takes_back_merges_and_allows() {
         for (method, more, is_for_a_person) in [
             ("sandbox.prepare", json!({}), false),
             ("sandbox.prepare", json!({"allow": [".env"]}), true),
@@ -270,6 +272,7 @@ mod tests {
             ("proposal.apply", json!({}), true),
             ("proposal.reject", json!({}), true),
             ("proposal.revert", json!({}), true),
+            ("proposal.merge", json!({}), true),
         ] {
             let needs = needs_person(&work(method, &more));
             assert_eq!(needs.is_some(), is_for_a_person, "{method} {more}");

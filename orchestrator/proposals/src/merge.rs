@@ -1,0 +1,368 @@
+//! Making a new proposal of one whose files were changed meanwhile, on top of the files as they are now
+//! (`PROP-4`).
+//!
+//! What the worker was given is the base; what is in the Project Root now, and what the worker handed in, are
+//! the two sides. The new proposal stands in a sandbox of its own: the project's files as they are now are its
+//! `input`, the merged ones its `work`, and it is made and proved as any other. The old one stays as it is.
+//!
+//! The sandbox is put under its name with the proposal in it. The run's log has said before which proposal
+//! that will be, so that whoever comes after a crash can finish it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, NodeKind};
+use goondan_protocol::control::{
+    CreateProposal, MergeProposal, MergedFrom, ProposalBase, ProposalMerged, Refusal, RefusalKind,
+    RunEventKind, SandboxRef,
+};
+use goondan_protocol::ids::{WorkerId, WorkspaceId};
+use goondan_trees::apply::Tree;
+use goondan_trees::freeze::{Frozen, Unwanted, freeze_read_only};
+use goondan_trees::merge::{Conflict, Merge, Outcome, merge};
+use goondan_trees::{RelativePath, remove_all};
+
+use crate::create::PatchVerifier;
+use crate::entries::{leaves, standing};
+use crate::error::{IoContext as _, ProposalError};
+use crate::guards::{excludes, options};
+use crate::limits::{MERGED_NAMES_MAX, SUMMARY_BYTES_MAX};
+use crate::place::{
+    AFTER, EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, SANDBOX, SUMMARY, WORK, run_dir, sandbox_name,
+};
+use crate::record::{RECORD_VERSION, SandboxRecord, read_file, write_file, written};
+use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::wording::{contradiction, made_summary};
+
+/// What came of a merge, in a directory that has not its name yet.
+enum Built {
+    /// A sandbox with a proposal of this digest in it.
+    Made(String),
+    /// Nothing.
+    Conflicts(Vec<Refusal>),
+}
+
+/// A proposal that is to be merged.
+struct Source<'s> {
+    open: &'s Open,
+    kept: &'s Kept,
+}
+
+impl Sandboxes<'_> {
+    /// Makes a new proposal of one that is refused because the project moved on. It is there whole and
+    /// durable, or not at all. Nothing in the Project Root changes, and the old proposal stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Standing`] if it does not wait to be applied, [`ProposalError::Refused`] if more is
+    /// wrong with it than that the project moved on, [`ProposalError::Invalid`] if there is nothing to merge,
+    /// [`ProposalError::Taken`]. What contradicts each other is no error, but told.
+    pub fn merge(
+        &mut self,
+        request: &MergeProposal,
+        git: &dyn PatchVerifier,
+    ) -> Result<ProposalMerged, ProposalError> {
+        let open = self.open(&request.at)?;
+        let kept = self.kept(&open)?;
+        self.refuse_needless_merge(&open, &kept)?;
+        let run = run_dir(&self.dir, &open.at.run_id);
+        let folder = self.files.folder(&run).during("open", &run)?;
+        let to = self.target(request, folder.as_ref())?;
+        let name = sandbox_name(&to);
+        let partial = format!(".{name}{PARTIAL}");
+        let source = Source {
+            open: &open,
+            kept: &kept,
+        };
+        let workspace = &request.workspace_id;
+        let built = self.build_merged((folder.as_ref(), &partial), &to, workspace, &source, git);
+        let placed = built.and_then(|built| match built {
+            Built::Conflicts(conflicts) => Ok(Err(conflicts)),
+            Built::Made(digest) => {
+                let kind = RunEventKind::SandboxPrepared;
+                self.note(&to, kind, Some(&digest), "for a merged proposal")?;
+                let (from, to) = (Path::new(&partial), Path::new(&name));
+                folder
+                    .rename_new(from, to)
+                    .during("rename", &run.join(to))?;
+                folder.sync_dir(Path::new("")).during("sync", &run)?;
+                Ok(Ok(digest))
+            }
+        });
+        if !matches!(placed, Ok(Ok(_))) {
+            // What cannot be removed now is removed by the next attempt.
+            drop(remove_all(folder.as_ref(), Path::new(&partial)));
+        }
+        let digest = match placed? {
+            Ok(digest) => digest,
+            Err(conflicts) => {
+                return Ok(ProposalMerged {
+                    proposal: None,
+                    conflicts,
+                });
+            }
+        };
+        let made = self.look(&to)?;
+        self.note_created(&made, &digest)?;
+        self.publish(&made, &digest)?;
+        Ok(ProposalMerged {
+            proposal: Some(self.show_open(&made)?),
+            conflicts: Vec::new(),
+        })
+    }
+
+    /// Finishes a merge whose sandbox is under its name, and whose proposal is in no log yet.
+    pub(crate) fn finish_merge(&mut self, open: &Open) -> Result<(), ProposalError> {
+        let events = self.events(&open.at.run_id)?;
+        let last = events
+            .iter()
+            .rfind(|event| event.agent_id == open.at.agent_id);
+        let prepared = last.filter(|event| event.kind == RunEventKind::SandboxPrepared);
+        let Some(digest) = prepared.and_then(|event| event.digest.as_ref()) else {
+            return Ok(());
+        };
+        let name = Path::new(KEPT).join(digest);
+        if open.folder.look(&name).during("look at", &name)?.is_none() {
+            return Ok(());
+        }
+        self.note_created(open, digest)
+    }
+
+    /// Refuses a proposal that needs no merge, or that none can help.
+    fn refuse_needless_merge(&mut self, open: &Open, kept: &Kept) -> Result<(), ProposalError> {
+        let SandboxRef { run_id, agent_id } = &open.at;
+        let review = self.review(open, kept)?;
+        if review.can_apply {
+            return Err(ProposalError::invalid(
+                format!(
+                    "the proposal of `{agent_id}` can be applied as it is: there is nothing to merge"
+                ),
+                format!("apply it: `gdn proposal apply {run_id} {agent_id}`"),
+            ));
+        }
+        let stands = |refusal: &Refusal| !refusal.is_stale();
+        if review.refusals.iter().any(stands) {
+            return Err(ProposalError::Refused {
+                what: "the merge",
+                refusals: review.refusals.into_iter().filter(stands).collect(),
+                kept: Vec::new(),
+                merge: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// The sandbox of the new proposal, which is not there yet.
+    fn target(
+        &self,
+        request: &MergeProposal,
+        run: &dyn Folder,
+    ) -> Result<SandboxRef, ProposalError> {
+        let of = |agent_id: WorkerId| SandboxRef {
+            run_id: request.at.run_id.clone(),
+            agent_id,
+        };
+        let is_free = |at: &SandboxRef| -> Result<bool, ProposalError> {
+            let name = sandbox_name(at);
+            let found = run
+                .look(Path::new(&name))
+                .during("look at", Path::new(&name));
+            Ok(name != EVENTS && found?.is_none())
+        };
+        if let Some(agent_id) = &request.into {
+            let at = of(agent_id.clone());
+            return if is_free(&at)? {
+                Ok(at)
+            } else {
+                Err(ProposalError::Taken { at })
+            };
+        }
+        let agent = request.at.agent_id.as_str();
+        // Of a merged one that is merged again, the same name goes on.
+        let agent = match agent.rsplit_once("-merged") {
+            Some((agent, "")) => agent,
+            Some((agent, number)) if is_number(number) => agent,
+            _ => agent,
+        };
+        for number in 1..=MERGED_NAMES_MAX {
+            let name = match number {
+                1 => format!("{agent}-merged"),
+                number => format!("{agent}-merged-{number}"),
+            };
+            let Ok(agent_id) = name.parse() else {
+                return Err(ProposalError::invalid(
+                    format!("`{name}` is too long for the name of a worker"),
+                    "give the new proposal another one: `--into NAME`",
+                ));
+            };
+            let at = of(agent_id);
+            if is_free(&at)? {
+                return Ok(at);
+            }
+        }
+        Err(ProposalError::invalid(
+            format!("there are {MERGED_NAMES_MAX} merged proposals of `{agent}` already"),
+            "remove some: `gdn sandbox remove`",
+        ))
+    }
+
+    /// Makes all of the new sandbox in a directory below that of the run.
+    fn build_merged(
+        &self,
+        (run, partial): (&dyn Folder, &str),
+        to: &SandboxRef,
+        workspace: &WorkspaceId,
+        source: &Source<'_>,
+        git: &dyn PatchVerifier,
+    ) -> Result<Built, ProposalError> {
+        let path = Path::new(partial);
+        remove_all(run, path)?;
+        run.create_dir(path, 0o700).during("create", path)?;
+        let sandbox = run.below(path).during("open", path)?;
+        let (git_head, now) = self.freeze_now(source, sandbox.as_ref())?;
+        let merged = match merge_sides(source, &now, sandbox.as_ref())? {
+            Ok(merged) => merged,
+            Err(conflicts) => {
+                let told = conflicts.iter().map(|found| told(found, source, &now));
+                return Ok(Built::Conflicts(told.collect()));
+            }
+        };
+        for name in [PROPOSAL, KEPT] {
+            let name = Path::new(name);
+            sandbox.create_dir(name, 0o700).during("create", name)?;
+        }
+        let old = &source.open.record;
+        let record = SandboxRecord {
+            version: RECORD_VERSION.to_owned(),
+            at: to.clone(),
+            created_at: self.now,
+            base: ProposalBase {
+                git_head,
+                sha256: now.manifest.digest()?.to_string(),
+            },
+            may_create: old.may_create.clone(),
+            not_given: old.not_given.clone(),
+            merged_from: Some(MergedFrom {
+                run_id: source.open.at.run_id.clone(),
+                agent_id: source.open.at.agent_id.clone(),
+                digest: source.kept.standing.digest.clone(),
+                files: merged.merged_files().map(RelativePath::to_string).collect(),
+            }),
+            given: now.manifest,
+        };
+        write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;
+        sandbox.sync_dir(Path::new("")).during("sync", path)?;
+        let made = Open {
+            at: to.clone(),
+            path: run_dir(&self.dir, &to.run_id).join(path),
+            folder: sandbox,
+            record,
+        };
+        let digest = self.keep(&made, &handed_in(to, workspace, source)?, git)?;
+        made.folder.sync_dir(Path::new("")).during("sync", path)?;
+        Ok(Built::Made(digest))
+    }
+
+    /// Copies, of the Project Root as it is now, what the proposal is about.
+    fn freeze_now(
+        &self,
+        source: &Source<'_>,
+        sandbox: &dyn Folder,
+    ) -> Result<(Option<String>, Frozen), ProposalError> {
+        let project = self.project()?;
+        let manifests = [&source.open.record.given, &source.kept.details.after];
+        let mut chosen: BTreeSet<RelativePath> = manifests.into_iter().flat_map(leaves).collect();
+        for (path, entry) in manifests
+            .into_iter()
+            .flat_map(|manifest| manifest.entries())
+        {
+            // What took the place of a directory is to be seen as well.
+            if entry.is_directory() && !chosen.contains(path) {
+                let found = project.look(path.as_path());
+                let found = found.during("look at", path.as_path())?;
+                if found.is_some_and(|stat| stat.kind != NodeKind::Directory) {
+                    chosen.insert(path.clone());
+                }
+            }
+        }
+        let copied = excludes(&[], chosen.iter().cloned())?.only(chosen);
+        let copied = options(copied, Unwanted::Refuse);
+        self.at_head(|| freeze_read_only(project.as_ref(), sandbox, INPUT, &copied))
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Merges the sides into `work/`, if they do not contradict each other.
+fn merge_sides(
+    source: &Source<'_>,
+    now: &Frozen,
+    sandbox: &dyn Folder,
+) -> Result<Result<Merge, Vec<Conflict>>, ProposalError> {
+    let given = source.open.input()?;
+    let below = |folder: &dyn Folder, name: &str| {
+        let path = Path::new(name);
+        folder.below(path).during("open", path)
+    };
+    let (ours, theirs) = (
+        below(sandbox, INPUT)?,
+        below(source.kept.folder.as_ref(), AFTER)?,
+    );
+    let tree = |manifest, folder| Tree { manifest, folder };
+    let after = &source.kept.details.after;
+    let outcome = merge(
+        tree(&source.open.record.given, given.as_ref()),
+        tree(&now.manifest, ours.as_ref()),
+        tree(after, theirs.as_ref()),
+    )?;
+    let merged = match outcome {
+        Outcome::Merged(merged) => merged,
+        Outcome::Conflicts(conflicts) => return Ok(Err(conflicts)),
+    };
+    if *merged.manifest() == now.manifest {
+        let SandboxRef { run_id, agent_id } = &source.open.at;
+        return Err(ProposalError::invalid(
+            format!(
+                "the project has all that `{agent_id}` changed already: there is nothing to merge"
+            ),
+            format!("turn the proposal down: `gdn proposal reject {run_id} {agent_id}`"),
+        ));
+    }
+    merged.write(ours.as_ref(), theirs.as_ref(), sandbox, WORK)?;
+    Ok(Ok(merged))
+}
+
+/// The new proposal as it is handed in. What the tests said of the old one is not said of this one.
+fn handed_in(
+    to: &SandboxRef,
+    workspace: &WorkspaceId,
+    source: &Source<'_>,
+) -> Result<CreateProposal, ProposalError> {
+    let record = &source.kept.record;
+    let summary = read_file(source.kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
+    // One that lists the files would list others now.
+    let summary = summary.filter(|text| *text != made_summary(&record.changed_files).into_bytes());
+    Ok(CreateProposal {
+        workspace_id: workspace.clone(),
+        at: to.clone(),
+        notes: record.notes.clone(),
+        summary: summary.map(|text| String::from_utf8_lossy(&text).into_owned()),
+        test_log: None,
+    })
+}
+
+/// A conflict, with what was given, what is proposed and what is there.
+fn told(conflict: &Conflict, source: &Source<'_>, now: &Frozen) -> Refusal {
+    let path = &conflict.path;
+    Refusal {
+        kind: RefusalKind::Conflict,
+        path: Some(path.to_string()),
+        reason: contradiction(&conflict.reason),
+        given: Some(standing(source.open.record.given.get(path))),
+        proposed: Some(standing(source.kept.details.after.get(path))),
+        found: Some(standing(now.manifest.get(path))),
+    }
+}
