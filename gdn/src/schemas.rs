@@ -73,6 +73,8 @@ pub const PROPOSAL_DIFF: &str = "gdn.proposal.diff/v1";
 pub const PROPOSAL_CHECK: &str = "gdn.proposal.check/v1";
 /// `gdn proposal apply`.
 pub const PROPOSAL_APPLY: &str = "gdn.proposal.apply/v1";
+/// `gdn proposal merge`.
+pub const PROPOSAL_MERGE: &str = "gdn.proposal.merge/v1";
 /// `gdn proposal reject`.
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
@@ -151,6 +153,7 @@ pub const ALL: &[&str] = &[
     PROPOSAL_DIFF,
     PROPOSAL_CHECK,
     PROPOSAL_APPLY,
+    PROPOSAL_MERGE,
     PROPOSAL_REJECT,
     PROPOSAL_REVERT,
     SECRET_SET,

@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
-    ApplyProposal, CheckProposal, CreateProposal, DiffProposal, ListProposals, ProposalApplied,
-    ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal, RevertProposal,
-    SandboxRef, ShowProposal,
+    ApplyProposal, CheckProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal,
+    ProposalApplied, ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal,
+    RevertProposal, SandboxRef, ShowProposal,
 };
 use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -72,6 +72,17 @@ Examples:
 It is shown, and you are asked, unless `--yes` says so. What you edited meanwhile is never overwritten:
 the proposal is refused, and every reason told.")]
     Apply(ProposalApplyArgs),
+    /// Make a new proposal of one that is stale, on top of the files as they are now
+    #[command(after_help = "\
+Examples:
+  gdn proposal merge r1 coder
+  gdn proposal merge r1 coder --into coder-2
+  gdn proposal merge r1 coder --json | jq -r '.conflicts[].path'
+
+Lines that you changed and lines that the worker changed are brought together. The new proposal is to be
+looked at and applied as any other; the old one stays as it is. Where both changed the same place, every
+such file is told, nothing is made, and it ends with 10.")]
+    Merge(ProposalMergeArgs),
     /// Turn a proposal down
     #[command(after_help = "\
 Examples:
@@ -132,6 +143,15 @@ pub(crate) struct ProposalApplyArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ProposalMergeArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Whose the new one is to be; AGENT-merged unless given
+    #[arg(long, value_name = "NAME")]
+    into: Option<WorkerId>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ProposalRejectArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
@@ -166,6 +186,7 @@ pub(crate) async fn run(command: ProposalCommand, context: &Context) -> Result<(
         ProposalCommand::Diff(args) => diff(args, context).await,
         ProposalCommand::Check(args) => check(args, context).await,
         ProposalCommand::Apply(args) => apply(args, context).await,
+        ProposalCommand::Merge(args) => merge(args, context).await,
         ProposalCommand::Reject(args) => reject(args, context).await,
         ProposalCommand::Revert(args) => revert(args, context).await,
     }
@@ -306,6 +327,12 @@ async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     let hint = if found.refusals.iter().all(Refusal::is_overridable) {
         let apply = format!("proposal apply {run_id} {agent_id} --allow-moved-base");
         format!("if that is fine with you: `{}`", context.command(&apply))
+    } else if found.refusals.iter().all(Refusal::is_stale) {
+        let merge = format!("proposal merge {run_id} {agent_id}");
+        format!(
+            "make a new one on top of the files as they are now: `{}`",
+            context.command(&merge)
+        )
     } else {
         format!(
             "prepare a new sandbox of the files as they are now: `{}`",
@@ -384,6 +411,48 @@ fn told(
         lines.push_str(&format!("{}\n", output.out.paint(style::WARN, &line)));
     }
     output.data(lines)
+}
+
+async fn merge(args: ProposalMergeArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let at = args.at.named();
+    let merge = MergeProposal {
+        workspace_id: workspace.workspace_id,
+        at: at.clone(),
+        into: args.into,
+    };
+    let merged = client.change(merge).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_MERGE, &merged)?;
+    let Some(detail) = merged.proposal else {
+        output.data(review::refusals_of(&merged.conflicts, output.canvas()))?;
+        let SandboxRef { run_id, agent_id } = &at;
+        let hint = format!(
+            "bring these together by hand, from the patch: `{}`; or prepare a new sandbox of the files as they \
+             are now: `{}`",
+            context.command(&format!("proposal diff {run_id} {agent_id}")),
+            context.command("sandbox prepare --run RUN --agent AGENT FILE")
+        );
+        let count = text::count(merged.conflicts.len() as u64, "file");
+        return Err(Failure::new(
+            Exit::Conflict,
+            format!("the proposal cannot be merged: {count} in conflict, and nothing was made"),
+            hint,
+        ));
+    };
+    let SandboxRef { run_id, agent_id } = &detail.info.at;
+    output.data(format!(
+        "Merged into a new proposal, of {agent_id} in run {run_id}\n{}{}",
+        review::files_of(&detail, output.out),
+        review::lines_of_both(&detail, output.out)
+    ))?;
+    let show = context.command(&format!("proposal show {run_id} {agent_id}"));
+    let apply = context.command(&format!("proposal apply {run_id} {agent_id}"));
+    let reject = context.command(&format!("proposal reject {} {}", at.run_id, at.agent_id));
+    output.note(format!(
+        "Look at it:         {show}\nPut it in place:    {apply}\nTurn the old down:  {reject}"
+    ));
+    Ok(())
 }
 
 async fn reject(args: ProposalRejectArgs, context: &Context) -> Result<(), Failure> {

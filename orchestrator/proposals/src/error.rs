@@ -136,6 +136,25 @@ impl ProposalError {
         }
     }
 
+    /// Whether descriptors or memory ran out: that says nothing of the files.
+    pub(crate) fn is_shortage(&self) -> bool {
+        let source = match self {
+            Self::File(error) => return error.is_shortage(),
+            Self::Tree(TreeError::Io { source, .. }) | Self::Io { source, .. } => source,
+            _ => return false,
+        };
+        // As a file's own error tells it.
+        let code = source.raw_os_error();
+        let source = code.map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
+        let (operation, path) = ("read", PathBuf::new());
+        let same = FileError::Io {
+            operation,
+            path,
+            source,
+        };
+        same.is_shortage()
+    }
+
     pub(crate) fn invalid(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid {
             problem: problem.into(),
@@ -188,7 +207,8 @@ impl From<ProposalError> for ControlError {
             ),
             ProposalError::Tree(TreeError::Damaged { .. }) | ProposalError::Damaged { .. } => (
                 ErrorCode::Damaged,
-                "prepare a new sandbox: `gdn sandbox prepare`".to_owned(),
+                "see all that is damaged: `gdn verify`; `gdn sandbox remove --force` takes a damaged sandbox away"
+                    .to_owned(),
             ),
             ProposalError::Tree(_) => (
                 ErrorCode::InvalidRequest,

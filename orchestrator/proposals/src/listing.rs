@@ -1,72 +1,137 @@
 //! Telling of sandboxes and proposals.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_durable::disk::{EntryKind, read_full};
+use goondan_durable::disk::{Disk, EntryKind, read_full};
+use goondan_durable::names::decode;
+use goondan_log::error_chain;
 use goondan_protocol::control::{
-    FileStatus, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, SandboxDetail,
-    SandboxInfo, SandboxRef,
+    FileStatus, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, RunEventKind,
+    SandboxDetail, SandboxInfo, SandboxRef,
 };
 use goondan_protocol::ids::RunId;
+use goondan_protocol::time::Timestamp;
 use goondan_trees::RelativePath;
 
 use crate::entries::{bytes, files};
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::{CUT_LINE_BYTES, DIFF_PART_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
-use crate::place::{INPUT, PATCH, PROPOSAL, SANDBOX, SUMMARY, TEST_LOG, WORK, run_dir};
+use crate::place::{
+    EVENTS, INPUT, PATCH, PROPOSAL, SANDBOX, SUMMARY, TEST_LOG, WORK, run_dir, sandbox_dir,
+};
 use crate::record::{MayCreate, SandboxRecord, read_file, read_record};
-use crate::run_log::Standing;
+use crate::run_log::{self, Standing};
 use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
-    /// The sandboxes of all runs, or of one, the oldest first.
+    /// The sandboxes of all runs, or of one, the oldest first. One that is damaged is told as such.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Io`], [`ProposalError::Damaged`].
+    /// [`ProposalError::Io`] if the directories cannot be listed, or descriptors or memory ran out.
     pub fn list(&mut self, run: Option<&RunId>) -> Result<Vec<SandboxInfo>, ProposalError> {
         let mut listed = Vec::new();
         for at in self.all(run)? {
-            let open = self.open(&at)?;
-            let standing = self.standing(&at)?;
-            listed.push(self.info(&open, standing.as_ref()));
+            let info = self.open(&at).and_then(|open| {
+                let standing = self.standing(&at)?;
+                Ok(self.info(&open, standing.as_ref()))
+            });
+            match info {
+                Ok(info) => listed.push(info),
+                Err(error) if error.is_shortage() => return Err(error),
+                Err(error) => listed.push(self.damaged_sandbox(at, &error)),
+            }
         }
         listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
         Ok(listed)
     }
 
-    /// Every sandbox there is, whose record can be read or not.
+    /// A sandbox of which no more is known than what the run's log says.
+    fn damaged_sandbox(&self, at: SandboxRef, error: &ProposalError) -> SandboxInfo {
+        let events = self.events(&at.run_id).unwrap_or_default();
+        let prepared = events.iter().rfind(|event| {
+            event.agent_id == at.agent_id && event.kind == RunEventKind::SandboxPrepared
+        });
+        SandboxInfo {
+            created_at: prepared.map_or(Timestamp::from_unix_millis(0), |event| event.at),
+            files: 0,
+            bytes: 0,
+            proposal: run_log::standing(&events, &at.agent_id).map(|standing| standing.state),
+            directory: sandbox_dir(&self.dir, &at),
+            problem: Some(error_chain(error)),
+            at,
+        }
+    }
+
+    /// A proposal of which no more is known than what the run's log says; none if that says of none.
+    fn damaged_proposal(&self, at: SandboxRef, error: &ProposalError) -> Option<ProposalInfo> {
+        let events = self.events(&at.run_id).unwrap_or_default();
+        let standing = run_log::standing(&events, &at.agent_id)?;
+        let created = standing.history.first()?;
+        Some(ProposalInfo {
+            state: standing.state,
+            created_at: created.at,
+            changed_files: 0,
+            digest: standing.digest,
+            notes: String::new(),
+            directory: sandbox_dir(&self.dir, &at).join(PROPOSAL),
+            problem: Some(error_chain(error)),
+            at,
+        })
+    }
+
+    /// Every sandbox there is, by the names of directories: their records may be damaged.
     pub(crate) fn all(&self, run: Option<&RunId>) -> Result<Vec<SandboxRef>, ProposalError> {
-        let disk = self.files.disk();
-        let directories = |path: &Path| -> Result<Vec<std::path::PathBuf>, ProposalError> {
-            if disk.stat(path).during("look at", path)?.is_none() {
-                return Ok(Vec::new());
-            }
-            let entries = disk.list(path).during("list", path)?.into_iter();
-            let visible = entries.filter(|entry| {
-                entry.kind == EntryKind::Directory
-                    && !entry.name.as_encoded_bytes().starts_with(b".")
-            });
-            let mut paths: Vec<_> = visible.map(|entry| path.join(entry.name)).collect();
-            paths.sort();
-            Ok(paths)
-        };
+        let found = self.directories(run)?.into_iter();
+        Ok(found.filter_map(|(_, at)| at).collect())
+    }
+
+    /// Every directory that a sandbox may be, with whose it is; none of one that nobody here made.
+    pub(crate) fn directories(
+        &self,
+        run: Option<&RunId>,
+    ) -> Result<Vec<(PathBuf, Option<SandboxRef>)>, ProposalError> {
         let runs = match run {
             Some(run) => vec![run_dir(&self.dir, run)],
-            None => directories(&self.dir)?,
+            None => visible(self.files.disk(), &self.dir)?,
         };
         let mut found = Vec::new();
         for run in runs {
-            for sandbox in directories(&run)? {
-                let folder = self.files.folder(&sandbox).during("open", &sandbox)?;
-                let record: Option<SandboxRecord> = read_record(folder.as_ref(), SANDBOX)?;
-                found.extend(record.map(|record| record.at));
+            for sandbox in visible(self.files.disk(), &run)? {
+                let at = self.named(&run, &sandbox)?;
+                found.push((sandbox, at));
             }
         }
         Ok(found)
+    }
+
+    /// Whose a directory is: by its name, or what its record says, or the run's log.
+    fn named(&self, run: &Path, sandbox: &Path) -> Result<Option<SandboxRef>, ProposalError> {
+        let text = |path: &Path| decode(path.file_name()?.to_str()?);
+        if let (Some(run_id), Some(agent_id)) = (text(run), text(sandbox)) {
+            let (run_id, agent_id) = (run_id.parse(), agent_id.parse());
+            let (Ok(run_id), Ok(agent_id)) = (run_id, agent_id) else {
+                return Ok(None);
+            };
+            return Ok(Some(SandboxRef { run_id, agent_id }));
+        }
+        // The name of a long text is its digest.
+        let is_it = |at: &SandboxRef| sandbox_dir(&self.dir, at) == sandbox;
+        let folder = self.files.folder(sandbox).during("open", sandbox)?;
+        if let Ok(Some(record)) = read_record::<SandboxRecord>(folder.as_ref(), SANDBOX)
+            && is_it(&record.at)
+        {
+            return Ok(Some(record.at));
+        }
+        let events = run_log::read(self.files.disk(), &run.join(EVENTS)).unwrap_or_default();
+        let at = events.into_iter().map(|event| SandboxRef {
+            run_id: event.run_id,
+            agent_id: event.agent_id,
+        });
+        Ok(at.into_iter().find(is_it))
     }
 
     /// One sandbox, with every file that it was given.
@@ -108,11 +173,15 @@ impl Sandboxes<'_> {
     ) -> Result<Vec<ProposalInfo>, ProposalError> {
         let mut listed = Vec::new();
         for at in self.all(run)? {
-            let open = self.open(&at)?;
-            match self.kept(&open) {
-                Ok(kept) => listed.push(self.proposal_info(&open, &kept)),
+            let info = self.open(&at).and_then(|open| {
+                let kept = self.kept(&open)?;
+                Ok(self.proposal_info(&open, &kept))
+            });
+            match info {
+                Ok(info) => listed.push(info),
                 Err(ProposalError::NoProposal { .. }) => {}
-                Err(error) => return Err(error),
+                Err(error) if error.is_shortage() => return Err(error),
+                Err(error) => listed.extend(self.damaged_proposal(at, &error)),
             }
         }
         listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
@@ -173,6 +242,20 @@ impl Sandboxes<'_> {
             total,
         })
     }
+}
+
+/// The directories in a directory, but for hidden ones; none if it is not there.
+fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, ProposalError> {
+    if disk.stat(path).during("look at", path)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let entries = disk.list(path).during("list", path)?.into_iter();
+    let visible = entries.filter(|entry| {
+        entry.kind == EntryKind::Directory && !entry.name.as_encoded_bytes().starts_with(b".")
+    });
+    let mut paths: Vec<_> = visible.map(|entry| path.join(entry.name)).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// The files of a proposal, with those that were moved.

@@ -16,7 +16,7 @@ use crate::error::{IoContext as _, ProposalError};
 use crate::git_head::git_head;
 use crate::guards::{excludes, options, path_of, refuse_guarded};
 use crate::place::{
-    EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, REMOVING, SANDBOX, WORK, run_dir, sandbox_name,
+    EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, REMOVING, SANDBOX, STAGING, WORK, run_dir, sandbox_name,
 };
 use crate::record::{MayCreate, RECORD_VERSION, SandboxRecord, write_file, written};
 use crate::sandboxes::Sandboxes;
@@ -199,13 +199,25 @@ impl Sandboxes<'_> {
         Ok((before, copied))
     }
 
+    /// Whether files of the Project Root are between old and new.
+    fn is_swapping(&self) -> Result<bool, ProposalError> {
+        let staging = Path::new(STAGING);
+        let found = self.project()?.look(staging).during("look at", staging)?;
+        Ok(found.is_some())
+    }
+
     /// Removes a sandbox with all in it. An applied proposal cannot be taken back afterwards.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Standing`] if its proposal waits for a person, unless it is forced.
+    /// [`ProposalError::Standing`] if its proposal waits for a person, and [`ProposalError::Damaged`] if it
+    /// is, unless it is forced.
     pub fn remove(&mut self, at: &SandboxRef, force: bool) -> Result<(), ProposalError> {
-        let open = self.open(at)?;
+        match self.open(at) {
+            // A swap under way is finished from what is in it.
+            Err(ProposalError::Damaged { .. }) if force && !self.is_swapping()? => {}
+            opened => drop(opened?),
+        }
         let state = self.standing(at)?.map(|standing| standing.state);
         if state == Some(ProposalState::Open) && !force {
             return Err(ProposalError::Standing {
@@ -217,7 +229,7 @@ impl Sandboxes<'_> {
         let run = run_dir(&self.dir, &at.run_id);
         let folder = self.files.folder(&run).during("open", &run)?;
         let removing = format!("{REMOVING}{}", names::encode(&self.now.to_string()));
-        let (from, to) = (open.name(), Path::new(&removing));
+        let (from, to) = (sandbox_name(at), Path::new(&removing));
         remove_all(folder.as_ref(), to)?;
         self.note(at, RunEventKind::SandboxRemoved, None, "")?;
         folder

@@ -13,7 +13,7 @@ use goondan_trees::{Digest, Entry};
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::place::{
-    EVENTS, Files, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir, sandbox_name,
+    EVENTS, Files, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir,
 };
 use crate::record::{Details, SandboxRecord, read_file, read_record};
 use crate::run_log::{self, Standing};
@@ -119,12 +119,21 @@ impl<'f> Sandboxes<'f> {
         let stat = self.files.disk().stat(&path).during("look at", &path)?;
         stat.ok_or_else(none)?;
         let folder = self.files.folder(&path).during("open", &path)?;
-        let record: SandboxRecord = read_record(folder.as_ref(), SANDBOX)?.ok_or_else(none)?;
+        let damaged = |problem: String| ProposalError::Damaged {
+            path: path.join(SANDBOX),
+            problem,
+        };
+        let record: SandboxRecord = match read_record(folder.as_ref(), SANDBOX) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Err(damaged("it is not there".to_owned())),
+            Err(ProposalError::Damaged { problem, .. }) => return Err(damaged(problem)),
+            Err(error) => return Err(error),
+        };
         if record.at != *at {
-            return Err(ProposalError::Damaged {
-                path: path.join(SANDBOX),
-                problem: format!("it is that of `{}`", record.at.agent_id),
-            });
+            let SandboxRef { run_id, agent_id } = &record.at;
+            return Err(damaged(format!(
+                "it is that of `{agent_id}` in run `{run_id}`"
+            )));
         }
         Ok(Open {
             at: at.clone(),
@@ -179,6 +188,7 @@ impl<'f> Sandboxes<'f> {
             bytes: record.given.bytes(),
             proposal: standing.map(|standing| standing.state),
             directory: open.path.clone(),
+            problem: None,
         }
     }
 
@@ -192,6 +202,7 @@ impl<'f> Sandboxes<'f> {
             digest: kept.standing.digest.clone(),
             notes: record.notes.clone(),
             directory: open.path.join(PROPOSAL),
+            problem: None,
         }
     }
 }
@@ -208,10 +219,5 @@ impl Open {
 
     pub(crate) fn work(&self) -> Result<Box<dyn Folder>, ProposalError> {
         self.below(WORK)
-    }
-
-    /// Its name in the folder of its run.
-    pub(crate) fn name(&self) -> String {
-        sandbox_name(&self.at)
     }
 }

@@ -251,6 +251,9 @@ pub struct ProposalInfo {
     pub notes: String,
     /// Where it is.
     pub directory: PathBuf,
+    /// Why it cannot be used, in a list, if it is damaged; nothing is known of its files and notes then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// A file of a proposal, as a person is shown it.

@@ -134,6 +134,9 @@ pub struct SandboxInfo {
     pub proposal: Option<ProposalState>,
     /// Where it is.
     pub directory: PathBuf,
+    /// Why it cannot be used, in a list, if it is damaged; nothing is known of its files then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Result of `sandbox.prepare` and `sandbox.show`.

@@ -36,6 +36,9 @@ pub struct VerifyRoot {
 pub struct Verification {
     /// Conversations that were checked.
     pub instances: u64,
+    /// Sandboxes that were checked, each with its proposal.
+    #[serde(default)]
+    pub sandboxes: u64,
     /// Files that were read.
     pub files: u64,
     /// Bytes that were read.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::GDN;
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::Value;
 
@@ -184,4 +186,84 @@ fn sec_7_a_worker_asks_about_its_own_sandbox_only_and_a_coordinator_gives_no_sec
     assert!(secrets.starts_with("E_INVALID_REQUEST"), "{secrets}");
     let nothing = home.ask("main", "anna submit");
     assert!(nothing.contains("has changed nothing"), "{nothing}");
+}
+
+/// The example, with a worker whose commands are confined by nothing, and what it has handed in.
+fn unconfined() -> (Home, Daemon) {
+    let home = obedient();
+    let text = read(&home, "goondan.yaml")
+        .replacen(
+            "  name: anna\nspec:\n",
+            "  name: anna\nspec:\n  sandbox: {require: off}\n",
+            1,
+        )
+        .replace(
+            "      - when: {user: '^submit$', step: 1}\n",
+            "      - when: {user: '^apply$', step: 1}
+        call: [{tool: proposal__apply, args: {agent: anna}}]
+      - when: {user: '^merge$', step: 1}
+        call: [{tool: proposal__merge, args: {agent: anna}}]
+      - when: {user: '^submit$', step: 1}\n",
+        );
+    home.write("project/goondan.yaml", &text);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "prepare");
+    home.ask("main", "anna bash echo The hive sleeps. > text/bees.txt");
+    let handed_in = home.ask("main", "anna submit");
+    assert!(handed_in.contains("HANDOFF"), "{handed_in}");
+    (home, daemon)
+}
+
+#[test]
+fn prop_3_no_program_of_an_agent_applies_rejects_takes_back_or_merges_and_a_person_does() {
+    let (home, _daemon) = unconfined();
+    let run = run_of(&home.gdn_json(&["proposal", "list"]));
+    let gdn = format!(
+        "{} --state-root {} --project {}",
+        bin(GDN).display(),
+        home.state_root().display(),
+        home.project().display()
+    );
+    let refused = |command: &str| {
+        for how in [command.to_owned(), format!("setsid sh -c '{command}'")] {
+            let told = home.ask("main", &format!("anna bash {how} 2>&1; echo ended with $?"));
+            assert!(
+                told.contains("is for a person") && told.contains("ended with 17"),
+                "{how}: {told}"
+            );
+        }
+    };
+    let state = || {
+        let shown = home.gdn_json(&["proposal", "show", &run, "anna"]);
+        shown["state"].as_str().unwrap().to_owned()
+    };
+    for command in [
+        format!("{gdn} proposal apply {run} anna --yes"),
+        format!("{gdn} proposal apply {run} anna --yes --allow-moved-base"),
+        format!("{gdn} proposal reject {run} anna"),
+        format!("{gdn} proposal merge {run} anna"),
+        format!("{gdn} sandbox remove {run} anna --force"),
+        format!("{gdn} sandbox prepare --run x --agent x --allow .env .env"),
+    ] {
+        refused(&command);
+    }
+    assert_eq!(state(), "open");
+    assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
+    // Nor is there a tool for it.
+    for tool in ["apply", "merge"] {
+        let told = home.ask("main", &format!("anna {tool}"));
+        assert!(told.contains("E_TOOL_NOT_IN_CATALOG"), "{tool}: {told}");
+    }
+    // It may look.
+    let told = home.ask("main", &format!("anna bash {gdn} proposal list"));
+    assert!(told.contains("anna"), "{told}");
+    home.gdn(&["proposal", "apply", &run, "anna", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "text/bees.txt"), "The hive sleeps.\n");
+    refused(&format!("{gdn} proposal revert {run} anna --yes"));
+    assert_eq!(state(), "applied");
+    assert_eq!(read(&home, "text/bees.txt"), "The hive sleeps.\n");
+    home.gdn(&["proposal", "revert", &run, "anna", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
 }

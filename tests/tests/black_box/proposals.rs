@@ -137,6 +137,75 @@ fn prop_4_what_a_person_edited_since_is_not_overwritten_and_every_reason_is_told
 }
 
 #[test]
+fn prop_4_a_stale_proposal_is_merged_into_a_new_one_and_applied() {
+    let home = home();
+    home.write("project/src/long.txt", "1\n2\n3\n4\n5\n");
+    let _daemon = Daemon::serving(&home);
+    let work = worked(&home);
+    fs::write(work.join("src/long.txt"), "one\n2\n3\n4\n5\n").unwrap();
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    home.gdn(&["proposal", "merge", "r1", "coder"])
+        .exits(2)
+        .tells(&["nothing to merge"]);
+    home.write("project/src/long.txt", "1\n2\n3\n4\nfive\n");
+    home.write("project/src/b.txt", "a person's\n");
+    for refused in ["apply", "check"] {
+        let yes: &[&str] = if refused == "apply" { &["--yes"] } else { &[] };
+        let arguments = [&["proposal", refused, "r1", "coder"], yes].concat();
+        home.gdn(&arguments)
+            .exits(10)
+            .tells(&["proposal merge r1 coder"]);
+    }
+    home.gdn(&["proposal", "merge", "r1", "coder"])
+        .exits(0)
+        .prints(&["coder-merged in run r1", "of the project: src/long.txt"])
+        .tells(&["proposal apply r1 coder-merged"]);
+    assert_eq!(read(&home, "src/long.txt").unwrap(), "1\n2\n3\n4\nfive\n");
+    home.gdn(&["proposal", "show", "r1", "coder-merged"])
+        .exits(0)
+        .prints(&[
+            "Merged from",
+            "coder in run r1",
+            "Lines of both",
+            "-1\n+one\n",
+        ]);
+    home.gdn(&["proposal", "apply", "r1", "coder-merged", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "src/long.txt").unwrap(), "one\n2\n3\n4\nfive\n");
+    assert_eq!(read(&home, "src/b.txt").unwrap(), "a person's\n");
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one 2 three\n");
+    assert_eq!(read(&home, "src/new.txt").unwrap(), "moves from here\n");
+    wait_until("the audit log says what it was merged from", || {
+        home.gdn(&["audit"]).stdout.contains("merged from")
+    });
+}
+
+#[test]
+fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
+    let home = home();
+    let _daemon = Daemon::serving(&home);
+    worked(&home);
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    home.write("project/src/a.txt", "uno two three\n");
+    home.write("project/src/old.txt", "still needed\n");
+    home.gdn(&["proposal", "merge", "r1", "coder"])
+        .exits(10)
+        .prints(&[
+            "src/a.txt: the project and the proposal both changed the same place: in the project line 1",
+            "src/old.txt: it was changed in the project, and the proposal deletes it",
+        ])
+        .tells(&["2 files in conflict", "nothing was made"]);
+    let merged = home.gdn(&["--json", "proposal", "merge", "r1", "coder"]);
+    let conflicts = merged.exits(10).json()["conflicts"].clone();
+    assert_eq!(conflicts.as_array().unwrap().len(), 2);
+    assert_eq!(conflicts[0]["kind"], "conflict");
+    assert_eq!(conflicts[1]["found"]["kind"], "file");
+    let listed = home.gdn_json(&["sandbox", "list"]);
+    assert_eq!(listed["sandboxes"].as_array().unwrap().len(), 1);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "uno two three\n");
+}
+
+#[test]
 fn prop_7_nothing_needs_git() {
     let home = home();
     let nowhere = tempfile::tempdir().unwrap();

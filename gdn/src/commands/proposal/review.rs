@@ -73,6 +73,16 @@ fn fields_of(detail: &ProposalDetail) -> Table {
     table.field("Handed in", text::clock(info.created_at));
     let head = detail.base.git_head.as_deref().unwrap_or("none");
     table.field("Made from", head.to_owned());
+    if let Some(from) = &detail.merged_from {
+        table.field(
+            "Merged from",
+            format!("{} in run {}, {}", from.agent_id, from.run_id, from.digest),
+        );
+        if !from.files.is_empty() {
+            let paths: Vec<String> = from.files.iter().map(|path| text::one_line(path)).collect();
+            table.field("Lines of both", Cell::styled(paths.join(", "), style::WARN));
+        }
+    }
     let checked = match detail.git {
         GitCheck::Agreed => "proved, and git agrees",
         GitCheck::NotInstalled => "proved; git is not installed",
@@ -80,6 +90,20 @@ fn fields_of(detail: &ProposalDetail) -> Table {
     table.field("Patch", checked.to_owned());
     table.field("Digest", info.digest.clone());
     table
+}
+
+/// The files of a merged proposal that hold lines of both sides: to be looked at with care.
+pub(super) fn lines_of_both(detail: &ProposalDetail, palette: Palette) -> String {
+    let files = detail.merged_from.iter().flat_map(|from| &from.files);
+    let paths: Vec<String> = files.map(|path| text::one_line(path)).collect();
+    if paths.is_empty() {
+        return String::new();
+    }
+    let line = format!(
+        "  lines of the worker and of the project: {}",
+        paths.join(", ")
+    );
+    format!("{}\n", palette.paint(style::WARN, &line))
 }
 
 /// A text that others wrote, line by line behind a mark.
