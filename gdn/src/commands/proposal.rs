@@ -236,6 +236,17 @@ fn table_of(proposals: &[ProposalInfo], now: Timestamp) -> Table {
         Column::new("NOTES").below(3, ""),
     ]);
     for info in proposals {
+        if let Some(problem) = &info.problem {
+            table.row([
+                Cell::from(&info.at.run_id),
+                Cell::from(&info.at.agent_id),
+                Cell::styled("damaged", style::BAD),
+                "".into(),
+                format!("{} ago", text::age(info.created_at, now)).into(),
+                text::one_line(problem).into(),
+            ]);
+            continue;
+        }
         table.row([
             Cell::from(&info.at.run_id),
             Cell::from(&info.at.agent_id),

@@ -172,6 +172,17 @@ fn table_of(sandboxes: &[SandboxInfo], now: Timestamp) -> Table {
         Column::new("PROPOSAL"),
     ]);
     for info in sandboxes {
+        if let Some(problem) = &info.problem {
+            table.row([
+                Cell::from(&info.at.run_id),
+                Cell::from(&info.at.agent_id),
+                "".into(),
+                "".into(),
+                Cell::styled("damaged", style::BAD),
+                text::one_line(problem).into(),
+            ]);
+            continue;
+        }
         table.row([
             Cell::from(&info.at.run_id),
             Cell::from(&info.at.agent_id),

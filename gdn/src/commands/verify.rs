@@ -61,8 +61,12 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
     }
     let output = context.output;
     output.object(schemas::VERIFY, &found)?;
+    let sandboxes = match found.sandboxes {
+        0 => String::new(),
+        count => format!(" and {}", plural(count, "sandbox", "sandboxes")),
+    };
     let checked = format!(
-        "Checked {} in {} ({})",
+        "Checked {}{sandboxes} in {} ({})",
         text::count(found.instances, "conversation"),
         text::count(found.files, "file"),
         text::bytes(found.bytes)
@@ -98,9 +102,17 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
     ))
 }
 
+fn plural(count: u64, one: &str, more: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {more}"),
+    }
+}
+
 /// Adds a part; what two parts tell is told once.
 fn add(found: &mut Verification, part: Verification) {
     found.instances += part.instances;
+    found.sandboxes += part.sandboxes;
     found.files += part.files;
     found.bytes += part.bytes;
     for finding in part.findings {

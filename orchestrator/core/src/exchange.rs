@@ -102,6 +102,13 @@ macro_rules! proposal_work {
     };
 }
 
+/// Check the sandboxes of a workspace.
+#[derive(Debug)]
+pub struct VerifySandboxes {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+}
+
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
@@ -129,6 +136,9 @@ proposal_work! {
     Revert(RevertProposal),
     /// Make a new one of it, on top of the project's files as they are.
     Merge(MergeProposal),
+    /// Check that all of it is as it was written; the answer is how many sandboxes there are, and a
+    /// [`Verified`](goondan_durable::Verified).
+    Verify(VerifySandboxes),
 }
 
 /// What came of it.

@@ -4,7 +4,7 @@
 //! [`Sandboxes`] is what a caller has of one workspace, on the files ([`Files`]) of the machine or of a test.
 //! Below it, the lowest first: where things are (`place`), what is remembered of them (`record`), the log of a
 //! run and what it says of how things stand (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`.
+//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`; and looking whether it is as it was written: `verify`.
 //!
 //! # What is on disk
 //!
@@ -44,6 +44,7 @@ mod recover;
 mod review;
 mod run_log;
 mod sandboxes;
+mod verify;
 mod wording;
 
 pub use create::{NoGit, PatchCheck, PatchVerifier};
@@ -54,6 +55,8 @@ pub use sandboxes::Sandboxes;
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

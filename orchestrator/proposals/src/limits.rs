@@ -18,6 +18,8 @@ pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const DIFF_PART_BYTES: usize = 512 * 1024;
 /// Reasons of a refusal that an error message tells; a check tells all.
 pub const REFUSALS_TOLD_MAX: usize = 20;
+/// Files of one tree that a verification tells of one by one.
+pub const TREE_FINDINGS_MAX: usize = 100;
 /// Merged proposals of one worker that are named after it at most.
 pub const MERGED_NAMES_MAX: usize = 99;
 /// Bytes of a file of git's that names a commit at most.

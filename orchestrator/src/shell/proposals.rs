@@ -53,6 +53,7 @@ fn perform(sandboxes: &mut Sandboxes<'_>, work: ProposalWork) -> Result<Answer, 
         ProposalWork::Apply(request) => answer(&sandboxes.apply(&request)?),
         ProposalWork::Reject(request) => answer(&sandboxes.reject(&request.at, &request.reason)?),
         ProposalWork::Revert(request) => answer(&sandboxes.revert(&request.at)?),
+        ProposalWork::Verify(_) => answer(&sandboxes.verify()?),
         ProposalWork::Merge(request) => answer(&sandboxes.merge(&request, &Git)?),
     })
 }

@@ -206,6 +206,60 @@ fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
 }
 
 #[test]
+fn msg_11_a_damaged_sandbox_hides_no_other_and_is_found_by_verify() {
+    let home = home();
+    let daemon = Daemon::serving(&home);
+    worked(&home);
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    for agent in ["lost", "writer"] {
+        let prepare = ["sandbox", "prepare", "--run", "r1", "--agent", agent, "src"];
+        let prepared = home.gdn_json(&prepare);
+        let work = PathBuf::from(prepared["workDir"].as_str().unwrap());
+        fs::write(work.join("src/a.txt"), agent).unwrap();
+        home.gdn(&["proposal", "create", "r1", agent]).exits(0);
+    }
+    home.gdn(&["verify"]).exits(0).prints(&["3 sandboxes"]);
+    let lost = home.workspace_dir().join("sandboxes/r1/lost");
+    fs::write(lost.join("sandbox.json"), "{").unwrap();
+    let sandboxes = home.workspace_dir().join("sandboxes/r1");
+    let digest = home.gdn_json(&["proposal", "show", "r1", "writer"])["digest"].clone();
+    let kept = sandboxes.join("writer/kept").join(digest.as_str().unwrap());
+    fs::write(kept.join("proposal.json"), "{}").unwrap();
+    // Also for the daemon that starts with it.
+    daemon.stop();
+    let _daemon = Daemon::start(&home);
+    let listed = home.gdn(&["proposal", "list"]).exits(0);
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    let state = |agent: &str| {
+        let line = lines.iter().find(|line| line.contains(agent)).unwrap();
+        ["open", "damaged"].map(|state| line.contains(&format!(" {state} ")))
+    };
+    assert_eq!(state("coder"), [true, false], "{lines:?}");
+    assert_eq!(state("lost"), [false, true], "{lines:?}");
+    assert_eq!(state("writer"), [false, true], "{lines:?}");
+    home.gdn(&["sandbox", "list"])
+        .exits(0)
+        .prints(&["coder", "lost", "damaged", "writer"]);
+    home.gdn(&["proposal", "apply", "r1", "lost", "--yes"])
+        .exits(15)
+        .tells(&["gdn verify"]);
+    let verified = home.gdn(&["--json", "verify"]).exits(15).json();
+    let findings = verified["findings"].as_array().unwrap();
+    let paths: Vec<&str> = findings
+        .iter()
+        .map(|finding| finding["path"].as_str().unwrap())
+        .collect();
+    let expected = [lost.join("sandbox.json"), kept.join("proposal.json")];
+    assert_eq!(paths, expected.map(|path| path.display().to_string()));
+    home.gdn(&["sandbox", "remove", "r1", "lost"]).exits(15);
+    home.gdn(&["sandbox", "remove", "r1", "lost", "--force"])
+        .exits(0);
+    home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(0);
+    assert_eq!(read(&home, "src/a.txt").unwrap(), "one 2 three\n");
+}
+
+#[test]
 fn prop_7_nothing_needs_git() {
     let home = home();
     let nowhere = tempfile::tempdir().unwrap();

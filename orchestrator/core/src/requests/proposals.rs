@@ -35,6 +35,8 @@ pub(crate) enum Asker {
     Client(RequestToken, Peer),
     /// An agent, which was granted to ask.
     Agent(Requester),
+    /// A verification that a client waits for.
+    Verification(RequestToken),
 }
 
 impl Asker {
@@ -176,6 +178,7 @@ impl Core {
                 token: *token,
                 result,
             }),
+            Asker::Verification(token) => self.on_sandboxes_verified(*token, result),
             Asker::Agent(requester) => {
                 if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {
                     self.fleet.on_sandbox_prepared(&requester.at, agent);

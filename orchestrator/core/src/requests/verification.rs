@@ -11,6 +11,8 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
 use serde_json::json;
 
+use super::proposals::Asker;
+use crate::exchange::{ProposalWork, VerifySandboxes};
 use crate::jobs::{Continuation, continuation};
 use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
 
@@ -96,7 +98,8 @@ impl Core {
         }
         let is_whole = request.instance_key.is_none();
         let verifying = Verifying {
-            outstanding: instances.len() + usize::from(is_whole),
+            // Those of the workspace's own files, and of its sandboxes.
+            outstanding: instances.len() + 2 * usize::from(is_whole),
             ..Verifying::default()
         };
         self.requests.verifications.insert(token, verifying);
@@ -109,6 +112,10 @@ impl Core {
                 repair,
             };
             self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+            let work = ProposalWork::Verify(VerifySandboxes {
+                workspace_id: request.workspace_id.clone(),
+            });
+            self.use_proposals(Asker::Verification(token), work);
         }
         for instance in instances {
             if request.repair {
@@ -183,6 +190,25 @@ impl Core {
             self.fleet
                 .audit_workspace(&id, "acknowledged", json!({ "findings": known }));
         }
+        self.take_verified(token, None, found);
+    }
+
+    /// The sandboxes of a workspace were checked, or could not be.
+    pub(super) fn on_sandboxes_verified(
+        &mut self,
+        token: RequestToken,
+        result: Result<serde_json::Value, ControlError>,
+    ) {
+        let found = result.and_then(|value| {
+            serde_json::from_value::<(u64, Verified)>(value)
+                .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+        });
+        let found = found.map(|(sandboxes, found)| {
+            if let Some(verifying) = self.requests.verifications.get_mut(&token) {
+                verifying.found.sandboxes += sandboxes;
+            }
+            found
+        });
         self.take_verified(token, None, found);
     }
 

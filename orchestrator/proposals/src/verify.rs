@@ -1,0 +1,300 @@
+//! Checking that sandboxes and proposals are as they were written, without changing any (`MSG-11`).
+//!
+//! Checked are the log of each run, what each sandbox says it was given, its baseline, and the proposal as it
+//! was made: record, patch, frozen files. Not checked are `work/` and `proposal/`, where workers write.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, NodeKind};
+use goondan_durable::journal::Journal;
+use goondan_durable::sealed;
+use goondan_durable::{Finding, FindingKind, Severity, Verified};
+use goondan_protocol::control::{ProposalState, SandboxRef};
+use goondan_trees::limits::PATCH_BYTES_MAX;
+use goondan_trees::{Digest, Entry, Manifest, RelativePath, observe};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::limits::TREE_FINDINGS_MAX;
+use crate::place::{AFTER, DETAILS, EVENTS, INPUT, KEPT, PATCH, RECORD, REMOVING, SANDBOX};
+use crate::record::read_file;
+use crate::run_log;
+use crate::sandboxes::{Kept, Open, Sandboxes};
+
+impl Sandboxes<'_> {
+    /// Checks every sandbox and proposal. Returns how many sandboxes there are, and what was found.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::Io`] if the directories cannot be listed, or descriptors or memory ran out.
+    pub fn verify(&self) -> Result<(u64, Verified), ProposalError> {
+        let mut out = Verified::default();
+        let mut count = 0;
+        let mut last_run = None;
+        for (path, at) in self.directories(None)? {
+            let run = path.parent().map(Path::to_path_buf);
+            if run != last_run {
+                if let Some(run) = &run {
+                    self.check_run(run, &mut out)?;
+                }
+                last_run = run;
+            }
+            match at {
+                Some(at) => {
+                    count += 1;
+                    self.check_sandbox(&at, &path, &mut out)?;
+                }
+                None => out.findings.push(Finding::new(
+                    &path,
+                    FindingKind::UnknownFile,
+                    "its name is none of a sandbox",
+                )),
+            }
+        }
+        Ok((count, out))
+    }
+
+    /// The log of a run, and what a removal left that was cut short.
+    fn check_run(&self, run: &Path, out: &mut Verified) -> Result<(), ProposalError> {
+        let disk = self.files.disk();
+        for entry in disk.list(run).during("list", run)? {
+            if entry
+                .name
+                .as_encoded_bytes()
+                .starts_with(REMOVING.as_bytes())
+            {
+                let problem = "a sandbox whose removal was cut short";
+                out.findings.push(Finding::new(
+                    &run.join(entry.name),
+                    FindingKind::UnknownFile,
+                    problem,
+                ));
+            }
+        }
+        let path = run.join(EVENTS);
+        let finding = |kind, problem: String| {
+            Finding::new(&path, kind, problem).advice(
+                "how proposals of this run stand may be told wrong: look at the project before you apply one",
+            )
+        };
+        if disk.stat(&path).during("look at", &path)?.is_none() {
+            let problem = "nothing says what happened to the run's proposals".to_owned();
+            let finding = finding(FindingKind::MissingFile, problem);
+            out.findings.push(finding.severity(Severity::Error));
+            return Ok(());
+        }
+        let read = Journal::open(disk, &path).and_then(|mut journal| {
+            let reading = sealed::read(&mut journal)?;
+            Ok((journal.len(), reading))
+        });
+        match read {
+            Ok((len, reading)) => {
+                out.count(len);
+                let told = reading.findings.into_iter();
+                out.findings
+                    .extend(told.map(|found| finding(found.kind, found.problem)));
+            }
+            Err(error) if error.is_shortage() => return Err(error.into()),
+            Err(error) => {
+                let error = goondan_log::error_chain(&error);
+                out.findings
+                    .push(finding(FindingKind::UnreadableFile, error));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sandbox(
+        &self,
+        at: &SandboxRef,
+        path: &Path,
+        out: &mut Verified,
+    ) -> Result<(), ProposalError> {
+        let SandboxRef { run_id, agent_id } = at;
+        let renew = format!(
+            "`gdn sandbox remove --force {run_id} {agent_id}` takes it away; then prepare a new one"
+        );
+        let open = match self.look(at) {
+            Ok(open) => open,
+            Err(error) if error.is_shortage() => return Err(error),
+            Err(error) => {
+                let problem = goondan_log::error_chain(&error);
+                let finding =
+                    Finding::new(&path.join(SANDBOX), FindingKind::UnreadableFile, problem);
+                out.findings.push(finding.advice(renew));
+                return Ok(());
+            }
+        };
+        out.count(size(open.folder.as_ref(), SANDBOX));
+        let given = &open.record.given;
+        let input = path.join(INPUT);
+        let base = (input.as_path(), open.input(), given);
+        check_tree(base, "nothing can be proved against it", &renew, out)?;
+        match self.kept(&open) {
+            Ok(kept) => check_kept(&open, &kept, out),
+            Err(ProposalError::NoProposal { .. }) => Ok(()),
+            Err(error) if error.is_shortage() => Err(error),
+            Err(error) => {
+                let events = self.events(run_id).unwrap_or_default();
+                let standing = run_log::standing(&events, agent_id);
+                let digest = standing.map(|standing| standing.digest).unwrap_or_default();
+                let record = path.join(KEPT).join(digest).join(RECORD);
+                let problem = goondan_log::error_chain(&error);
+                let finding = Finding::new(&record, FindingKind::UnreadableFile, problem);
+                out.findings.push(finding.advice(renew));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A proposal as it was made.
+fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), ProposalError> {
+    let SandboxRef { run_id, agent_id } = &open.at;
+    let dir = open.path.join(KEPT).join(&kept.standing.digest);
+    let advice = match kept.standing.state {
+        ProposalState::Open => format!(
+            "hand it in again: `gdn proposal create {run_id} {agent_id}`; it is refused as it is"
+        ),
+        ProposalState::Applied => {
+            "what it changed is in the project; to take it back, use a backup or your repository"
+                .to_owned()
+        }
+        ProposalState::Rejected | ProposalState::Reverted => {
+            "nothing to do: it is not applied any more".to_owned()
+        }
+    };
+    let folder = kept.folder.as_ref();
+    for name in [RECORD, DETAILS] {
+        out.count(size(folder, name));
+    }
+    let patch = read_file(folder, PATCH, PATCH_BYTES_MAX);
+    let problem = match patch {
+        Ok(Some(text)) => {
+            out.count(text.len() as u64);
+            let digest = Digest::of(&text).to_string();
+            (digest != kept.record.patch_sha256)
+                .then(|| "it has not the digest that the proposal tells".to_owned())
+        }
+        Ok(None) => Some("it is not there".to_owned()),
+        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) => Some(goondan_log::error_chain(&error)),
+    };
+    if let Some(problem) = problem {
+        let finding = Finding::new(&dir.join(PATCH), FindingKind::ReplacedFile, problem);
+        out.findings.push(finding.advice(&advice));
+    }
+    let after = &kept.details.after;
+    if after.digest()?.to_string() != kept.record.result_sha256 {
+        let problem = "the files it tells have not the digest that the proposal tells";
+        let finding = Finding::new(&dir.join(DETAILS), FindingKind::ReplacedFile, problem);
+        out.findings.push(finding.advice(&advice));
+    }
+    let at = Path::new(AFTER);
+    let found = folder.below(at).during("open", &dir.join(at));
+    let what = "it is not what was handed in";
+    check_tree((&dir.join(at), found, after), what, &advice, out)
+}
+
+/// A tree that nobody writes, against its manifest. Permission bits are goondan's own.
+fn check_tree(
+    (path, folder, manifest): (&Path, Result<Box<dyn Folder>, ProposalError>, &Manifest),
+    what: &str,
+    advice: &str,
+    out: &mut Verified,
+) -> Result<(), ProposalError> {
+    let mut findings = Vec::new();
+    match folder {
+        Ok(folder) => look_through(path, folder.as_ref(), manifest, out, &mut findings)?,
+        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) => {
+            let problem = goondan_log::error_chain(&error);
+            findings.push(Finding::new(path, FindingKind::UnreadableFile, problem));
+        }
+    }
+    let more = findings.len().saturating_sub(TREE_FINDINGS_MAX);
+    findings.truncate(TREE_FINDINGS_MAX);
+    for mut finding in findings {
+        finding.problem = format!("{}: {what}", finding.problem);
+        out.findings
+            .push(finding.severity(Severity::Error).advice(advice));
+    }
+    if more > 0 {
+        let problem = format!("{more} more files are not as they were written: {what}");
+        let finding = Finding::new(path, FindingKind::ReplacedFile, problem);
+        out.findings.push(finding.advice(advice));
+    }
+    Ok(())
+}
+
+fn look_through(
+    root: &Path,
+    folder: &dyn Folder,
+    manifest: &Manifest,
+    out: &mut Verified,
+    findings: &mut Vec<Finding>,
+) -> Result<(), ProposalError> {
+    let mut directories = vec![None];
+    for (path, expected) in manifest.entries() {
+        let at = root.join(path.as_path());
+        let found = observe(folder, path.as_path()).during("read", &at);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) if error.is_shortage() => return Err(error),
+            Err(error) => {
+                let problem = goondan_log::error_chain(&error);
+                findings.push(Finding::new(&at, FindingKind::UnreadableFile, problem));
+                continue;
+            }
+        };
+        match (expected, found) {
+            (Entry::Directory { .. }, Some(Entry::Directory { .. })) => {
+                directories.push(Some(path));
+            }
+            (
+                Entry::File { bytes, sha256, .. },
+                Some(Entry::File {
+                    bytes: found_bytes,
+                    sha256: found,
+                    ..
+                }),
+            ) if (*bytes, *sha256) == (found_bytes, found) => out.count(found_bytes),
+            (expected, Some(found)) if *expected == found => {}
+            (_, None) => {
+                let finding = Finding::new(&at, FindingKind::MissingFile, "it is not there");
+                findings.push(finding);
+            }
+            _ => {
+                let problem = "it is not as it was written";
+                findings.push(Finding::new(&at, FindingKind::ReplacedFile, problem));
+            }
+        }
+    }
+    for directory in directories {
+        let (at, names) = match directory {
+            Some(path) => (path.as_path(), folder.names(path.as_path())),
+            None => (Path::new(""), folder.names(Path::new(""))),
+        };
+        for name in names.during("list", &root.join(at))? {
+            let path = at.join(&name);
+            let known = RelativePath::new(path.as_os_str().as_bytes()).ok();
+            if !known.is_some_and(|known| manifest.get(&known).is_some()) {
+                let problem = "it was never written there";
+                findings.push(Finding::new(
+                    &root.join(path),
+                    FindingKind::UnknownFile,
+                    problem,
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file that was read.
+fn size(folder: &dyn Folder, name: &str) -> u64 {
+    let found = folder.look(Path::new(name)).ok().flatten();
+    found
+        .filter(|stat| stat.kind == NodeKind::File)
+        .map_or(0, |stat| stat.len)
+}
