@@ -12,6 +12,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 mod folder;
@@ -172,6 +173,21 @@ pub trait DiskFile: fmt::Debug + Send {
     /// As the file system says. The content's fate is then unknown, and a later success would not
     /// say otherwise: the handle must not be used again.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Takes over the content of another file into this empty one without copying it, if both are on a file
+    /// system that lets files share their blocks; else nothing happens, and it returns false.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says. That it cannot is no error.
+    fn share(&mut self, _source: &dyn DiskFile) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// The kernel's handle of the file, if the kernel has one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Appends all of `buf`, as many writes as that takes.

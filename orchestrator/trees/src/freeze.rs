@@ -15,7 +15,7 @@ use crate::limits::{FREEZE_ATTEMPTS, LINK_TARGET_BYTES_MAX, Limits};
 use crate::manifest::{Entry, Manifest, ManifestBuilder};
 use crate::path::RelativePath;
 use crate::quote::to_text;
-use crate::read::{copy, observe};
+use crate::read::{Copied, Syncs, copy, observe};
 
 /// What becomes of something that a tree should not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,7 @@ fn walk(
     let mut walk = Walk {
         source,
         into,
+        syncs: into.map(Syncs::new),
         options,
         is_read_only,
         builder: ManifestBuilder::new(options.limits),
@@ -145,6 +146,9 @@ fn walk(
     while let Some(directory) = directories.pop() {
         let inner = walk.directory(directory.as_ref())?;
         directories.extend(inner.into_iter().map(Some));
+    }
+    if let Some(syncs) = &mut walk.syncs {
+        syncs.finish()?;
     }
     let mut left_out = walk.left_out;
     left_out.sort_by(|one, other| one.path.cmp(&other.path));
@@ -157,6 +161,8 @@ fn walk(
 struct Walk<'w> {
     source: &'w dyn Folder,
     into: Option<&'w dyn Folder>,
+    /// What was copied and is not durable yet.
+    syncs: Option<Syncs<'w>>,
     options: &'w Options,
     is_read_only: bool,
     builder: ManifestBuilder,
@@ -268,17 +274,17 @@ impl Walk<'_> {
         }))
     }
 
-    fn copy(&self, into: &dyn Folder, at: &Path, mode: u32, most: u64) -> io::Result<Entry> {
+    fn copy(&self, into: &dyn Folder, at: &Path, mode: u32, most: u64) -> io::Result<Copied> {
         let given = if self.is_read_only {
             (mode | 0o400) & !WRITE_BITS
         } else {
             mode
         };
-        let mut entry = copy((self.source, at), (into, at), given, most)?;
+        let (mut entry, file) = copy((self.source, at), (into, at), given, most)?;
         if let Entry::File { mode: told, .. } = &mut entry {
             *told = mode;
         }
-        Ok(entry)
+        Ok((entry, file))
     }
 
     /// Copies a file, or reads it, until nobody wrote it meanwhile.
@@ -291,17 +297,22 @@ impl Walk<'_> {
             }
             let read = match self.into {
                 Some(into) => self.copy(into, at, before.mode, most).map(Some),
-                None => observe(self.source, at),
+                None => observe(self.source, at).map(|found| found.map(|entry| (entry, None))),
             };
-            let entry = match read {
+            let copied = match read {
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                     return Err(TreeError::limit("bytes", self.options.limits.bytes(), path));
                 }
                 other => other.during("read", path)?,
             };
             let after = self.source.look(at).during("look at", path)?;
-            match (entry, after) {
-                (Some(entry), Some(after)) if after == before => return Ok(entry),
+            match (copied, after) {
+                (Some((entry, file)), Some(after)) if after == before => {
+                    if let (Some(syncs), Some(file)) = (&mut self.syncs, file) {
+                        syncs.add(path, file)?;
+                    }
+                    return Ok(entry);
+                }
                 (_, Some(after)) if after.kind == NodeKind::File => before = after,
                 _ => break,
             }

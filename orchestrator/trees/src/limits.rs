@@ -48,6 +48,12 @@ pub const SWAP_PLAN_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes copied at a time.
 pub const COPY_CHUNK_BYTES: usize = 256 * 1024;
 
+/// New files that are open at a time, to be synced together.
+pub const SYNC_FILES: usize = 128;
+
+/// Threads that sync them: waiting for the disk, so that more than processors help.
+pub const SYNC_THREADS: usize = 8;
+
 const _: () = assert!(NAME_BYTES_MAX <= PATH_BYTES_MAX && PATH_BYTES_MAX < 4096);
 const _: () = assert!(PATCH_FILE_BYTES_MAX <= PATCH_BYTES_MAX);
 const _: () = assert!(PATCH_TEXT_BYTES_MAX <= PATCH_FILE_BYTES_MAX);

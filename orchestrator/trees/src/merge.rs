@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 
-use goondan_durable::disk::{Folder, append_all};
+use goondan_durable::disk::{DiskFile, Folder, append_all};
 
 use crate::apply::Tree;
 use crate::error::{IoContext as _, TreeError};
@@ -17,7 +17,7 @@ use crate::fresh::build;
 use crate::limits::{Limits, PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
 use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
 use crate::path::RelativePath;
-use crate::read::copy;
+use crate::read::{Syncs, copy};
 
 mod lines;
 #[cfg(test)]
@@ -146,14 +146,18 @@ impl Merge {
         name: &str,
     ) -> Result<(), TreeError> {
         let fill = |into: &dyn Folder| {
+            let mut syncs = Syncs::new(into);
             for (path, entry) in self.manifest.entries() {
                 let from = if self.of_theirs.contains(path) {
                     theirs
                 } else {
                     ours
                 };
-                self.write_one(path, entry, from, into)?;
+                if let Some(file) = self.write_one(path, entry, from, into)? {
+                    syncs.add(path, file)?;
+                }
             }
+            syncs.finish()?;
             for (path, entry) in self.manifest.entries().rev() {
                 if let Entry::Directory { mode } = entry {
                     into.set_dir_mode(path.as_path(), *mode)
@@ -171,23 +175,27 @@ impl Merge {
         entry: &Entry,
         from: &dyn Folder,
         into: &dyn Folder,
-    ) -> Result<(), TreeError> {
+    ) -> Result<Option<Box<dyn DiskFile>>, TreeError> {
         let at = path.as_path();
         let (mode, bytes) = match entry {
-            Entry::Directory { .. } => return into.create_dir(at, 0o700).during("create", path),
+            Entry::Directory { .. } => {
+                into.create_dir(at, 0o700).during("create", path)?;
+                return Ok(None);
+            }
             Entry::File { mode, bytes, .. } => (*mode, *bytes),
             Entry::Link { .. } => (0, 0),
         };
         if let Some(content) = self.texts.get(path) {
             let mut file = into.create(at, mode).during("create", path)?;
             append_all(file.as_mut(), content).during("write", path)?;
-            return file.sync().during("sync", path);
+            return Ok(Some(file));
         }
-        let copied = copy((from, at), (into, at), mode, bytes).during("copy", path)?;
+        let copied = copy((from, at), (into, at), mode, bytes);
+        let (copied, file) = copied.during("copy", path)?;
         if copied != *entry {
             return Err(TreeError::Damaged { path: path.clone() });
         }
-        Ok(())
+        Ok(file)
     }
 }
 

@@ -7,8 +7,10 @@ use std::path::Path;
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, append_all, read_full};
 use sha2::{Digest as _, Sha256};
 
-use crate::limits::COPY_CHUNK_BYTES;
+use crate::error::{IoContext as _, TreeError};
+use crate::limits::{COPY_CHUNK_BYTES, SYNC_FILES};
 use crate::manifest::{Digest, Entry};
+use crate::path::RelativePath;
 
 /// Reads a file to its end, in pieces; returns how long it is and its digest. More than `most` bytes are
 /// an error of kind [`io::ErrorKind::FileTooLarge`].
@@ -64,14 +66,62 @@ pub fn observe(folder: &dyn Folder, path: &Path) -> io::Result<Option<Entry>> {
     }))
 }
 
-/// Copies a file or link to a new name, synced, and returns what was copied. `mode` of a file is that of the
-/// new one.
+/// New files that are to be durable: synced together, as many as may be open.
+#[derive(Debug)]
+pub(crate) struct Syncs<'f> {
+    folder: &'f dyn Folder,
+    paths: Vec<RelativePath>,
+    files: Vec<Box<dyn DiskFile>>,
+}
+
+impl<'f> Syncs<'f> {
+    /// Of files in this folder.
+    pub(crate) fn new(folder: &'f dyn Folder) -> Self {
+        Self {
+            folder,
+            paths: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// Syncs a file, sooner or later.
+    pub(crate) fn add(
+        &mut self,
+        path: &RelativePath,
+        file: Box<dyn DiskFile>,
+    ) -> Result<(), TreeError> {
+        self.paths.push(path.clone());
+        self.files.push(file);
+        if self.files.len() >= SYNC_FILES {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Syncs what is left. Nothing that was added is durable before.
+    pub(crate) fn finish(&mut self) -> Result<(), TreeError> {
+        let mut files = std::mem::take(&mut self.files);
+        let paths = std::mem::take(&mut self.paths);
+        let results = self.folder.sync_files(&mut files);
+        for (path, result) in paths.iter().zip(results) {
+            result.during("sync", path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was copied, and the new file, which is not synced yet; none of a link.
+pub(crate) type Copied = (Entry, Option<Box<dyn DiskFile>>);
+
+/// Copies a file or link to a new name, and returns what was copied. `mode` of a file is that of the new one.
+///
+/// Where the file system can, the new file shares the blocks of the old one.
 pub(crate) fn copy(
     from: (&dyn Folder, &Path),
     to: (&dyn Folder, &Path),
     mode: u32,
     most: u64,
-) -> io::Result<Entry> {
+) -> io::Result<Copied> {
     let (from, path) = from;
     let (to, new) = to;
     let stat = from.look(path)?.ok_or(io::ErrorKind::NotFound)?;
@@ -79,22 +129,29 @@ pub(crate) fn copy(
         NodeKind::Link => {
             let target = from.read_link(path)?;
             to.create_link(new, Path::new(&target))?;
-            Ok(Entry::Link {
-                target: target.as_bytes().to_vec(),
-            })
+            let target = target.as_bytes().to_vec();
+            Ok((Entry::Link { target }, None))
         }
         NodeKind::File => {
             let mut source = from.read(path)?;
+            if source.len()? > most {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
             let mut file = to.create(new, mode)?;
-            let (bytes, sha256) = drain(source.as_mut(), most, |piece| {
-                append_all(file.as_mut(), piece)
-            })?;
-            file.sync()?;
-            Ok(Entry::File {
+            let (bytes, sha256) = if file.share(source.as_ref())? {
+                // What was taken over, whatever becomes of the source.
+                drain(file.as_mut(), most, |_| Ok(()))?
+            } else {
+                drain(source.as_mut(), most, |piece| {
+                    append_all(file.as_mut(), piece)
+                })?
+            };
+            let entry = Entry::File {
                 mode,
                 bytes,
                 sha256,
-            })
+            };
+            Ok((entry, Some(file)))
         }
         NodeKind::Directory | NodeKind::Special => Err(io::ErrorKind::Unsupported.into()),
     }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
@@ -12,6 +12,8 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, NodeStat};
+
+use crate::limits::SYNC_THREADS;
 
 const PERMISSIONS: u32 = 0o777;
 
@@ -190,6 +192,32 @@ impl Folder for RealFolder {
         Ok(fs::fsync(self.directory(path)?)?)
     }
 
+    fn sync_files(&self, files: &mut [Box<dyn DiskFile>]) -> Vec<io::Result<()>> {
+        let share = files.len().div_ceil(SYNC_THREADS).max(1);
+        let sync_each = |files: &mut [Box<dyn DiskFile>]| -> Vec<io::Result<()>> {
+            files.iter_mut().map(|file| file.sync()).collect()
+        };
+        if files.len() <= 1 {
+            return sync_each(files);
+        }
+        std::thread::scope(|scope| {
+            let shares: Vec<_> = files
+                .chunks_mut(share)
+                .map(|files| {
+                    let count = files.len();
+                    (count, scope.spawn(move || sync_each(files)))
+                })
+                .collect();
+            let results = shares.into_iter().flat_map(|(count, share)| {
+                share.join().unwrap_or_else(|_| {
+                    let failed = || Err(io::Error::other("a thread that syncs ended early"));
+                    (0..count).map(|_| failed()).collect()
+                })
+            });
+            results.collect()
+        })
+    }
+
     fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
         let root = self.directory(path)?;
         Ok(Box::new(Self { root }))
@@ -229,5 +257,143 @@ impl DiskFile for FolderFile {
     fn sync(&mut self) -> io::Result<()> {
         // The mode is to last, too, which is no data.
         self.0.sync_all()
+    }
+
+    fn share(&mut self, source: &dyn DiskFile) -> io::Result<bool> {
+        let Some(source) = source.descriptor() else {
+            return Ok(false);
+        };
+        // The kernel shares nothing with a file that can only be appended to.
+        let flags = fs::fcntl_getfl(&self.0)?;
+        fs::fcntl_setfl(&self.0, flags - OFlags::APPEND)?;
+        let shared = fs::ioctl_ficlone(&self.0, source);
+        fs::fcntl_setfl(&self.0, flags)?;
+        match shared {
+            Ok(()) => Ok(true),
+            // The file system cannot, or not between these two; or a filter of system calls forbids it.
+            Err(
+                Errno::OPNOTSUPP
+                | Errno::XDEV
+                | Errno::INVAL
+                | Errno::NOTTY
+                | Errno::NOSYS
+                | Errno::PERM
+                | Errno::ACCESS
+                | Errno::TXTBSY,
+            ) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_durable::disk::{append_all, read_all};
+
+    use super::*;
+    use crate::read::copy;
+    use crate::{Digest, Entry};
+
+    /// A directory on a file system that lets files share their blocks (btrfs, XFS), to try that as well.
+    const REFLINK_DIR_VAR: &str = "GOONDAN_TEST_REFLINK_DIR";
+
+    fn written(folder: &RealFolder, name: &str, content: &[u8]) {
+        let mut file = folder.create(Path::new(name), 0o644).unwrap();
+        append_all(file.as_mut(), content).unwrap();
+    }
+
+    fn content(folder: &RealFolder, name: &str) -> Vec<u8> {
+        let mut file = folder.read(Path::new(name)).unwrap();
+        read_all(file.as_mut(), 1 << 20).unwrap()
+    }
+
+    /// Whether a new file took over the content of another one. It is appended to afterwards as ever.
+    fn is_shared(source: &RealFolder, folder: &RealFolder) -> bool {
+        let text = vec![7; 20_000];
+        written(source, "source", &text);
+        let from = source.read(Path::new("source")).unwrap();
+        let mut file = folder.create(Path::new("new"), 0o600).unwrap();
+        let is_shared = file.share(from.as_ref()).unwrap();
+        let taken = if is_shared { text } else { Vec::new() };
+        assert_eq!(content(folder, "new"), taken);
+        append_all(file.as_mut(), b"more").unwrap();
+        assert_eq!(content(folder, "new"), [taken.as_slice(), b"more"].concat());
+        is_shared
+    }
+
+    #[test]
+    fn a_file_takes_over_the_content_of_another_one_or_says_that_it_cannot() {
+        let one = tempfile::tempdir().unwrap();
+        let folder = RealFolder::open(one.path()).unwrap();
+        is_shared(&folder, &folder);
+        // No file system shares with another one.
+        let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let memory = RealFolder::open(memory.path()).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let other = RealFolder::open(other.path()).unwrap();
+        assert!(!is_shared(&memory, &other));
+        if let Some(dir) = std::env::var_os(REFLINK_DIR_VAR) {
+            let dir = tempfile::tempdir_in(dir).unwrap();
+            let folder = RealFolder::open(dir.path()).unwrap();
+            assert!(is_shared(&folder, &folder));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_told_as_it_is_and_goes_its_own_way_shared_or_not() {
+        let mut places = vec![tempfile::tempdir().unwrap()];
+        if let Some(dir) = std::env::var_os(REFLINK_DIR_VAR) {
+            places.push(tempfile::tempdir_in(dir).unwrap());
+        }
+        for place in places {
+            let folder = RealFolder::open(place.path()).unwrap();
+            for (name, text) in [("empty", vec![]), ("long", vec![b'x'; 300_000])] {
+                written(&folder, name, &text);
+                let new = format!("{name}.copy");
+                let (from, to) = (Path::new(name), Path::new(&new));
+                let copied = copy((&folder, from), (&folder, to), 0o640, u64::MAX);
+                let (entry, file) = copied.unwrap();
+                let expected = Entry::File {
+                    mode: 0o640,
+                    bytes: text.len() as u64,
+                    sha256: Digest::of(&text),
+                };
+                assert_eq!(entry, expected);
+                let results = folder.sync_files(&mut [file.unwrap()]);
+                assert!(results.iter().all(Result::is_ok));
+                folder.remove(from).unwrap();
+                written(&folder, name, b"another");
+                assert_eq!(content(&folder, &new), text);
+            }
+            let refused = copy(
+                (&folder, Path::new("long.copy")),
+                (&folder, Path::new("too-long")),
+                0o600,
+                299_999,
+            );
+            let error = refused.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        }
+    }
+
+    #[test]
+    fn files_that_are_synced_together_have_each_its_result() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = RealFolder::open(place.path()).unwrap();
+        for count in [0, 1, 2, 7, SYNC_THREADS + 1, 3 * SYNC_THREADS] {
+            let mut files: Vec<_> = (0..count)
+                .map(|number| {
+                    let name = format!("{count}-{number}");
+                    folder.create(Path::new(&name), 0o600).unwrap()
+                })
+                .collect();
+            let results = folder.sync_files(&mut files);
+            assert_eq!(results.len(), count);
+            assert!(results.iter().all(Result::is_ok));
+        }
     }
 }

@@ -37,7 +37,7 @@ use crate::fresh::remove_all;
 use crate::limits::SWAP_PLAN_BYTES_MAX;
 use crate::path::RelativePath;
 use crate::quote::to_text;
-use crate::read::{copy, observe};
+use crate::read::{Syncs, copy, observe};
 
 mod plan;
 mod undo;
@@ -238,6 +238,7 @@ fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
     made?;
     let old = journal.below(Path::new(OLD)).during("open", OLD)?;
     let mut directories = std::collections::BTreeSet::new();
+    let mut syncs = Syncs::new(old.as_ref());
     for action in plan.actions() {
         let Some(expected) = action.before() else {
             continue;
@@ -255,13 +256,20 @@ fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
             expected.mode(),
             u64::MAX,
         );
-        let found = copied.during("keep", action.path);
-        if found.as_ref().ok() != Some(expected) {
-            remove_all(journal, Path::new(OLD))?;
-            found?;
-            return Err(stale(place.root, &action));
+        match copied.during("keep", action.path) {
+            Ok((found, file)) if found == *expected => {
+                if let Some(file) = file {
+                    syncs.add(action.path, file)?;
+                }
+            }
+            found => {
+                remove_all(journal, Path::new(OLD))?;
+                found?;
+                return Err(stale(place.root, &action));
+            }
         }
     }
+    syncs.finish()?;
     for directory in directories {
         old.sync_dir(directory.as_path())
             .during("sync", &directory)?;
@@ -338,6 +346,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
         .root
         .create_dir(staging, 0o700)
         .during("create", plan.staging())?;
+    let mut syncs = Syncs::new(place.root);
     for action in plan.actions() {
         let Some(expected) = action.after() else {
             continue;
@@ -349,12 +358,17 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
             expected.mode(),
             u64::MAX,
         );
-        if &copied.during("copy", action.path)? != expected {
+        let (copied, file) = copied.during("copy", action.path)?;
+        if copied != *expected {
             return Err(TreeError::Damaged {
                 path: action.path.clone(),
             });
         }
+        if let Some(file) = file {
+            syncs.add(action.path, file)?;
+        }
     }
+    syncs.finish()?;
     place
         .root
         .sync_dir(staging)

@@ -134,6 +134,14 @@ pub trait Folder: fmt::Debug + Send + Sync {
     /// As the file system says.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
+    /// Makes the content of several new files durable, in no order. One result for each.
+    ///
+    /// Of a real folder they are synced at once, since a file system writes down together what is asked for
+    /// together.
+    fn sync_files(&self, files: &mut [Box<dyn DiskFile>]) -> Vec<io::Result<()>> {
+        files.iter_mut().map(|file| file.sync()).collect()
+    }
+
     /// A directory below, as a folder of its own.
     ///
     /// # Errors
