@@ -89,8 +89,12 @@ pub(crate) const MASKED_LINE_BYTES_MIN: usize = 16;
 /// (`SEC-2`). Of a value cut in two, less than this is left at the cut.
 pub(crate) const MASKED_PIECE_BYTES: usize = 64;
 
-/// How long git may look at a patch, in milliseconds. One that takes longer is not accepted.
+/// How long git may look at a patch, in milliseconds, besides [`GIT_TIMEOUT_MS_PER_MIB`]. One that takes longer is
+/// not accepted.
 pub(crate) const GIT_TIMEOUT_MS: u64 = 60_000;
+
+/// How much longer for each MiB of the patch, in milliseconds: it is inflated, applied and hashed.
+pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;

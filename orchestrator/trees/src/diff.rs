@@ -5,7 +5,8 @@ use crate::binary::write_literal;
 use crate::changes::{Change, changes};
 use crate::compare::{Hunk, LineKind, hunks};
 use crate::error::{IoContext as _, TreeError};
-use crate::limits::{PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
+use crate::limits::{PATCH_BYTES_MAX, PATCH_FILE_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
+use crate::manifest::Entry;
 use crate::patch::{BlobId, FileMode};
 use crate::path::RelativePath;
 use crate::quote::quote;
@@ -42,14 +43,18 @@ pub struct Difference {
 /// # Errors
 ///
 /// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] past
-/// [`PATCH_FILE_BYTES_MAX`](crate::limits::PATCH_FILE_BYTES_MAX) or [`PATCH_BYTES_MAX`], [`TreeError::Io`].
+/// [`PATCH_FILE_BYTES_MAX`] or [`PATCH_BYTES_MAX`], [`TreeError::Io`].
 pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> {
     let mut out = Difference {
         patch: Vec::new(),
         changed: Vec::new(),
         not_carried: Vec::new(),
     };
-    for change in changes(before.manifest, after.manifest) {
+    let changes = changes(before.manifest, after.manifest);
+    for change in &changes {
+        refuse_too_large(change)?;
+    }
+    for change in changes {
         let path = &change.path;
         let tells = change.old.as_ref().and_then(told) != change.new.as_ref().and_then(told);
         let is_whole = tells && !(is_directory(&change.old) || is_directory(&change.new));
@@ -61,7 +66,7 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
                 .extend(status.map(|status| (path.clone(), status)));
             if out.patch.len() > PATCH_BYTES_MAX {
                 return Err(TreeError::limit(
-                    "bytes in a patch",
+                    "bytes in a patch, which tells a changed binary file twice",
                     PATCH_BYTES_MAX as u64,
                     path,
                 ));
@@ -74,10 +79,22 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
     Ok(out)
 }
 
-fn is_directory(entry: &Option<crate::manifest::Entry>) -> bool {
-    entry
-        .as_ref()
-        .is_some_and(crate::manifest::Entry::is_directory)
+/// Refuses what no patch can hold before any of it is read.
+fn refuse_too_large(change: &Change) -> Result<(), TreeError> {
+    let told = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(told));
+    let [old, new] = told;
+    let most = PATCH_FILE_BYTES_MAX as u64;
+    let is_too_large =
+        |entry: &Option<Entry>| matches!(entry, Some(Entry::File { bytes, .. }) if *bytes > most);
+    if old != new && (is_too_large(&change.old) || is_too_large(&change.new)) {
+        let what = "bytes in a file that changed";
+        return Err(TreeError::limit(what, most, &change.path));
+    }
+    Ok(())
+}
+
+fn is_directory(entry: &Option<Entry>) -> bool {
+    entry.as_ref().is_some_and(Entry::is_directory)
 }
 
 fn write_change(

@@ -18,8 +18,9 @@ pub const PATH_BYTES_MAX: usize = 3 * 1024;
 /// Bytes that a link's target has at most.
 pub const LINK_TARGET_BYTES_MAX: usize = 4095;
 
-/// Bytes of one file in a patch at most, before or after.
-pub const PATCH_FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of one file in a patch at most, before or after. What a patch tells of a binary file holds it twice,
+/// as it was and as it is, so that more would not fit into [`PATCH_BYTES_MAX`].
+pub const PATCH_FILE_BYTES_MAX: usize = 192 * 1024 * 1024;
 
 /// Bytes of a whole patch at most; git itself refuses more than 1023 MiB.
 pub const PATCH_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -55,7 +56,8 @@ pub const SYNC_FILES: usize = 128;
 pub const SYNC_THREADS: usize = 8;
 
 const _: () = assert!(NAME_BYTES_MAX <= PATH_BYTES_MAX && PATH_BYTES_MAX < 4096);
-const _: () = assert!(PATCH_FILE_BYTES_MAX <= PATCH_BYTES_MAX);
+// 52 bytes are a line of 67, and what cannot be deflated becomes longer by less than a hundredth.
+const _: () = assert!(2 * (PATCH_FILE_BYTES_MAX / 100 * 101) / 52 * 67 < PATCH_BYTES_MAX);
 const _: () = assert!(PATCH_TEXT_BYTES_MAX <= PATCH_FILE_BYTES_MAX);
 
 /// What one tree may take.

@@ -142,8 +142,13 @@ fn pair(seed: u64, is_git_asked: bool) {
     } else {
         mutated(&mut random, &before)
     };
-    let (a, a_manifest) = written(&before);
-    let (b, b_manifest) = written(&after);
+    compared(seed, &before, &after, is_git_asked);
+}
+
+/// Compares two trees, and applies the patch to the one.
+fn compared(seed: u64, before: &Nodes, after: &Nodes, is_git_asked: bool) {
+    let (a, a_manifest) = written(before);
+    let (b, b_manifest) = written(after);
     let (one, other) = (
         Tree {
             manifest: &a_manifest,
@@ -167,7 +172,7 @@ fn pair(seed: u64, is_git_asked: bool) {
         panic!("seed {seed}: {error}\n{text}")
     });
     assert!(
-        result(&before, &applied) == after,
+        result(before, &applied) == *after,
         "seed {seed}: another tree came out"
     );
     prove(&patch, one, &b_manifest).unwrap();
@@ -191,6 +196,72 @@ fn prop_2_the_patch_of_two_trees_makes_the_one_of_the_other_as_git_does() {
     for seed in 0..pairs() {
         pair(seed, seed % every == 0);
     }
+}
+
+/// Bytes of the files of the test below.
+const LARGE_BYTES: usize = 100 * 1024 * 1024;
+
+/// Files of 100 MB, changed, new and gone: binary, which cannot be deflated, and text, which is too long to be
+/// told line by line. Takes a minute and 2 GB of memory, so only if `GOONDAN_TEST_LARGE_FILES` is set.
+#[test]
+fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
+    if std::env::var_os("GOONDAN_TEST_LARGE_FILES").is_none() {
+        return;
+    }
+    let mut random = Rng::with_seed(1);
+    let mut noise = vec![0; LARGE_BYTES];
+    random.fill(&mut noise);
+    let text = b"a line among many others of the same length\n".repeat(LARGE_BYTES / 44);
+    let file = |content: Vec<u8>| Node::File {
+        mode: 0o644,
+        content,
+    };
+    let path = |name: &str| crate::RelativePath::new(name.as_bytes()).unwrap();
+    let nodes = |of: Vec<(&str, Vec<u8>)>| -> Nodes {
+        let nodes = of.into_iter().map(|(name, text)| (path(name), file(text)));
+        nodes.collect()
+    };
+    let (mut other_noise, mut other_text) = (noise.clone(), text.clone());
+    other_noise[LARGE_BYTES / 2..][..1_000_000].reverse();
+    other_text.splice(44_000_000..44_000_000, *b"one line more\n");
+    // One pair for each file: a patch of all of them would be too long.
+    for (before, after) in [
+        (vec![("noise", noise.clone())], vec![("noise", other_noise)]),
+        (vec![("text", text.clone())], vec![("text", other_text)]),
+        (vec![], vec![("new", noise.clone())]),
+        (vec![("gone", noise)], vec![]),
+    ] {
+        compared(0, &nodes(before), &nodes(after), true);
+    }
+}
+
+#[test]
+fn what_no_patch_can_hold_is_refused_before_it_is_read() {
+    let folder = SimulatedDisk::new().folder(Path::new("/"));
+    let nothing = Manifest::default();
+    let mut builder = crate::ManifestBuilder::new(crate::limits::Limits::default());
+    let entry = |bytes| crate::Entry::File {
+        mode: 0o644,
+        bytes,
+        sha256: crate::Digest::of(b""),
+    };
+    let path = crate::RelativePath::new(b"large").unwrap();
+    let bytes = crate::limits::PATCH_FILE_BYTES_MAX as u64 + 1;
+    builder.add(path, entry(bytes)).unwrap();
+    let large = builder.finish();
+    // Nothing is there, so that reading it would be another error.
+    let tree = |manifest| Tree {
+        manifest,
+        folder: folder.as_ref(),
+    };
+    for (before, after) in [(&nothing, &large), (&large, &nothing)] {
+        let refused = diff(tree(before), tree(after)).unwrap_err();
+        assert!(
+            matches!(refused, crate::TreeError::Limit { .. }),
+            "{refused}"
+        );
+    }
+    assert!(diff(tree(&large), tree(&large)).unwrap().patch.is_empty());
 }
 
 /// What git writes of the same two trees is read and applied, deltas included.

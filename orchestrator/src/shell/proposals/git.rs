@@ -16,7 +16,7 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
-use crate::limits::GIT_TIMEOUT_MS;
+use crate::limits::{GIT_TIMEOUT_MS, GIT_TIMEOUT_MS_PER_MIB};
 
 /// Bytes of what git says of a failure that are passed on.
 const TOLD_BYTES: usize = 2_000;
@@ -60,7 +60,15 @@ fn changed_in(numstat: &[u8]) -> BTreeSet<Vec<u8>> {
     paths.map(<[u8]>::to_vec).collect()
 }
 
+/// How long git may look at a patch of so many bytes, in milliseconds.
+fn timeout_ms(patch_bytes: u64) -> u64 {
+    let mebibytes = patch_bytes >> 20;
+    GIT_TIMEOUT_MS.saturating_add(mebibytes.saturating_mul(GIT_TIMEOUT_MS_PER_MIB))
+}
+
 fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
+    let patch_bytes = std::fs::metadata(&check.patch)?.len();
+    let limit = Duration::from_millis(timeout_ms(patch_bytes));
     let above = check
         .input
         .parent()
@@ -83,7 +91,7 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
         .kill_on_drop(true);
     Handle::current().block_on(async {
         let output = command.output();
-        let timed = tokio::time::timeout(Duration::from_millis(GIT_TIMEOUT_MS), output).await;
+        let timed = tokio::time::timeout(limit, output).await;
         timed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     })
 }
@@ -101,6 +109,13 @@ fn words(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_has_more_time_for_a_larger_patch() {
+        assert_eq!(timeout_ms(0), GIT_TIMEOUT_MS);
+        assert_eq!(timeout_ms(1 << 20), GIT_TIMEOUT_MS + GIT_TIMEOUT_MS_PER_MIB);
+        assert_eq!(timeout_ms(u64::MAX), timeout_ms(u64::MAX - 1));
+    }
 
     #[test]
     fn paths_are_read_from_numstat_whatever_is_in_them() {
