@@ -59,9 +59,16 @@ fn kernel_says(process: &Value, field: &str) -> String {
     found.1.trim().to_owned()
 }
 
-/// What an agent holds itself to that starts programs at the level `full`.
+/// What an agent holds itself to that starts programs at the level `full`, without a network.
 fn own_at_full() -> Facts {
-    OwnSandbox::Mounts.rights().iter().copied().collect()
+    let mut own: Facts = OwnSandbox::Mounts.rights().iter().copied().collect();
+    own.insert(Right::Network);
+    own
+}
+
+/// The network that a process is in.
+fn network_of(pid: impl std::fmt::Display) -> std::path::PathBuf {
+    fs::read_link(format!("/proc/{pid}/ns/net")).unwrap()
 }
 
 fn process(home: &Home, name: &str) -> Value {
@@ -98,6 +105,8 @@ fn holds(level: &str, filters_of_worker: bool) {
     assert!(seen(&home.project().join("goondan.yaml")));
     let has_mounts = worker["confinement"]["own"] == serde_json::to_value(own_at_full()).unwrap();
     assert_eq!(has_mounts, level == "full");
+    assert_eq!(network_of(pid) != network_of("self"), has_mounts);
+    assert_eq!(worker["confinement"]["lacks"], Value::Null);
     assert_eq!(seen(&home.state_root().join("run")), !has_mounts);
     assert_eq!(seen(&home.notes()), !has_mounts);
     let landlock = serde_json::to_value(Right::LANDLOCK).unwrap();

@@ -1,0 +1,74 @@
+//! How a process of macOS enters its sandbox. **Nobody has tried it.**
+//!
+//! It turns into `sandbox-exec`, which takes the profile and turns into this program again, with the arguments behind
+//! the policy. So there is no process more, and whatever that starts is in the same sandbox.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use goondan_protocol::sandbox::{Facts, Network, Right};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+use crate::entry::{SandboxError, out_of_words};
+use crate::layout::Layout;
+use crate::plan::Plan;
+use crate::seatbelt::profile;
+
+/// What makes the sandbox, a part of macOS.
+const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
+
+/// A program of macOS, and a file that it may read in the sandbox it is tried in, and one that it may not.
+const READER: &str = "/bin/cat";
+const GRANTED: &str = "/bin/ls";
+const NOT_GRANTED: &str = "/private/etc/hosts";
+
+/// What macOS holds, found by trying: a file that is granted is read, and one that is not is not.
+pub(crate) fn probe() -> Facts {
+    let of_reader = Path::new("/bin");
+    let layout = Layout::of_paths([of_reader].into_iter(), std::iter::empty());
+    let Some(profile) = layout
+        .ok()
+        .and_then(|layout| profile(&layout, &Network::None, Path::new(READER)).ok())
+    else {
+        return Facts::new();
+    };
+    let reads = |file: &str| {
+        Command::new(SANDBOX_EXEC)
+            .args(["-p", &profile, READER, file])
+            .current_dir(working_directory(Purpose::Own))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let is_held = reads(GRANTED) && !reads(NOT_GRANTED);
+    is_held.then_some(Right::Profile).into_iter().collect()
+}
+
+/// Turns into this program in the sandbox, and returns only if that fails.
+pub(crate) fn turn_into_confined(plan: &Plan) -> SandboxError {
+    let program = match std::env::current_exe().and_then(|program| program.canonicalize()) {
+        Ok(program) => program,
+        Err(error) => return SandboxError::First(error),
+    };
+    let layout = match Layout::of(plan) {
+        Ok(layout) => layout,
+        Err(error) => return SandboxError::Layout(error),
+    };
+    let profile = match profile(&layout, &plan.network, &program) {
+        Ok(profile) => profile,
+        Err(error) => return error.into(),
+    };
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (_, own) = out_of_words(&words);
+    let error = Command::new(SANDBOX_EXEC)
+        .arg("-p")
+        .arg(profile)
+        .arg(program)
+        .args(own)
+        .exec();
+    SandboxError::First(error)
+}
