@@ -323,7 +323,7 @@ fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_
     assert!(said.contains(LOOT), "{said}");
     let shell = said.rsplit("of ").next().unwrap().to_owned();
     let first = egress_of(home).unwrap();
-    signal(first, Signal::KILL);
+    signal(first, Signal::SIGKILL);
     // It asks while there is none, or just another one.
     let said = home.ask("main", "mirror in a session");
     assert!(said.contains(LOOT), "{said}");
