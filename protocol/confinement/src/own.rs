@@ -3,6 +3,7 @@
 //! Each does so once it knows what it is, before it does anything, while it has one thread. What it starts inherits
 //! it, and can only confine itself further.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -46,7 +47,7 @@ pub struct Held {
 }
 
 impl Held {
-    fn lack(&mut self, reason: impl ToString) {
+    fn lack(&mut self, reason: &dyn fmt::Display) {
         let before = self.lacks.take().map(|before| format!("{before}; "));
         self.lacks = Some(before.unwrap_or_default() + &reason.to_string());
     }
@@ -147,7 +148,7 @@ impl OwnPolicy {
         let mut files = match Files::new() {
             Ok(files) => files,
             Err(error) => {
-                held.lack(error);
+                held.lack(&error);
                 return drop_capabilities(self.kept);
             }
         };
@@ -167,12 +168,12 @@ impl OwnPolicy {
         let layout = match Layout::of_paths(there(&self.read), there(&self.write)) {
             Ok(layout) => layout,
             Err(error) => {
-                held.lack(error);
+                held.lack(&error);
                 return Ok(());
             }
         };
         if let Err(error) = unshare_mounts(&self.network) {
-            held.lack(error.reason());
+            held.lack(&error.reason());
             return Ok(());
         }
         // Where whoever started it stood need not be a part of its root.
@@ -196,7 +197,7 @@ impl OwnPolicy {
 /// Signals and abstract sockets, if the kernel has such rules.
 fn keep_scopes(held: &mut Held) -> Result<(), EnforceError> {
     if let Err(error) = restrict_scopes() {
-        held.lack(error);
+        held.lack(&error);
         return Ok(());
     }
     let parent = getppid();
