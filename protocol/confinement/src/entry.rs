@@ -65,21 +65,17 @@ pub enum SandboxError {
     )]
     NoWayOut(#[source] std::io::Error),
     /// The process within cannot be started.
-    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    #[cfg(target_os = "linux")]
     #[error("the first process of the sandbox cannot be started: {0}")]
     First(#[source] std::io::Error),
     /// The kernel refused a part of it.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Enforce(#[from] EnforceError),
-    /// A path of the policy that is not there, or that a confined program could have put there.
-    #[cfg(target_os = "macos")]
-    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
-    Layout(#[source] std::io::Error),
-    /// A path of the policy that the profile cannot name.
+    /// The sandbox of macOS cannot be made.
     #[cfg(target_os = "macos")]
     #[error(transparent)]
-    Profile(#[from] crate::seatbelt::UnfitPath),
+    Seatbelt(#[from] crate::seatbelt_entry::SeatbeltError),
 }
 
 /// The policy as arguments of the process that is to enter it, before all others. None without a sandbox.
@@ -183,7 +179,9 @@ impl Sandbox {
         match plan.level {
             Level::Off => Ok(Entered::Inside),
             Level::Full | Level::Landlock | Level::Seatbelt => {
-                Err(crate::seatbelt_entry::turn_into_confined(&plan))
+                let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+                let (_, own) = out_of_words(&words);
+                Err(crate::seatbelt_entry::turn_into_confined(&plan, own).into())
             }
         }
     }

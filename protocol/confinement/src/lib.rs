@@ -65,6 +65,8 @@ pub use self::own::{Held, OwnPolicy};
 pub use self::probe::{probe, probe_all};
 #[cfg(any(target_os = "macos", test))]
 pub use self::seatbelt::UnfitPath;
+#[cfg(target_os = "macos")]
+pub use self::seatbelt_entry::SeatbeltError;
 
 /// What macOS holds, found by trying.
 #[cfg(target_os = "macos")]

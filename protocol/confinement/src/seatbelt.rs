@@ -4,8 +4,9 @@
 //! here: the paths of the policy, what the system's programs are made of, and the process itself with what it starts.
 //! Who is in it cannot leave it, nor can anybody whom it starts.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_protocol::sandbox::Network;
 
@@ -37,6 +38,9 @@ const ABOUT_SERVERS: [&str; 2] = ["com.apple.SystemConfiguration.configd", "com.
 /// The socket at which names are resolved.
 const RESOLVER: &str = "/private/var/run/mDNSResponder";
 
+/// What is allowed with what may be read: to look into it, and to run it.
+const READ: &str = "file-read* file-map-executable process-exec";
+
 /// A path that no profile can name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot stand in a sandbox profile; rename it, or take it out of the policy")]
@@ -52,71 +56,83 @@ pub(crate) fn profile(
     network: &Network,
     program: &Path,
 ) -> Result<String, UnfitPath> {
-    let mut text = String::from(
+    let mut rules = Rules(String::from(
         "(version 1)\n\
          (deny default)\n\
          (allow process-fork)\n\
          (allow process-info* (target same-sandbox))\n\
          (allow signal (target same-sandbox))\n\
          (allow sysctl-read)\n",
-    );
-    let mut rule = |operations: &str, filter: &str| {
-        // A text grows without errors.
-        writeln!(text, "(allow {operations} {filter})").ok();
-    };
-    let read = "file-read* file-map-executable process-exec";
-    rule(read, &literal(program)?);
+    ));
+    rules.allow(READ, &literal(program)?);
     for path in SYSTEM {
-        rule(read, &subpath(Path::new(path))?);
+        rules.allow(READ, &subpath(Path::new(path))?);
     }
     for (path, access) in &layout.mounts {
-        rule(read, &subpath(path)?);
+        rules.allow(READ, &subpath(path)?);
         if *access == Access::Write {
-            rule("file-write*", &subpath(path)?);
+            rules.allow("file-write*", &subpath(path)?);
         }
     }
-    // Whoever asks for the path of a place is told the kinds of what stands above it; of the root, the names in it,
-    // without which nothing starts.
-    rule("file-read*", &literal(Path::new("/"))?);
-    let granted = layout.mounts.keys().map(std::path::PathBuf::as_path);
-    let linked = layout.links.keys().map(std::path::PathBuf::as_path);
-    let mut above: Vec<&Path> = granted
-        .chain(linked.clone())
-        .chain([program])
-        .flat_map(|path| path.ancestors().skip(1))
-        .chain(linked)
-        .filter(|path| path.parent().is_some())
-        .collect();
-    above.sort_unstable();
-    above.dedup();
-    for path in above {
-        rule("file-read-metadata", &literal(path)?);
+    rules.allow_above(layout, program)?;
+    rules.allow_devices()?;
+    rules.allow("mach-lookup", &service(NAMES_OF_USERS));
+    rules.allow_network(network)?;
+    Ok(rules.0)
+}
+
+/// The profile so far. What is not allowed in it is denied.
+struct Rules(String);
+
+impl Rules {
+    fn allow(&mut self, operations: &str, filter: &str) {
+        // A text grows without errors.
+        writeln!(self.0, "(allow {operations} {filter})").ok();
     }
-    for device in READ_DEVICES {
-        rule("file-read*", &literal(Path::new(device))?);
+
+    /// Whoever asks for the path of a place is told the kinds of what stands above it; of the root, the names in it,
+    /// without which nothing starts.
+    fn allow_above(&mut self, layout: &Layout, program: &Path) -> Result<(), UnfitPath> {
+        self.allow("file-read*", &literal(Path::new("/"))?);
+        let granted = layout.mounts.keys().map(PathBuf::as_path);
+        let links = layout.links.keys().map(PathBuf::as_path);
+        let above = granted.chain(links.clone()).chain([program]);
+        let above = above.flat_map(|path| path.ancestors().skip(1));
+        let told: BTreeSet<&Path> = above.chain(links).collect();
+        for path in told.into_iter().filter(|path| path.parent().is_some()) {
+            self.allow("file-read-metadata", &literal(path)?);
+        }
+        Ok(())
     }
-    for device in DEVICES {
-        let device = literal(Path::new(device))?;
-        rule("file-read* file-write-data file-ioctl", &device);
+
+    fn allow_devices(&mut self) -> Result<(), UnfitPath> {
+        for device in READ_DEVICES {
+            self.allow("file-read*", &literal(Path::new(device))?);
+        }
+        for device in DEVICES {
+            let device = literal(Path::new(device))?;
+            self.allow("file-read* file-write-data file-ioctl", &device);
+        }
+        let open_files = subpath(Path::new(OPEN_FILES))?;
+        self.allow("file-read* file-write-data", &open_files);
+        Ok(())
     }
-    rule(
-        "file-read* file-write-data",
-        &subpath(Path::new(OPEN_FILES))?,
-    );
-    rule("mach-lookup", &service(NAMES_OF_USERS));
-    match network {
-        // A list needs a way to the egress, and such a policy is refused before.
-        Network::None | Network::Allow(_) => text.push_str("(deny network*)\n"),
-        Network::Any => {
-            rule("network-outbound", "(remote ip)");
-            rule("network-inbound network-bind", "(local ip)");
-            rule("network-outbound", &literal(Path::new(RESOLVER))?);
-            for name in ABOUT_SERVERS {
-                rule("mach-lookup", &service(name));
+
+    fn allow_network(&mut self, network: &Network) -> Result<(), UnfitPath> {
+        match network {
+            // A list needs a way to the egress, and such a policy is refused before.
+            Network::None | Network::Allow(_) => self.0.push_str("(deny network*)\n"),
+            Network::Any => {
+                self.allow("network-outbound", "(remote ip)");
+                self.allow("network-inbound network-bind", "(local ip)");
+                self.allow("network-outbound", &literal(Path::new(RESOLVER))?);
+                for name in ABOUT_SERVERS {
+                    self.allow("mach-lookup", &service(name));
+                }
             }
         }
+        Ok(())
     }
-    Ok(text)
 }
 
 /// The path with all below it.

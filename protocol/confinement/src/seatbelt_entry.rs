@@ -11,10 +11,9 @@ use std::process::{Command, Stdio};
 use goondan_protocol::sandbox::{Facts, Network, Right};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
-use crate::entry::{SandboxError, out_of_words};
 use crate::layout::Layout;
 use crate::plan::Plan;
-use crate::seatbelt::profile;
+use crate::seatbelt::{UnfitPath, profile};
 
 /// What makes the sandbox, a part of macOS.
 const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
@@ -23,6 +22,20 @@ const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 const READER: &str = "/bin/cat";
 const GRANTED: &str = "/bin/ls";
 const NOT_GRANTED: &str = "/private/etc/hosts";
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum SeatbeltError {
+    /// A path of the policy that is not there, or that a confined program could have put there.
+    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
+    Layout(#[source] std::io::Error),
+    /// A path of the policy that the profile cannot name.
+    #[error(transparent)]
+    Path(#[from] UnfitPath),
+    /// This program cannot be found, or what makes the sandbox cannot be started.
+    #[error("`/usr/bin/sandbox-exec` cannot be started: {0}")]
+    Start(#[source] std::io::Error),
+}
 
 /// What macOS holds, found by trying: a file that is granted is read, and one that is not is not.
 pub(crate) fn probe() -> Facts {
@@ -48,27 +61,19 @@ pub(crate) fn probe() -> Facts {
     is_held.then_some(Right::Profile).into_iter().collect()
 }
 
-/// Turns into this program in the sandbox, and returns only if that fails.
-pub(crate) fn turn_into_confined(plan: &Plan) -> SandboxError {
-    let program = match std::env::current_exe().and_then(|program| program.canonicalize()) {
-        Ok(program) => program,
-        Err(error) => return SandboxError::First(error),
+/// Turns into this program in the sandbox, with other arguments, and returns only if that fails.
+pub(crate) fn turn_into_confined(plan: &Plan, arguments: &[OsString]) -> SeatbeltError {
+    let confined = || -> Result<Command, SeatbeltError> {
+        let program = std::env::current_exe().and_then(|program| program.canonicalize());
+        let program = program.map_err(SeatbeltError::Start)?;
+        let layout = Layout::of(plan).map_err(SeatbeltError::Layout)?;
+        let profile = profile(&layout, &plan.network, &program)?;
+        let mut confined = Command::new(SANDBOX_EXEC);
+        confined.arg("-p").arg(profile).arg(program).args(arguments);
+        Ok(confined)
     };
-    let layout = match Layout::of(plan) {
-        Ok(layout) => layout,
-        Err(error) => return SandboxError::Layout(error),
-    };
-    let profile = match profile(&layout, &plan.network, &program) {
-        Ok(profile) => profile,
-        Err(error) => return error.into(),
-    };
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let (_, own) = out_of_words(&words);
-    let error = Command::new(SANDBOX_EXEC)
-        .arg("-p")
-        .arg(profile)
-        .arg(program)
-        .args(own)
-        .exec();
-    SandboxError::First(error)
+    match confined() {
+        Ok(mut confined) => SeatbeltError::Start(confined.exec()),
+        Err(error) => error,
+    }
 }

@@ -150,3 +150,41 @@ fn sec_3_processes_and_calls_are_shown_with_the_level_landlock() {
 fn sec_3_processes_and_calls_are_shown_without_a_sandbox() {
     holds("off", false);
 }
+
+#[test]
+fn sec_3_a_process_that_holds_itself_to_less_says_why() {
+    let home = Home::without_project();
+    let notes = home.notes();
+    home.write("notes/kept", "");
+    home.write("secret", "");
+    // A program could have put the link there, so that no root is laid out with what it names.
+    std::os::unix::fs::symlink(home.path().join("secret"), notes.join("link")).unwrap();
+    let listed = format!("full, write: [{0}], read: [{0}/link]", notes.display());
+    home.write("project/goondan.yaml", &PROJECT.replace("LEVEL", &listed));
+    let validated = home.gdn(&["validate"]);
+    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
+        needs::left_out("this machine does not give the level `full`");
+        return;
+    }
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "run");
+    let worker = process(&home, "worker");
+    let lacks = worker["confinement"]["lacks"].as_str().unwrap();
+    assert!(lacks.contains("notes/link` is a link"), "{lacks}");
+    let rest: Facts = [Right::Signals, Right::AbstractSockets, Right::SystemCalls].into();
+    assert_eq!(
+        worker["confinement"]["own"],
+        serde_json::to_value(rest).unwrap()
+    );
+    let logged = daemon
+        .log()
+        .wait_for("the reason", |line| line["lacks"].is_string());
+    assert_eq!(logged["lacks"], lacks);
+    assert_eq!(logged["level"], "warn");
+    // It starts nothing with less than its level.
+    let said = home.history("main").last().unwrap().to_string();
+    let result = home.history("main")[2].to_string();
+    assert!(result.contains("E_SANDBOX"), "{result}");
+    assert!(said.contains("done"), "{said}");
+    daemon.stop();
+}
