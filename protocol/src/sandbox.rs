@@ -27,7 +27,7 @@ pub enum Level {
     Full,
     /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
     Landlock,
-    /// Files, signals and the network by a profile of macOS. Nobody has tried it.
+    /// Files, signals and the network by a profile of macOS. Untested.
     Seatbelt,
     /// All rights of the user.
     Off,

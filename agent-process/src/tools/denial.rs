@@ -46,7 +46,7 @@ const NO_SOCKET: [&str; 6] = [
 ];
 
 /// Who speaks when a signal is refused, or nobody is there to get it.
-const SIGNALING: &str = "kill: ";
+const SIGNALING: [&str; 2] = ["kill: ", "ProcessLookupError"];
 
 /// Who speaks when a part of the kernel is refused.
 const OF_THE_KERNEL: [&str; 6] = [
@@ -110,7 +110,7 @@ fn of_line(line: &str, policy: &SandboxPolicy) -> Option<String> {
     if says(&NO_SOCKET) {
         return Some(of_sockets(policy));
     }
-    if line.contains(SIGNALING) && (says(&REFUSED) || line.contains(GONE)) {
+    if says(&SIGNALING) && (says(&REFUSED) || line.contains(GONE)) {
         return of_processes(says(&REFUSED), policy.require);
     }
     if says(&OF_THE_KERNEL) && says(&REFUSED) {
@@ -176,10 +176,10 @@ fn of_sockets(policy: &SandboxPolicy) -> String {
             "no sockets of files can be made in it, so that Docker, D-Bus and SSH agents cannot be reached; {ONLY_OFF}"
         )
     } else {
-        format!(
-            "no sockets can be made in it: {}; sockets of files, such as Docker's, are had by `require: off` alone",
-            of_network(policy.require)
-        )
+        "no sockets can be made in it; for the network a person can give the agent the tool `http-fetch`, or write \
+         `require: full` in its `sandbox` and list hosts under `network: {allow: […]}`; sockets of files, such as \
+         Docker's, take `require: off`"
+            .to_owned()
     }
 }
 
@@ -313,6 +313,8 @@ mod tests {
         }
         let told = at(Level::Full, "bash: line 1: kill: (6822) - No such process");
         assert!(told.contains("only its own processes"), "{told}");
+        let python = "ProcessLookupError: [Errno 3] No such process";
+        assert!(at(Level::Full, python).contains("only its own processes"));
         let told = at(
             Level::Landlock,
             "bash: line 1: kill: (6822) - Operation not permitted",

@@ -210,7 +210,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
              `gdn doctor` says why.",
         ),
         Level::Seatbelt => output.note(
-            "\nmacOS confines programs by a profile, so the project asks for `seatbelt`. Nobody has tried that level.",
+            "\nmacOS confines programs by a profile, so the project asks for `seatbelt`. That level is untested.",
         ),
         Level::Off => output.note(
             "\nThis machine cannot confine programs, so the project asks for no sandbox: what its agents start \

@@ -17,7 +17,7 @@
 //! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
-//! * `seatbelt` and `seatbelt_entry` are all of it on macOS, as far as there is any. Nobody has tried them.
+//! * `seatbelt` and `seatbelt_entry` are all of it on macOS, as far as there is any. They are untested.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! The profile by which macOS confines a program (level `seatbelt`). **Nobody has tried it on macOS.**
+//! The profile by which macOS confines a program (level `seatbelt`). **Untested on macOS.**
 //!
 //! A profile is a text in the language of `sandbox-exec`. What it does not allow is denied, and what it allows is listed
 //! here: the paths of the policy, what the system's programs are made of, and the process itself with what it starts.

@@ -1,4 +1,4 @@
-//! How a process of macOS enters its sandbox. **Nobody has tried it.**
+//! How a process of macOS enters its sandbox. **Untested.**
 //!
 //! It turns into `sandbox-exec`, which takes the profile and turns into this program again, with the arguments behind
 //! the policy. So there is no process more, and whatever that starts is in the same sandbox.

@@ -80,15 +80,19 @@ fn list(dir: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
+/// The processes that a daemon has started, and those that they have.
+fn below(home: &Home, daemon: &Daemon) -> Vec<u32> {
+    let all = processes::of_home(home.path());
+    all.iter()
+        .filter(|process| process.program() != GDN && process.pid != daemon.pid())
+        .map(|process| process.pid)
+        .collect()
+}
+
 /// Kills the daemon in one of four rounds, else one of all others that there are; tells whether it is the daemon's
 /// turn.
 fn kill_one(home: &Home, daemon: &Daemon, strays: &[u32], random: &mut Random) -> bool {
-    let all = processes::of_home(home.path());
-    let mut pids: Vec<u32> = all
-        .iter()
-        .filter(|process| process.program() != GDN && process.pid != daemon.pid())
-        .map(|process| process.pid)
-        .collect();
+    let mut pids = below(home, daemon);
     pids.extend(strays);
     match random.choose(&pids) {
         Some(victim) if random.below(4) != 0 => {
@@ -121,6 +125,10 @@ fn nothing_is_left(level: &str) {
     let mut daemons_killed = 0;
     for round in 0..rounds {
         let asking = home.start_gdn(&["send", "work"]);
+        // Before, there is nobody to kill but the daemon.
+        wait_until("the agent's process is started", || {
+            !below(&home, &daemon).is_empty()
+        });
         thread::sleep(Duration::from_millis(random.below(KILL_WITHIN_MS)));
         if kill_one(&home, &daemon, &strays(), &mut random) {
             daemons_killed += 1;

@@ -101,7 +101,7 @@ const REQUIRE: Field = Field::optional(
     Content::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
     "How they are confined; what cannot be had is a problem of the configuration. `full`: files by Landlock, \
      and namespaces of their own, so that nothing else is there. `landlock`: the same files, for machines \
-     without user namespaces. `seatbelt`: a profile of macOS, which nobody has tried. `off`: all rights of the \
+     without user namespaces. `seatbelt`: a profile of macOS, untested. `off`: all rights of the \
      user.",
 );
 
