@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::ipc::{Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -61,10 +61,10 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     // Before anything of the machine's is opened, which would lead back there.
-    let rights = own_sandbox::enter(&assignment)?;
+    let confined = own_sandbox::enter(&assignment)?;
     let toolbox = Toolbox::new(&assignment, supervisor)?;
-    let confined = ToOrchestrator::Confined(Confined { rights });
-    link.send(&confined, None, None).await?;
+    link.send(&ToOrchestrator::Confined(confined), None, None)
+        .await?;
     let (outgoing, call_receiver) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (agent_client, agent_requests) = AgentClient::new();

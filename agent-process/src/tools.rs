@@ -442,7 +442,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
-    if allowed.policy.require == Level::Landlock {
+    if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }

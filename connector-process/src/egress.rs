@@ -5,7 +5,8 @@
 //! program has made to the proxy of its sandbox; what is said on it is heard here for the first time.
 //!
 //! * `door`: the sockets, and what comes in by them.
-//! * `rules`: who may go where, which is a `target`. Pure. `refusal` is why not.
+//! * `rules`: who may go where, which is a `target`. Pure. `refusal` is why not,
+//!   and `refusals` what the log is told of it.
 //! * `way`: names become addresses, which are judged as well, and a connection to one of them.
 //! * `http_proxy` and `socks`: how programs say where they want to go.
 //! * `tunnel`: what they say there. `hello` looks at how it begins. Pure.
@@ -23,6 +24,7 @@ mod door;
 mod hello;
 mod http_proxy;
 mod refusal;
+mod refusals;
 mod rules;
 mod socks;
 mod target;

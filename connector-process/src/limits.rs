@@ -43,6 +43,13 @@ pub const BODY_READ_TIMEOUT_MS: u64 = 30_000;
 /// Connections that the programs of one agent or connection may have to hosts at one time. One more is closed.
 pub const EGRESS_CONNECTIONS_MAX: usize = 256;
 
+/// Lines of the log in [`EGRESS_REFUSALS_INTERVAL_MS`] that tell of what was refused to the programs of one agent or
+/// connection. The next one tells how many were left out.
+pub const EGRESS_REFUSALS_TOLD: u32 = 20;
+
+/// The time in which so many lines may be logged, in milliseconds.
+pub const EGRESS_REFUSALS_INTERVAL_MS: u64 = 60_000;
+
 /// Time for handing a program's connection over to the egress, in milliseconds.
 pub const EGRESS_HANDOVER_TIMEOUT_MS: u64 = 5_000;
 

@@ -1,6 +1,6 @@
 //! The connector's own process is confined as well, as far as its programs can live with that (`SEC-3`).
 
-use goondan_protocol::sandbox::Facts;
+use goondan_protocol::ipc::Confined;
 
 use crate::link::Role;
 
@@ -10,7 +10,7 @@ use crate::link::Role;
 ///
 /// If the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(crate) fn enter(role: &Role) -> Result<Facts, goondan_confinement::EnforceError> {
+pub(crate) fn enter(role: &Role) -> Result<Confined, goondan_confinement::EnforceError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let (programs, policy) = match role {
@@ -25,16 +25,18 @@ pub(crate) fn enter(role: &Role) -> Result<Facts, goondan_confinement::EnforceEr
     };
     let own = OwnPolicy::of_connector(sandbox, &policy);
     let held = own.reaching(egress_socket).enforce()?;
-    if sandbox.rights().iter().all(|right| held.contains(right)) {
-        tracing::debug!(sandbox = %sandbox, "the connector's process is confined");
-    } else {
-        tracing::warn!(
+    match &held.lacks {
+        None => tracing::debug!(sandbox = %sandbox, "the connector's process is confined"),
+        Some(lacks) => tracing::warn!(
             sandbox = %sandbox,
-            "this kernel confines only the system calls of the connector's process; `gdn doctor` says what it \
-             lacks"
-        );
+            lacks,
+            "the connector's process is confined only in part; `gdn doctor` says what this machine lacks"
+        ),
     }
-    Ok(held)
+    Ok(Confined {
+        rights: held.rights,
+        lacks: held.lacks,
+    })
 }
 
 /// What the programs of a connection may touch, with the programs themselves; nothing if there are none.
@@ -63,8 +65,11 @@ fn policy_of(
     allowed.policy
 }
 
-/// There is no sandbox for this system yet.
+/// Only Linux has one for it.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn enter(_: &Role) -> Result<Facts, std::convert::Infallible> {
-    Ok(Facts::new())
+pub(crate) fn enter(_: &Role) -> Result<Confined, std::convert::Infallible> {
+    Ok(Confined {
+        rights: goondan_protocol::sandbox::Facts::new(),
+        lacks: Some("the connector's own process is confined on Linux only".to_owned()),
+    })
 }

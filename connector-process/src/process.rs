@@ -100,9 +100,9 @@ fn serve() -> ExitCode {
             )));
             // A confined process makes no sockets of files.
             let doors = Doors::of(&role);
-            let rights = own_sandbox::enter(&role)
+            let confined = own_sandbox::enter(&role)
                 .map_err(|error| ProcessError::OwnSandbox(error.into()))?;
-            session::run(role, rights, doors, incoming, outgoing)
+            session::run(role, confined, doors, incoming, outgoing)
                 .await
                 .map_err(ProcessError::Link)
         });

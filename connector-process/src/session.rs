@@ -16,7 +16,6 @@ use goondan_protocol::ipc::{
     Confined, Head, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
 };
 use goondan_protocol::question::QuestionWithdraw;
-use goondan_protocol::sandbox::Facts;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -219,7 +218,7 @@ impl Session {
 /// answered to anybody.
 pub(crate) async fn run(
     role: Role,
-    rights: Facts,
+    confined: Confined,
     doors: Doors,
     mut incoming: Incoming,
     outgoing: Outgoing,
@@ -232,8 +231,10 @@ pub(crate) async fn run(
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
     let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
     let mut calls = Calls::new(me, call_frames_in);
-    let confined = ToOrchestrator::Confined(Confined { rights });
-    enqueue(&control, session.frame(&confined)?)?;
+    enqueue(
+        &control,
+        session.frame(&ToOrchestrator::Confined(confined))?,
+    )?;
 
     let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
     let mut connector = pin!(connector::run(role, doors, gateway, stop.clone()));

@@ -458,6 +458,9 @@ pub struct Pong {
 pub struct Confined {
     /// What the kernel holds of it.
     pub rights: Facts,
+    /// Why it is not all that a process of its kind holds itself to; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// `status`: a connector's state, for people to read.

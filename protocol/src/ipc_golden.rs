@@ -16,6 +16,7 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
     r#"{"type":"pong","from":"agent:a:k","to":"orchestrator","payload":{"nonce":9}}"#,
     r#"{"type":"confined","from":"agent:a:k","to":"orchestrator","payload":{"rights":["files","signals","abstract-sockets","system-calls"]}}"#,
+    r#"{"type":"confined","from":"agent:a:k","to":"orchestrator","payload":{"rights":["system-calls"],"lacks":"namespaces are not given: EPERM"}}"#,
     r#"{"type":"status","from":"connector:hook","to":"orchestrator","payload":{"ready":true,"detail":"listening on 127.0.0.1:8080"}}"#,
     r#"{"type":"shutdown_ack","from":"agent:a:k","to":"orchestrator","payload":{}}"#,
     r#"{"type":"event","id":3,"from":"connector:hook","to":"orchestrator","payload":{"id":"e1","name":"request","input":"hi","instanceKey":"telegram:1","properties":{"path":"/x"}}}"#,

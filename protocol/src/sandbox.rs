@@ -27,18 +27,21 @@ pub enum Level {
     Full,
     /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
     Landlock,
+    /// Files, signals and the network by a profile of macOS. Untested.
+    Seatbelt,
     /// All rights of the user.
     Off,
 }
 
 impl Level {
-    /// The level that asks for less of the kernel.
+    /// The levels from the strictest on.
+    pub const FROM_STRICTEST: [Self; 4] = [Self::Full, Self::Landlock, Self::Seatbelt, Self::Off];
+
+    /// The strictest level that can be had. `Off` always can.
     #[must_use]
-    pub fn lesser(self) -> Self {
-        match self {
-            Self::Full => Self::Landlock,
-            Self::Landlock | Self::Off => Self::Off,
-        }
+    pub fn strictest(can_be_had: impl Fn(Self) -> bool) -> Self {
+        let mut levels = Self::FROM_STRICTEST.into_iter();
+        levels.find(|level| can_be_had(*level)).unwrap_or(Self::Off)
     }
 }
 
@@ -47,6 +50,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Self::Full => "full",
             Self::Landlock => "landlock",
+            Self::Seatbelt => "seatbelt",
             Self::Off => "off",
         })
     }

@@ -1,7 +1,7 @@
 //! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
 
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::sandbox::Facts;
+use goondan_protocol::ipc::Confined;
 
 use super::fault::ProcessError;
 #[cfg(target_os = "linux")]
@@ -13,7 +13,7 @@ use crate::tools::allowed_to;
 ///
 /// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError> {
+pub(super) fn enter(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let sandbox = OwnSandbox::beside(assignment.agent.programs());
@@ -22,19 +22,25 @@ pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError>
     let held = own
         .reaching(assignment.egress_socket.as_deref())
         .enforce()?;
-    if sandbox.rights().iter().all(|right| held.contains(right)) {
-        tracing::debug!(sandbox = %sandbox, "the agent's process is confined");
-    } else {
-        tracing::warn!(
+    match &held.lacks {
+        None => tracing::debug!(sandbox = %sandbox, "the agent's process is confined"),
+        Some(lacks) => tracing::warn!(
             sandbox = %sandbox,
-            "this kernel confines only the system calls of the agent's process; `gdn doctor` says what it lacks"
-        );
+            lacks,
+            "the agent's process is confined only in part; `gdn doctor` says what this machine lacks"
+        ),
     }
-    Ok(held)
+    Ok(Confined {
+        rights: held.rights,
+        lacks: held.lacks,
+    })
 }
 
-/// There is no sandbox for this system yet.
+/// Only Linux has one for it.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_: &AgentAssignment) -> Result<Facts, ProcessError> {
-    Ok(Facts::new())
+pub(super) fn enter(_: &AgentAssignment) -> Result<Confined, ProcessError> {
+    Ok(Confined {
+        rights: goondan_protocol::sandbox::Facts::new(),
+        lacks: Some("the agent's own process is confined on Linux only".to_owned()),
+    })
 }

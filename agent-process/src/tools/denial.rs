@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Level, Network, SandboxPath, SandboxPolicy};
 
 /// What programs say when something is refused.
 const REFUSED: [&str; 6] = [
@@ -20,18 +20,46 @@ const REFUSED: [&str; 6] = [
 /// What they say when something is not there; at the level `full` that is all that is not granted.
 const ABSENT: [&str; 2] = ["No such file or directory", "no such file or directory"];
 
+/// What they say when there is no such process.
+const GONE: &str = "No such process";
+
 /// What they say when there is no network.
-const UNREACHABLE: [&str; 9] = [
+const UNREACHABLE: [&str; 8] = [
     "Could not resolve host",
     "Temporary failure in name resolution",
     "Name or service not known",
     "Network is unreachable",
     "network is unreachable",
-    "socket: Operation not permitted",
     "EAI_AGAIN",
     "ENETUNREACH",
     "Failed to resolve",
 ];
+
+/// What they say when a socket cannot be made. Python does not say so itself: it shows where that was.
+const NO_SOCKET: [&str; 6] = [
+    "socket: Operation not permitted",
+    "socket: operation not permitted",
+    "connect EPERM",
+    "_socket.socket.__init__",
+    "Could not open a connection to your authentication agent",
+    "Cannot connect to the Docker daemon",
+];
+
+/// Who speaks when a signal is refused, or nobody is there to get it.
+const SIGNALING: [&str; 2] = ["kill: ", "ProcessLookupError"];
+
+/// Who speaks when a part of the kernel is refused.
+const OF_THE_KERNEL: [&str; 6] = [
+    "ptrace",
+    "PTRACE_",
+    "unshare: ",
+    "mount: ",
+    "setns",
+    "bwrap: ",
+];
+
+/// Python, of a refusal that it names no file for.
+const NAMELESS: &str = "[Errno 1] Operation not permitted";
 
 /// What they say when the proxy to the hosts that may be reached does not let them through.
 /// The last of them may be a listed host's own word; what is told then is true all the same.
@@ -48,6 +76,10 @@ const NOT_LISTED: [&str; 7] = [
 /// Most lines that are looked at, from the end.
 const MAX_LINES: usize = 200;
 
+/// What no level but `off` gives.
+const ONLY_OFF: &str =
+    "a person who wants that can only write `require: off` in the agent's `sandbox`";
+
 /// One sentence on what was denied, by which rule, and what a person could write to allow it; none if nothing
 /// seems to have been denied.
 pub(super) fn explain(said: &str, policy: &SandboxPolicy) -> Option<String> {
@@ -55,7 +87,8 @@ pub(super) fn explain(said: &str, policy: &SandboxPolicy) -> Option<String> {
         return None;
     }
     let mut lines = said.lines().rev().take(MAX_LINES);
-    let denial = lines.find_map(|line| of_line(line, policy))?;
+    let denial = lines.find_map(|line| of_line(line, policy));
+    let denial = denial.or_else(|| said.contains(NAMELESS).then(of_something))?;
     Some(format!("[sandbox `{}`: {denial}]\n", policy.require))
 }
 
@@ -71,20 +104,38 @@ fn of_line(line: &str, policy: &SandboxPolicy) -> Option<String> {
             listed.join(", ")
         ));
     }
-    if says(&UNREACHABLE) {
-        return Some(
-            "there is no network in it; a tool such as `http-fetch` can be given by a person for the hosts that \
-             are needed"
-                .to_owned(),
-        );
+    if policy.network == Network::None && (says(&UNREACHABLE) || is_about_a_host(line)) {
+        return Some(of_network(policy.require));
     }
-    let is_absent = policy.require == Level::Full && says(&ABSENT);
-    if !is_absent && !says(&REFUSED) {
+    if says(&NO_SOCKET) {
+        return Some(of_sockets(policy));
+    }
+    if says(&SIGNALING) && (says(&REFUSED) || line.contains(GONE)) {
+        return of_processes(says(&REFUSED), policy.require);
+    }
+    if says(&OF_THE_KERNEL) && says(&REFUSED) {
+        return Some(format!(
+            "mounts, namespaces and the tracing of processes are refused in it; {ONLY_OFF}"
+        ));
+    }
+    of_files(line, policy, says(&ABSENT), says(&REFUSED))
+}
+
+fn of_files(
+    line: &str,
+    policy: &SandboxPolicy,
+    is_absent: bool,
+    is_refused: bool,
+) -> Option<String> {
+    let is_absent = policy.require == Level::Full && is_absent;
+    if !is_absent && !is_refused {
         return None;
     }
     let mut named = line.split(is_around_a_path).filter(|word| is_path(word));
     let outside = named.clone().find(|path| {
-        !is_beneath(path, &policy.read) && !is_beneath(path, &policy.write) && !is_own(path)
+        !is_beneath(path, &policy.read)
+            && !is_beneath(path, &policy.write)
+            && !is_own(path, policy.require)
     });
     if let Some(path) = outside {
         return Some(format!(
@@ -95,13 +146,69 @@ fn of_line(line: &str, policy: &SandboxPolicy) -> Option<String> {
     if is_absent {
         return None;
     }
-    let read_only = named.rfind(|path| {
-        is_beneath(path, &policy.read) && !is_beneath(path, &policy.write) && !is_own(path)
-    })?;
+    let read_only =
+        named.rfind(|path| is_beneath(path, &policy.read) && !is_beneath(path, &policy.write))?;
     Some(format!(
         "`{read_only}` may only be read in it; write in the work directory, or a person can list the path under \
          `write` of the agent's `sandbox`"
     ))
+}
+
+fn of_network(level: Level) -> String {
+    const HTTP_FETCH: &str = "give the agent the tool `http-fetch`";
+    match level {
+        Level::Full => format!(
+            "there is no network in it; a person can list the hosts that are needed under `network: {{allow: […]}}` \
+             of the agent's `sandbox`, or {HTTP_FETCH}"
+        ),
+        Level::Landlock | Level::Seatbelt | Level::Off => format!(
+            "there is no network in it; a person can {HTTP_FETCH} for the hosts that are needed, or write `require: \
+             full` in its `sandbox`, at which level hosts can be listed under `network: {{allow: […]}}`"
+        ),
+    }
+}
+
+fn of_sockets(policy: &SandboxPolicy) -> String {
+    // With a network, or one of its own, those of the network can be made.
+    let has_network = policy.network == Network::Any || policy.require == Level::Full;
+    if has_network {
+        format!(
+            "no sockets of files can be made in it, so that Docker, D-Bus and SSH agents cannot be reached; {ONLY_OFF}"
+        )
+    } else {
+        "no sockets can be made in it; for the network a person can give the agent the tool `http-fetch`, or write \
+         `require: full` in its `sandbox` and list hosts under `network: {allow: […]}`; sockets of files, such as \
+         Docker's, take `require: off`"
+            .to_owned()
+    }
+}
+
+fn of_processes(is_refused: bool, level: Level) -> Option<String> {
+    match level {
+        // Nobody can tell whom it does not see from whom there is not.
+        Level::Full if !is_refused => Some(format!("only its own processes are there; {ONLY_OFF}")),
+        _ if is_refused => Some(format!(
+            "processes outside of it get no signals; {ONLY_OFF}"
+        )),
+        Level::Full | Level::Landlock | Level::Seatbelt | Level::Off => None,
+    }
+}
+
+/// Of a refusal of which nothing more is known.
+fn of_something() -> String {
+    format!(
+        "what was refused may be a signal to a process outside of it, a socket of files, a mount, a namespace or the \
+         tracing of a process; {ONLY_OFF}"
+    )
+}
+
+/// Whether curl could not connect to some host, and not to one of the sandbox's own services.
+fn is_about_a_host(line: &str) -> bool {
+    let host = line
+        .split_once("Failed to connect to ")
+        .map(|(_, rest)| rest);
+    let host = host.and_then(|rest| rest.split_whitespace().next());
+    host.is_some_and(|host| host != "localhost" && host != "::1" && !host.starts_with("127."))
 }
 
 fn is_around_a_path(c: char) -> bool {
@@ -113,10 +220,12 @@ fn is_path(word: &str) -> bool {
 }
 
 /// Whether it is of the sandbox itself, and so nothing that a person could list.
-fn is_own(path: &str) -> bool {
-    ["/proc", "/dev", "/sys", "/tmp", "/run"]
-        .iter()
-        .any(|own| Path::new(path).starts_with(own))
+fn is_own(path: &str, level: Level) -> bool {
+    let own: &[&str] = match level {
+        Level::Full => &["/proc", "/dev", "/sys", "/tmp", "/run"],
+        Level::Landlock | Level::Seatbelt | Level::Off => &["/proc", "/dev", "/sys"],
+    };
+    own.iter().any(|own| Path::new(path).starts_with(own))
 }
 
 fn is_beneath(path: &str, granted: &[SandboxPath]) -> bool {
@@ -126,8 +235,6 @@ fn is_beneath(path: &str, granted: &[SandboxPath]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::sandbox::Network;
-
     use super::*;
 
     fn policy(require: Level) -> SandboxPolicy {
@@ -180,6 +287,94 @@ mod tests {
             assert!(told.contains("only `packages.example.org`"), "{told}");
             assert!(told.contains("`network: {allow: […]}`"), "{told}");
         }
+    }
+
+    #[test]
+    fn sec_3_a_denial_of_something_else_than_a_file_says_what_it_was() {
+        let at = |level, said: &str| explain(said, &policy(level)).unwrap_or_default();
+        let python = "  File \"/usr/lib/python3.11/socket.py\", line 232, in __init__\n    \
+                      _socket.socket.__init__(self, family, type, proto, fileno)\n\
+                      PermissionError: [Errno 1] Operation not permitted\n";
+        let docker = "permission denied while trying to connect to the Docker daemon socket at \
+                      unix:///var/run/docker.sock: dial unix /var/run/docker.sock: socket: operation not permitted";
+        for said in [
+            python,
+            docker,
+            "Error: connect EPERM /run/user/1000/bus",
+            "Could not open a connection to your authentication agent.",
+        ] {
+            let told = at(Level::Full, said);
+            assert!(told.contains("no sockets of files"), "{said}: {told}");
+            assert!(told.contains("`require: off`"), "{told}");
+            assert!(!told.contains("network"), "{told}");
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("no sockets can be made"), "{said}: {told}");
+            assert!(told.contains("`http-fetch`"), "{told}");
+        }
+        let told = at(Level::Full, "bash: line 1: kill: (6822) - No such process");
+        assert!(told.contains("only its own processes"), "{told}");
+        let python = "ProcessLookupError: [Errno 3] No such process";
+        assert!(at(Level::Full, python).contains("only its own processes"));
+        let told = at(
+            Level::Landlock,
+            "bash: line 1: kill: (6822) - Operation not permitted",
+        );
+        assert!(told.contains("get no signals"), "{told}");
+        let gone = "bash: line 1: kill: (6822) - No such process";
+        assert_eq!(at(Level::Landlock, gone), "");
+        for said in [
+            "mount: /mnt: permission denied.",
+            "unshare: unshare failed: Operation not permitted",
+            "strace: ptrace(PTRACE_TRACEME, ...): Operation not permitted",
+        ] {
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("tracing of processes are refused"), "{told}");
+            assert!(!told.contains("`read`"), "{told}");
+        }
+        let told = at(
+            Level::Full,
+            "PermissionError: [Errno 1] Operation not permitted",
+        );
+        assert!(told.contains("may be a signal"), "{told}");
+    }
+
+    #[test]
+    fn sec_3_a_network_that_is_missing_is_told_with_what_gives_one() {
+        let connect =
+            "curl: (7) Failed to connect to 1.1.1.1 port 80 after 0 ms: Couldn't connect to server";
+        for said in [connect, "OSError: [Errno 101] Network is unreachable"] {
+            let told = explain(said, &policy(Level::Full)).unwrap();
+            assert!(told.contains("under `network: {allow: […]}`"), "{told}");
+            let told = explain(said, &policy(Level::Landlock)).unwrap();
+            assert!(told.contains("`require: full`"), "{told}");
+        }
+        let own = "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server";
+        assert_eq!(explain(own, &policy(Level::Full)), None);
+        let open = SandboxPolicy {
+            network: Network::Any,
+            ..policy(Level::Full)
+        };
+        for said in [connect, "curl: (6) Could not resolve host: example.org"] {
+            assert_eq!(explain(said, &open), None, "{said}");
+        }
+    }
+
+    #[test]
+    fn sec_3_what_is_below_the_directory_of_temporary_files_is_explained_as_well() {
+        let paths = |path: &str| vec![Path::new(path).to_owned().try_into().unwrap()];
+        let below = |level| SandboxPolicy {
+            read: paths("/tmp/project"),
+            ..policy(level)
+        };
+        for level in [Level::Full, Level::Landlock] {
+            let told = explain("cp: '/tmp/project/copy': Permission denied", &below(level));
+            assert!(told.unwrap().contains("may only be read"));
+        }
+        // Only at the level `full` it is another directory.
+        let denied = "cat: /tmp/other: Permission denied";
+        let told = explain(denied, &below(Level::Landlock)).unwrap();
+        assert!(told.contains("`/tmp/other` is not in it"), "{told}");
+        assert_eq!(explain(denied, &below(Level::Full)), None);
     }
 
     #[test]

@@ -474,7 +474,7 @@ fn sec_6_whoever_is_killed_nothing_is_left() {
     for level in levels() {
         let ended: &[Ended] = match level {
             Level::Full => &[Ended::Agent, Ended::Supervisor, Ended::First],
-            Level::Landlock | Level::Off => &[Ended::Agent],
+            Level::Landlock | Level::Seatbelt | Level::Off => &[Ended::Agent],
         };
         for ended in ended {
             let site = site();

@@ -45,7 +45,7 @@ impl Door {
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
-            rules: Arc::new(Rules(door.list.clone())),
+            rules: Arc::new(Rules::new(door.list.clone())),
         })
     }
 
@@ -74,15 +74,12 @@ impl Door {
                 }
             };
             if !is_of_this_user(&handed_in) {
-                tracing::warn!("another user's process was refused");
+                self.rules.tell_refused("it is a process of another user");
                 continue;
             }
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                tracing::warn!(
-                    caller = %self.rules.0.caller,
-                    max = EGRESS_CONNECTIONS_MAX,
-                    "a program of a sandbox was refused: there are too many connections"
-                );
+                let why = format_args!("there are {EGRESS_CONNECTIONS_MAX} connections already");
+                self.rules.tell_refused(why);
                 continue;
             };
             let rules = Arc::clone(&self.rules);

@@ -99,7 +99,7 @@ where
         return Ok(());
     };
     let program = program.await.map_err(std::io::Error::other)?;
-    tunnel::pass_on(TokioIo::new(program), server, &target).await
+    tunnel::pass_on(TokioIo::new(program), server, &target, &rules).await
 }
 
 async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Response<Body> {
@@ -108,7 +108,10 @@ async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Res
     } else {
         pass_on(request, rules, begun).await
     };
-    answered.unwrap_or_else(|refusal| refused(&refusal))
+    answered.unwrap_or_else(|refusal| {
+        rules.tell_refused(&refusal);
+        refused(&refusal)
+    })
 }
 
 /// Connects to the host of `CONNECT`; what is said to it comes next.
@@ -198,7 +201,6 @@ fn take_off(headers: &mut HeaderMap) {
 }
 
 fn refused(refusal: &Refusal) -> Response<Body> {
-    tracing::warn!(why = %refusal, "a program of a sandbox was refused");
     let (status, reason) = match refusal.fault() {
         Fault::Asked => (
             StatusCode::BAD_REQUEST,

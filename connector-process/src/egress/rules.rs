@@ -8,33 +8,47 @@ use goondan_protocol::egress::AllowList;
 use goondan_protocol::sandbox::Host;
 
 use super::refusal::Refusal;
+use super::refusals::Refusals;
 use super::target::Target;
 
 /// The list of those who come by one socket.
 #[derive(Debug)]
-pub(super) struct Rules(pub(super) AllowList);
+pub(super) struct Rules {
+    list: AllowList,
+    refusals: Refusals,
+}
 
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.caller, self.listed())
+        write!(f, "{}: {}", self.list.caller, self.listed())
     }
 }
 
 impl Rules {
+    pub(super) fn new(list: AllowList) -> Self {
+        let refusals = Refusals::new();
+        Self { list, refusals }
+    }
+
+    /// Tells the log why one of them was refused.
+    pub(super) fn tell_refused(&self, why: impl fmt::Display) {
+        self.refusals.tell(&self.list.caller, why);
+    }
+
     fn listed(&self) -> String {
-        let hosts = self.0.allow.iter().map(|host| format!("`{host}`"));
+        let hosts = self.list.allow.iter().map(|host| format!("`{host}`"));
         hosts.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether a place is listed. To be asked before its name is resolved.
     pub(super) fn check_listed(&self, target: &Target) -> Result<(), Refusal> {
-        let mut allow = self.0.allow.iter();
+        let mut allow = self.list.allow.iter();
         if allow.any(|listed| listed.allows(&target.host, target.port)) {
             return Ok(());
         }
         Err(Refusal::NotListed {
             target: target.clone(),
-            caller: self.0.caller.to_string(),
+            caller: self.list.caller.to_string(),
             listed: self.listed(),
         })
     }
@@ -48,7 +62,7 @@ impl Rules {
     ) -> Result<Vec<SocketAddr>, Refusal> {
         let is_listed = |address: IpAddr| {
             let asked = Host::Address(address);
-            let mut allow = self.0.allow.iter();
+            let mut allow = self.list.allow.iter();
             allow.any(|listed| listed.allows(&asked, target.port))
         };
         let may_be_reached = |address: &IpAddr| match reach_of(*address) {
@@ -67,7 +81,7 @@ impl Rules {
                 Reach::Public | Reach::Private => Refusal::Private {
                     target: target.clone(),
                     address: *address,
-                    caller: self.0.caller.to_string(),
+                    caller: self.list.caller.to_string(),
                 },
             }),
             Some(_) => Ok(good),
@@ -87,7 +101,7 @@ mod tests {
     use super::*;
 
     fn rules(allow: &[&str]) -> Rules {
-        Rules(AllowList {
+        Rules::new(AllowList {
             caller: EgressCaller::Agent("coder".parse().unwrap()),
             allow: allow.iter().map(|host| host.parse().unwrap()).collect(),
         })

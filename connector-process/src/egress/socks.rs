@@ -46,10 +46,10 @@ where
     match open(asked, rules).await {
         Ok((server, target)) => {
             answer(&mut program, Reply::Done).await?;
-            tunnel::pass_on(program, server, &target).await
+            tunnel::pass_on(program, server, &target, rules).await
         }
         Err(refusal) => {
-            tracing::warn!(why = %refusal, "a program of a sandbox was refused");
+            rules.tell_refused(&refusal);
             let reply = match refusal.fault() {
                 Fault::Denied => Reply::Denied,
                 Fault::Failed => Reply::Unreachable,

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
 
 use super::hello::{ACCESS_DENIED, Beginning, judge};
+use super::rules::Rules;
 use super::target::Target;
 
 /// Bytes passed on at once until the beginning is judged.
@@ -13,7 +14,12 @@ const CHUNK_BYTES: usize = 4 * 1024;
 
 /// Passes on what both say until both have ended. The first that the program says is held back until it is judged;
 /// a host that speaks first is heard meanwhile.
-pub(super) async fn pass_on<P, S>(mut program: P, mut server: S, target: &Target) -> io::Result<()>
+pub(super) async fn pass_on<P, S>(
+    mut program: P,
+    mut server: S,
+    target: &Target,
+    rules: &Rules,
+) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
@@ -30,7 +36,7 @@ where
                     Beginning::More => {}
                     Beginning::Good => break,
                     Beginning::Bad(why) => {
-                        tracing::warn!(why, "a connection of a sandbox was cut");
+                        rules.tell_refused(why);
                         program.write_all(&ACCESS_DENIED).await?;
                         return program.shutdown().await;
                     }

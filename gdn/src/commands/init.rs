@@ -209,6 +209,9 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
             "\nThis machine cannot confine programs at the level `full`, so the project asks for `landlock`. \
              `gdn doctor` says why.",
         ),
+        Level::Seatbelt => output.note(
+            "\nmacOS confines programs by a profile, so the project asks for `seatbelt`. That level is untested.",
+        ),
         Level::Off => output.note(
             "\nThis machine cannot confine programs, so the project asks for no sandbox: what its agents start \
              has all your rights. `gdn doctor` says why.",
@@ -223,11 +226,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
 
 /// How strictly this machine can confine programs.
 fn strictest(machine: &ThisMachine) -> Level {
-    let mut level = Level::default();
-    while machine.lacks_sandbox(level).is_some() {
-        level = level.lesser();
-    }
-    level
+    Level::strictest(|level| machine.lacks_sandbox(level).is_none())
 }
 
 fn next_commands(path: &Path, template: Template) -> String {

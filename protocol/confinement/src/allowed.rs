@@ -229,7 +229,7 @@ fn environment(
 ) -> Vec<(&'static str, Option<OsString>)> {
     let own = match asked.require {
         Level::Full => Some(Path::new("/tmp")),
-        Level::Landlock | Level::Off => None,
+        Level::Landlock | Level::Seatbelt | Level::Off => None,
     };
     let mut all: Vec<_> = OF_THE_USER.iter().map(|name| (*name, None)).collect();
     all.push(("HOME", ground.work_dir.or(own).map(OsString::from)));

@@ -23,7 +23,7 @@ use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use crate::enforcement::enforce;
 #[cfg(target_os = "linux")]
 use crate::error::EnforceError;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 use crate::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
@@ -50,7 +50,7 @@ pub enum SandboxError {
     #[error(transparent)]
     Unmet(#[from] Unmet),
     /// What was open before cannot be listed.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
     #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
     Inherited(#[source] std::io::Error),
     /// The namespaces cannot be made.
@@ -72,6 +72,10 @@ pub enum SandboxError {
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Enforce(#[from] EnforceError),
+    /// The sandbox of macOS cannot be made.
+    #[cfg(target_os = "macos")]
+    #[error(transparent)]
+    Seatbelt(#[from] crate::seatbelt_entry::SeatbeltError),
 }
 
 /// The policy as arguments of the process that is to enter it, before all others. None without a sandbox.
@@ -80,7 +84,7 @@ pub(crate) fn in_words(policy: &SandboxPolicy, egress: Option<&Path>) -> Vec<OsS
     let json = || serde_json::to_string(policy).unwrap_or_default();
     let mut words: Vec<OsString> = match policy.require {
         Level::Off => return Vec::new(),
-        Level::Full | Level::Landlock => vec![SANDBOX.into(), json().into()],
+        Level::Full | Level::Landlock | Level::Seatbelt => vec![SANDBOX.into(), json().into()],
     };
     if let (Some(egress), Some(_)) = (egress, policy.allow_list()) {
         words.extend([EGRESS.into(), egress.into()]);
@@ -162,12 +166,32 @@ impl Sandbox {
         Ok(Entered::Inside)
     }
 
-    /// There is no sandbox for this system yet.
+    /// Turns into the same program within, and returns only if nothing is to be confined.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxError`] if the policy cannot be held: nothing was started then, and the caller ends.
+    #[cfg(target_os = "macos")]
+    pub fn enter(&self) -> Result<Entered, SandboxError> {
+        close_inherited_files().map_err(SandboxError::Inherited)?;
+        let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
+        let plan = plan(policy, &[goondan_protocol::sandbox::Right::Profile].into())?;
+        match plan.level {
+            Level::Off => Ok(Entered::Inside),
+            Level::Full | Level::Landlock | Level::Seatbelt => {
+                let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+                let (_, own) = out_of_words(&words);
+                Err(crate::seatbelt_entry::turn_into_confined(&plan, own).into())
+            }
+        }
+    }
+
+    /// There is no sandbox for this system.
     ///
     /// # Errors
     ///
     /// [`SandboxError`] unless none is asked for.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     pub fn enter(&self) -> Result<Entered, SandboxError> {
         let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
         plan(policy, &goondan_protocol::sandbox::Facts::new())?;

@@ -19,11 +19,6 @@ impl Files {
         Ok(Self(created()?))
     }
 
-    /// Whether the kernel takes such rules at all.
-    pub(crate) fn are_held() -> bool {
-        created().is_ok()
-    }
-
     /// Lets files below the paths be read and executed.
     pub(crate) fn read<P: AsRef<Path>>(
         &mut self,
@@ -81,6 +76,21 @@ impl Files {
         } else {
             Err(EnforceError::Partial)
         }
+    }
+}
+
+/// Keeps signals and abstract sockets within the calling thread and all that it starts, and files as they are: whose
+/// files are held may not mount. Also sets `no_new_privs`.
+pub(crate) fn restrict_scopes() -> Result<(), EnforceError> {
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::from_all(ABI::V6))?
+        .create()?
+        .restrict_self()?;
+    if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
+        Ok(())
+    } else {
+        Err(EnforceError::Partial)
     }
 }
 

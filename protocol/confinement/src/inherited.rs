@@ -4,6 +4,12 @@ use std::path::Path;
 
 use nix::unistd::close;
 
+/// The open files of the process by their numbers.
+#[cfg(target_os = "linux")]
+const OPEN_FILES: &str = "/proc/self/fd";
+#[cfg(not(target_os = "linux"))]
+const OPEN_FILES: &str = "/dev/fd";
+
 /// The first descriptor behind standard input, output and error.
 const FIRST: i32 = 3;
 
@@ -14,7 +20,7 @@ const FIRST: i32 = 3;
 ///
 /// If the open files cannot be listed.
 pub fn close_inherited_files() -> std::io::Result<()> {
-    let listed: Vec<i32> = Path::new("/proc/self/fd")
+    let listed: Vec<i32> = Path::new(OPEN_FILES)
         .read_dir()?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())

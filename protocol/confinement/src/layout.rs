@@ -10,6 +10,7 @@ use goondan_protocol::sandbox::SandboxPath;
 use crate::plan::Plan;
 
 /// Devices that hold nothing; without them hardly a program runs.
+#[cfg(target_os = "linux")]
 pub(crate) const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",

@@ -17,6 +17,7 @@
 //! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
+//! * `seatbelt` and `seatbelt_entry` are all of it on macOS, as far as there is any. They are untested.
 //!
 //! # Invariants
 //!
@@ -52,19 +53,30 @@ pub use goondan_protocol::sandbox::{
 pub use self::enforcement::{Report, enforce};
 #[cfg(target_os = "linux")]
 pub use self::error::EnforceError;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 pub use self::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 pub use self::namespace_probe::{probe_namespaces, try_as_asked};
 #[cfg(target_os = "linux")]
 pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 #[cfg(target_os = "linux")]
-pub use self::own::OwnPolicy;
+pub use self::own::{Held, OwnPolicy};
 #[cfg(target_os = "linux")]
 pub use self::probe::{probe, probe_all};
+#[cfg(any(target_os = "macos", test))]
+pub use self::seatbelt::UnfitPath;
+#[cfg(target_os = "macos")]
+pub use self::seatbelt_entry::SeatbeltError;
 
-/// What the kernel holds of all levels: nothing, since there is no sandbox for this system yet.
-#[cfg(not(target_os = "linux"))]
+/// What macOS holds, found by trying.
+#[cfg(target_os = "macos")]
+#[must_use]
+pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
+    seatbelt_entry::probe()
+}
+
+/// What the kernel holds of all levels: nothing, since there is no sandbox for this system.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 #[must_use]
 pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
     Facts::new()
@@ -83,9 +95,9 @@ mod entry;
 mod error;
 #[cfg(target_os = "linux")]
 mod files;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 mod inherited;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 mod layout;
 #[cfg(target_os = "linux")]
 mod mountinfo;
@@ -100,6 +112,10 @@ mod own;
 mod plan;
 #[cfg(target_os = "linux")]
 mod probe;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
+#[cfg(target_os = "macos")]
+mod seatbelt_entry;
 #[cfg(target_os = "linux")]
 mod system_calls;
 #[cfg(target_os = "linux")]

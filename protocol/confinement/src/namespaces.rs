@@ -45,6 +45,11 @@ impl NamespaceError {
         let source = source.into();
         Self { what, source }
     }
+
+    /// What is refused and why, without what a person can do about it.
+    pub(crate) fn reason(&self) -> String {
+        format!("{}: {}", self.what, self.source)
+    }
 }
 
 /// What a person can do about it.
@@ -72,30 +77,34 @@ fn remedy() -> &'static str {
 ///
 /// [`NamespaceError`] if the kernel refuses any of it.
 pub fn unshare_all(network: &Network) -> Result<(), NamespaceError> {
-    let own = match network {
-        Network::None | Network::Allow(_) => CloneFlags::CLONE_NEWNET,
-        Network::Any => CloneFlags::empty(),
-    };
     unshare_with(
         CloneFlags::CLONE_NEWNS
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWIPC
             | CloneFlags::CLONE_NEWUTS
-            | own,
+            | own_network(network),
     )?;
     pass_on_capabilities()
         .map_err(|errno| NamespaceError::new("rights within the namespaces are not given", errno))
 }
 
-/// Mounts of its own, for a process that others of its user cannot look into: the kernel lets nobody write about such
-/// a one, itself included, so that it can be looked into meanwhile.
-pub(crate) fn unshare_mounts() -> Result<(), NamespaceError> {
+/// Mounts of its own, and perhaps a network without anything in it, for a process that others of its user cannot look
+/// into: the kernel lets nobody write about such a one, itself included, so that it can be looked into meanwhile.
+pub(crate) fn unshare_mounts(network: &Network) -> Result<(), NamespaceError> {
     let refused = |errno| NamespaceError::new("namespaces are not given", errno);
     let was_open = get_dumpable().map_err(refused)?;
     set_dumpable(true).map_err(refused)?;
-    let unshared = unshare_with(CloneFlags::CLONE_NEWNS);
+    let unshared = unshare_with(CloneFlags::CLONE_NEWNS | own_network(network));
     set_dumpable(was_open).map_err(refused)?;
     unshared
+}
+
+/// What stands between a process and the machine's network, unless it may reach all of that.
+fn own_network(network: &Network) -> CloneFlags {
+    match network {
+        Network::None | Network::Allow(_) => CloneFlags::CLONE_NEWNET,
+        Network::Any => CloneFlags::empty(),
+    }
 }
 
 /// A user namespace, and others in it.

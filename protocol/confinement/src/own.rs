@@ -3,14 +3,19 @@
 //! Each does so once it knows what it is, before it does anything, while it has one thread. What it starts inherits
 //! it, and can only confine itself further.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::getppid;
 
 use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, Right, SandboxPolicy};
 
 use crate::allowed::{PROGRAMS, SETTINGS};
 use crate::capabilities::{self, Kept};
 use crate::error::EnforceError;
-use crate::files::Files;
+use crate::files::{Files, restrict_scopes};
 use crate::layout::Layout;
 use crate::mounts::{RootOf, replace_root};
 use crate::namespaces::{NamespaceError, unshare_mounts};
@@ -31,6 +36,22 @@ const ABOUT_SERVERS: [&str; 5] = [
 
 /// Variables that name certificates to trust in place of the system's.
 const NAMED_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// What a process holds itself to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// What the kernel holds from now on.
+    pub rights: Facts,
+    /// Why that is not all that the process holds itself to, for people; none if it is.
+    pub lacks: Option<String>,
+}
+
+impl Held {
+    fn lack(&mut self, reason: &dyn fmt::Display) {
+        let before = self.lacks.take().map(|before| format!("{before}; "));
+        self.lacks = Some(before.unwrap_or_default() + &reason.to_string());
+    }
+}
 
 /// What a process of goondan's keeps for itself and for what it starts.
 #[derive(Debug, Clone)]
@@ -98,52 +119,62 @@ impl OwnPolicy {
 
     /// Restricts this process, which has one thread as yet, for good, and tells what the kernel holds from now on.
     ///
-    /// A kernel that does not give all of it filters system calls all the same.
+    /// A kernel that does not give all of it gives what it can, and filters system calls in any case.
     ///
     /// # Errors
     ///
     /// [`EnforceError`] if the kernel refuses what it said it holds. A part of it may hold then: the caller ends.
-    pub fn enforce(&self) -> Result<Facts, EnforceError> {
-        let (is_held, caller) = match self.sandbox {
-            OwnSandbox::None => return Ok(Facts::new()),
-            OwnSandbox::Landlock => (self.keep_files()?, Caller::Process(self.network.clone())),
-            OwnSandbox::Mounts => (self.keep_mounts()?, Caller::Supervisor),
+    pub fn enforce(&self) -> Result<Held, EnforceError> {
+        let mut held = Held::default();
+        let caller = match self.sandbox {
+            OwnSandbox::None => return Ok(held),
+            OwnSandbox::Landlock => {
+                self.keep_files(&mut held)?;
+                Caller::Process(self.network.clone())
+            }
+            OwnSandbox::Mounts => {
+                self.keep_mounts(&mut held)?;
+                keep_scopes(&mut held)?;
+                Caller::Supervisor
+            }
         };
         system_calls::apply(caller)?;
-        let rights = if is_held {
-            self.sandbox.rights()
-        } else {
-            &[Right::SystemCalls]
-        };
-        Ok(rights.iter().copied().collect())
+        held.rights.insert(Right::SystemCalls);
+        Ok(held)
     }
 
-    /// Whether the kernel has such rules.
-    fn keep_files(&self) -> Result<bool, EnforceError> {
-        let rules = if Files::are_held() {
-            let mut files = Files::new()?;
-            files.read([Path::new(OWN_PROGRAM), Path::new("/proc")])?;
-            files.read(there(&self.read))?;
-            files.write(there(&self.write))?;
-            files.devices()?;
-            Some(files)
-        } else {
-            None
+    /// Files, signals and abstract sockets, if the kernel has such rules.
+    fn keep_files(&self, held: &mut Held) -> Result<(), EnforceError> {
+        let mut files = match Files::new() {
+            Ok(files) => files,
+            Err(error) => {
+                held.lack(&error);
+                return drop_capabilities(self.kept);
+            }
         };
+        files.read([Path::new(OWN_PROGRAM), Path::new("/proc")])?;
+        files.read(there(&self.read))?;
+        files.write(there(&self.write))?;
+        files.devices()?;
         drop_capabilities(self.kept)?;
-        let is_held = rules.is_some();
-        rules.map_or(Ok(()), Files::restrict)?;
-        Ok(is_held)
+        files.restrict()?;
+        held.rights.extend(Right::LANDLOCK);
+        Ok(())
     }
 
-    /// Whether a root of its own could be had. Nothing was changed if not.
-    fn keep_mounts(&self) -> Result<bool, EnforceError> {
+    /// A root of its own, and no network if its programs have none, if they can be had. Nothing is changed if not.
+    fn keep_mounts(&self, held: &mut Held) -> Result<(), EnforceError> {
         // What cannot be laid out here is told by each program that is to be started in the same way.
-        let Ok(layout) = Layout::of_paths(there(&self.read), there(&self.write)) else {
-            return Ok(false);
+        let layout = match Layout::of_paths(there(&self.read), there(&self.write)) {
+            Ok(layout) => layout,
+            Err(error) => {
+                held.lack(&error);
+                return Ok(());
+            }
         };
-        if unshare_mounts().is_err() {
-            return Ok(false);
+        if let Err(error) = unshare_mounts(&self.network) {
+            held.lack(&error.reason());
+            return Ok(());
         }
         // Where whoever started it stood need not be a part of its root.
         let root = std::env::set_current_dir("/");
@@ -155,8 +186,27 @@ impl OwnPolicy {
         } else {
             Kept::Nothing
         })?;
-        Ok(true)
+        held.rights.extend([Right::UserNamespaces, Right::Mounts]);
+        if self.network != Network::Any {
+            held.rights.insert(Right::Network);
+        }
+        Ok(())
     }
+}
+
+/// Signals and abstract sockets, if the kernel has such rules.
+fn keep_scopes(held: &mut Held) -> Result<(), EnforceError> {
+    if let Err(error) = restrict_scopes() {
+        held.lack(&error);
+        return Ok(());
+    }
+    let parent = getppid();
+    // One in another PID namespace has no number here, and nothing can be tried on it.
+    if parent.as_raw() > 0 && kill(parent, None) != Err(Errno::EPERM) {
+        return Err(EnforceError::NotHeld(Right::Signals));
+    }
+    held.rights.extend([Right::Signals, Right::AbstractSockets]);
+    Ok(())
 }
 
 fn drop_capabilities(kept: Kept) -> Result<(), EnforceError> {

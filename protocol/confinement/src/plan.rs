@@ -15,13 +15,14 @@ pub struct Plan {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the sandbox level `{level}` cannot be had, since this kernel does not confine {}; use a kernel that \
-     does, or write `require: {}`",
+     does, or write `require: {instead}`",
     .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    .level.lesser()
 )]
 pub struct Unmet {
     level: Level,
     missing: Facts,
+    /// The strictest level that can be had.
+    instead: Level,
 }
 
 /// Decides what to enforce.
@@ -36,8 +37,7 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
         write,
         network,
     } = policy;
-    let needed = Right::of(require).iter().copied();
-    let missing: Facts = needed.filter(|right| !facts.contains(right)).collect();
+    let missing = lacked(require, facts);
     if missing.is_empty() {
         Ok(Plan {
             level: require,
@@ -49,8 +49,15 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
         Err(Unmet {
             level: require,
             missing,
+            instead: Level::strictest(|level| lacked(level, facts).is_empty()),
         })
     }
+}
+
+/// What a level needs and the kernel does not hold.
+fn lacked(level: Level, facts: &Facts) -> Facts {
+    let needed = Right::of(level).iter().copied();
+    needed.filter(|right| !facts.contains(right)).collect()
 }
 
 #[cfg(test)]
@@ -68,20 +75,20 @@ mod tests {
 
     #[test]
     fn sec_3_a_level_is_refused_if_any_of_its_rights_is_missing() {
-        for level in [Level::Full, Level::Landlock] {
+        for (level, instead) in [
+            (Level::Full, Level::Landlock),
+            (Level::Landlock, Level::Off),
+        ] {
             for missing in Right::of(level).iter().copied() {
                 let facts = Right::ALL
                     .into_iter()
                     .filter(|right| *right != missing)
                     .collect();
                 let unmet = plan(policy(level), &facts).unwrap_err();
-                assert_eq!(
-                    unmet,
-                    Unmet {
-                        level,
-                        missing: [missing].into()
-                    }
-                );
+                assert_eq!((unmet.level, &unmet.missing), (level, &[missing].into()));
+                if !Right::LANDLOCK.contains(&missing) || level == Level::Landlock {
+                    assert_eq!(unmet.instead, instead);
+                }
                 let told = unmet.to_string();
                 assert!(told.contains(&missing.to_string()), "{told}");
                 assert!(told.contains(&format!("`{level}`")), "{told}");
@@ -90,5 +97,17 @@ mod tests {
         assert!(plan(policy(Level::Full), &Right::ALL.into()).is_ok());
         assert!(plan(policy(Level::Landlock), &Right::LANDLOCK.into()).is_ok());
         assert!(plan(policy(Level::Off), &Facts::new()).is_ok());
+    }
+
+    #[test]
+    fn sec_3_the_sandbox_of_another_system_is_refused_with_the_word_for_this_one() {
+        let [linux, macos]: [Facts; 2] = [Right::ALL.into(), [Right::Profile].into()];
+        let refused = |level, facts: &Facts| plan(policy(level), facts).unwrap_err().to_string();
+        assert!(refused(Level::Seatbelt, &linux).ends_with("or write `require: full`"));
+        for level in [Level::Full, Level::Landlock] {
+            let told = refused(level, &macos);
+            assert!(told.ends_with("or write `require: seatbelt`"), "{told}");
+        }
+        assert!(plan(policy(Level::Seatbelt), &macos).is_ok());
     }
 }

@@ -9,14 +9,19 @@
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
 use goondan_confinement::{
-    Facts, Level, Network, OwnPolicy, OwnSandbox, Right, SandboxPath, SandboxPolicy, enforce, plan,
-    probe,
+    Facts, Held, Level, Network, OwnPolicy, OwnSandbox, Right, SandboxPath, SandboxPolicy, enforce,
+    plan, probe,
 };
 
 /// A place with a file that programs may read, a directory they may write in, and a secret beside.
@@ -49,11 +54,18 @@ impl Site {
 }
 
 /// Restricts a thread that ends with the test, as a process would restrict itself.
-fn within<T: Send>(own: &OwnPolicy, act: impl FnOnce(Facts) -> T + Send) -> T {
+fn within<T: Send>(own: &OwnPolicy, act: impl FnOnce(Held) -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| act(own.enforce().unwrap()));
         thread.join().unwrap()
     })
+}
+
+fn of_landlock() -> Held {
+    Held {
+        rights: Right::LANDLOCK.into(),
+        lacks: None,
+    }
 }
 
 fn is_had() -> bool {
@@ -80,7 +92,7 @@ fn sec_3_an_agent_keeps_what_its_tools_work_with_and_nothing_else() {
     let control = UnixListener::bind(site.at("control")).unwrap();
     let own = OwnPolicy::of_agent(OwnSandbox::Landlock, &site.policy(Level::Landlock));
     within(&own, |held| {
-        assert_eq!(held, Right::LANDLOCK.into());
+        assert_eq!(held, of_landlock());
         assert!(reads(&site.at("project/input")));
         assert!(fs::write(site.at("work/own"), "x").is_ok());
         assert!(UnixStream::pair().is_ok());
@@ -135,7 +147,7 @@ fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
     let control = UnixListener::bind(site.at("control")).unwrap();
     let own = OwnPolicy::of_connector(OwnSandbox::Landlock, &SandboxPolicy::default());
     within(&own, |held| {
-        assert_eq!(held, Right::LANDLOCK.into());
+        assert_eq!(held, of_landlock());
         assert!(TcpStream::connect(address).is_ok());
         assert!(TcpListener::bind(("127.0.0.1", 0)).is_ok());
         assert!(reads(Path::new("/etc/hosts")));
@@ -154,8 +166,51 @@ fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
     let site = Site::new();
     let own = OwnPolicy::of_agent(OwnSandbox::beside(Some(Level::Off)), &SandboxPolicy::off());
     within(&own, |held| {
-        assert_eq!(held, Facts::new());
+        assert_eq!(held, Held::default());
         assert!(reads(&site.at("secret")));
         assert!(UnixDatagram::unbound().is_ok());
     });
+}
+
+/// What is held of a process that starts programs at the level `full` and cannot have a root of its own: a thread
+/// cannot, since it shares its user with the others of the process.
+fn without_root(site: &Site, policy: &SandboxPolicy, reason: &str) {
+    let own = OwnPolicy::of_agent(OwnSandbox::Mounts, policy);
+    let address = SocketAddr::from_abstract_name(format!("goondan-own-{reason}")).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = Pid::from_raw(other.id().try_into().unwrap());
+    assert_eq!(kill(pid, None), Ok(()), "the test itself is free");
+    assert!(UnixStream::connect_addr(&address).is_ok());
+    within(&own, |held| {
+        let rights: Facts = [Right::Signals, Right::AbstractSockets, Right::SystemCalls].into();
+        assert_eq!(held.rights, rights);
+        let lacks = held.lacks.unwrap();
+        assert!(lacks.contains(reason), "{lacks}");
+        assert_eq!(kill(pid, None), Err(Errno::EPERM));
+        assert!(UnixStream::connect_addr(&address).is_err());
+        // Files are as free as they were: no root of its own was had.
+        assert!(reads(&site.at("secret")));
+        let beneath = Command::new("sleep").arg("0").status();
+        assert!(beneath.unwrap().success());
+    });
+    other.kill().unwrap();
+    other.wait().unwrap();
+    drop(listener);
+}
+
+#[test]
+fn sec_3_an_agent_without_a_root_of_its_own_says_why_and_signals_nobody_else() {
+    if !is_had() {
+        return;
+    }
+    let site = Site::new();
+    let policy = site.policy(Level::Full);
+    without_root(&site, &policy, "namespaces are not given");
+    // Whoever may write there could have put the link there.
+    std::os::unix::fs::symlink(site.at("secret"), site.at("work/link")).unwrap();
+    let mut planted = policy;
+    let link = SandboxPath::try_from(site.at("work/link")).unwrap();
+    planted.read.push(link);
+    without_root(&site, &planted, "work/link` is a link");
 }

@@ -25,9 +25,11 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 use tracing_subscriber::{Layer, filter::LevelFilter};
 
 use self::fields::Fields;
+pub use self::line_limit::LineLimit;
 pub use self::stdout::HeldStdout;
 
 mod fields;
+mod line_limit;
 mod stdout;
 
 /// The environment variable that sets the least level that is logged: `error`, `warn`, `info`

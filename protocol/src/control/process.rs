@@ -146,6 +146,9 @@ pub struct ProcessInfo {
 pub struct Confinement {
     /// What the kernel holds the process itself to, as it says.
     pub own: Facts,
+    /// Why that is not all that a process of its kind holds itself to; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
     /// The programs that it starts; absent if it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Achieved>,

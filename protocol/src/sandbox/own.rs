@@ -13,10 +13,11 @@ use super::{Level, Right};
 pub enum OwnSandbox {
     /// Files, signals, abstract sockets and system calls: what the level `landlock` gives programs.
     Landlock,
-    /// A root of its own, on which no other files are, and system calls that neither it nor a sandbox of the level
-    /// `full` needs. Who is in a Landlock domain may not mount, nor may anybody whom it starts.
+    /// A root of its own, on which no other files are, signals and abstract sockets by Landlock, and system calls that
+    /// neither it nor a sandbox of the level `full` needs. Whose files Landlock holds may not mount, nor may anybody
+    /// whom it starts; whose signals and sockets it holds may.
     Mounts,
-    /// Nothing: a person wants its programs to have all rights of the user.
+    /// Nothing: a person wants its programs to have all rights of the user, or the system is not Linux.
     None,
 }
 
@@ -27,7 +28,7 @@ impl OwnSandbox {
         match programs {
             None | Some(Level::Landlock) => Self::Landlock,
             Some(Level::Full) => Self::Mounts,
-            Some(Level::Off) => Self::None,
+            Some(Level::Seatbelt | Level::Off) => Self::None,
         }
     }
 
@@ -36,7 +37,13 @@ impl OwnSandbox {
     pub fn rights(self) -> &'static [Right] {
         match self {
             Self::Landlock => &Right::LANDLOCK,
-            Self::Mounts => &[Right::SystemCalls, Right::UserNamespaces, Right::Mounts],
+            Self::Mounts => &[
+                Right::Signals,
+                Right::AbstractSockets,
+                Right::SystemCalls,
+                Right::UserNamespaces,
+                Right::Mounts,
+            ],
             Self::None => &[],
         }
     }

@@ -27,6 +27,8 @@ pub enum Right {
     Processes,
     /// There is no way out but a loopback of its own (network namespace).
     Network,
+    /// Files, other processes and the network by a profile (macOS).
+    Profile,
 }
 
 impl Right {
@@ -56,6 +58,7 @@ impl Right {
         match level {
             Level::Full => &Self::ALL,
             Level::Landlock => &Self::LANDLOCK,
+            Level::Seatbelt => &[Self::Profile],
             Level::Off => &[],
         }
     }
@@ -72,6 +75,7 @@ impl fmt::Display for Right {
             Self::Mounts => "mounts (mount namespaces)",
             Self::Processes => "processes (PID namespaces and their own /proc)",
             Self::Network => "the network (network namespaces)",
+            Self::Profile => "programs by a profile, as macOS does",
         })
     }
 }

@@ -59,9 +59,16 @@ fn kernel_says(process: &Value, field: &str) -> String {
     found.1.trim().to_owned()
 }
 
-/// What an agent holds itself to that starts programs at the level `full`.
+/// What an agent holds itself to that starts programs at the level `full`, without a network.
 fn own_at_full() -> Facts {
-    OwnSandbox::Mounts.rights().iter().copied().collect()
+    let mut own: Facts = OwnSandbox::Mounts.rights().iter().copied().collect();
+    own.insert(Right::Network);
+    own
+}
+
+/// The network that a process is in.
+fn network_of(pid: impl std::fmt::Display) -> std::path::PathBuf {
+    fs::read_link(format!("/proc/{pid}/ns/net")).unwrap()
 }
 
 fn process(home: &Home, name: &str) -> Value {
@@ -98,6 +105,8 @@ fn holds(level: &str, filters_of_worker: bool) {
     assert!(seen(&home.project().join("goondan.yaml")));
     let has_mounts = worker["confinement"]["own"] == serde_json::to_value(own_at_full()).unwrap();
     assert_eq!(has_mounts, level == "full");
+    assert_eq!(network_of(pid) != network_of("self"), has_mounts);
+    assert_eq!(worker["confinement"]["lacks"], Value::Null);
     assert_eq!(seen(&home.state_root().join("run")), !has_mounts);
     assert_eq!(seen(&home.notes()), !has_mounts);
     let landlock = serde_json::to_value(Right::LANDLOCK).unwrap();
@@ -140,4 +149,42 @@ fn sec_3_processes_and_calls_are_shown_with_the_level_landlock() {
 #[test]
 fn sec_3_processes_and_calls_are_shown_without_a_sandbox() {
     holds("off", false);
+}
+
+#[test]
+fn sec_3_a_process_that_holds_itself_to_less_says_why() {
+    let home = Home::without_project();
+    let notes = home.notes();
+    home.write("notes/kept", "");
+    home.write("secret", "");
+    // A program could have put the link there, so that no root is laid out with what it names.
+    std::os::unix::fs::symlink(home.path().join("secret"), notes.join("link")).unwrap();
+    let listed = format!("full, write: [{0}], read: [{0}/link]", notes.display());
+    home.write("project/goondan.yaml", &PROJECT.replace("LEVEL", &listed));
+    let validated = home.gdn(&["validate"]);
+    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
+        needs::left_out("this machine does not give the level `full`");
+        return;
+    }
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "run");
+    let worker = process(&home, "worker");
+    let lacks = worker["confinement"]["lacks"].as_str().unwrap();
+    assert!(lacks.contains("notes/link` is a link"), "{lacks}");
+    let rest: Facts = [Right::Signals, Right::AbstractSockets, Right::SystemCalls].into();
+    assert_eq!(
+        worker["confinement"]["own"],
+        serde_json::to_value(rest).unwrap()
+    );
+    let logged = daemon
+        .log()
+        .wait_for("the reason", |line| line["lacks"].is_string());
+    assert_eq!(logged["lacks"], lacks);
+    assert_eq!(logged["level"], "warn");
+    // It starts nothing with less than its level.
+    let said = home.history("main").last().unwrap().to_string();
+    let result = home.history("main")[2].to_string();
+    assert!(result.contains("E_SANDBOX"), "{result}");
+    assert!(said.contains("done"), "{said}");
+    daemon.stop();
 }

@@ -2,16 +2,21 @@
 //! anybody has thought of (`SEC-3`).
 //!
 //! Method: `escapes/egress.py` tries each way past the list beside one like it that is allowed, as a command, in a
-//! session and as a connector of a real daemon; `escapes/hosts.py` is what could be reached.
+//! session, from a module, as a connector and from an MCP server of a real daemon; `escapes/hosts.py` is what could be
+//! reached. Without a sandbox the same ways lead there, or the test would prove nothing.
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
 use goondan_tests::home::Running;
+use goondan_tests::log::message;
+use goondan_tests::processes::{Signal, signal};
 use goondan_tests::projects::lab_at;
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
+
+use crate::escapes::SERVER;
 
 const ESCAPE: &str = include_str!("escapes/egress.py");
 const HOSTS: &str = include_str!("escapes/hosts.py");
@@ -29,16 +34,40 @@ spec:
         call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json"}}]
       - when: {user: '^in a session$', step: 1}
         call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json", session: s}}]
+      - when: {user: '^from a module$', step: 1}
+        call: [{tool: escape__try, args: {}}]
+      - when: {user: '^from an MCP server$', step: 1}
+        call: [{tool: server__try, args: {}}]
+      - when: {user: '^without a sandbox$', step: 1}
+        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json free"}}]
       - when: {user: '^mirror$', step: 1}
         call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:MIRROR/"}}]
+      - when: {user: '^mirror in a session$', step: 1}
+        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:MIRROR/; echo of $$", session: s}}]
+      - when: {user: '^other in a session$', step: 1}
+        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:OTHER/", session: s}}]
+      - when: {user: '^often$', step: 1}
+        call: [{tool: bash__exec, args: {command: "for i in $(seq 60); do curl -s http://127.0.0.1:OTHER/; done"}}]
       - say: "${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: escape}
+spec:
+  entry: tools/escape.py
+  exports: [{name: try, description: Tries the ways., parameters: {type: object}}]
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: server}
+spec: {builtin: mcp}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: prisoner}
 spec:
   modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}, Tool/escape, Tool/server]
   sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
 ---
 apiVersion: goondan.ai/v1
@@ -50,11 +79,19 @@ spec:
   sandbox: {network: {allow: ["127.0.0.1:OTHER"]}}
 ---
 apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: free}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {require: "off"}
+---
+apiVersion: goondan.ai/v1
 kind: Swarm
-metadata: {name: both}
+metadata: {name: all}
 spec:
   entryAgent: Agent/prisoner
-  agents: [{ref: Agent/prisoner}, {ref: Agent/neighbor}]
+  agents: [{ref: Agent/prisoner}, {ref: Agent/neighbor}, {ref: Agent/free}]
 ---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -67,6 +104,33 @@ metadata: {name: escape}
 spec:
   connectorRef: Connector/escape
   sandbox: {write: [NOTES], network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: server}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: "@goondan/base"}
+  config: {command: [python3, PROJECT/server.py, PROJECT/served.py]}
+  sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
+"#;
+
+/// What the MCP server says when its tool is called.
+const SERVED: &str = r#"
+import os, sys
+
+os.execv(sys.executable, [sys.executable, "PROJECT/egress.py", "PROJECT/plan.json"])
+"#;
+
+/// A module that tries the ways in a program of its own.
+const MODULE: &str = r#"
+import json, subprocess, sys
+
+for line in sys.stdin:
+    call = json.loads(line)
+    if call["type"] == "call":
+        words = [sys.executable, "PROJECT/egress.py", "PROJECT/plan.json"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        print(json.dumps({"type": "result", "id": call["id"], "output": done.stdout + done.stderr}), flush=True)
 "#;
 
 /// A program that is a connector: it tries the ways at once.
@@ -108,8 +172,8 @@ fn is_had() -> bool {
         || needs::left_out("this machine does not give the level `full`")
 }
 
-/// What went wrong of the ways that were tried.
-fn wrong(how: &str, said: &str) -> Vec<String> {
+/// The ways that were tried, with what came of each.
+fn cases(how: &str, said: &str) -> Vec<Value> {
     let lines = said.lines().filter(|line| line.starts_with('{'));
     let cases: Vec<Value> = lines.map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!(
@@ -117,8 +181,13 @@ fn wrong(how: &str, said: &str) -> Vec<String> {
         ESCAPE.matches("\ncase(").count(),
         "{how}: {said}"
     );
+    cases
+}
+
+/// What went wrong of the ways that were tried.
+fn wrong(how: &str, said: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    for case in cases {
+    for case in cases(how, said) {
         let name = &case["name"];
         if case["forbidden"].is_null() {
             wrong.push(format!("{how}, it {name}"));
@@ -130,39 +199,78 @@ fn wrong(how: &str, said: &str) -> Vec<String> {
     wrong
 }
 
+/// A daemon whose agents and connections may reach some hosts, which are there.
+struct Fenced {
+    daemon: Daemon,
+    hosts: Running,
+    home: Home,
+}
+
+impl Fenced {
+    fn new() -> Self {
+        let home = Home::without_project();
+        let (hosts, ports) = hosts(&home);
+        let filled = |text: &str| {
+            let text = text.replace("PROJECT", home.project().to_str().unwrap());
+            let mut text = text.replace("NOTES", home.notes().to_str().unwrap());
+            for name in ["mirror", "other", "private"] {
+                text = text.replace(&name.to_uppercase(), &ports[name].to_string());
+            }
+            text
+        };
+        home.write("project/goondan.yaml", &filled(PROJECT));
+        home.write("project/egress.py", ESCAPE);
+        home.write("project/server.py", SERVER);
+        home.write("project/served.py", &filled(SERVED));
+        home.write("project/tools/escape.py", &filled(MODULE));
+        home.write("project/connectors/escape.py", &filled(PROGRAM));
+        home.write("notes/before", "");
+        let daemon = Daemon::serving(&home);
+        let directory = home.state_root().join("run/egress");
+        wait_until("the egress listens", || {
+            fs::read_dir(&directory).is_ok_and(|entries| entries.count() == 4)
+        });
+        let mut sockets = fs::read_dir(&directory).unwrap();
+        let mut plan = json!({"loot": LOOT, "egress": sockets.next().unwrap().unwrap().path()});
+        for (name, port) in ports.as_object().unwrap() {
+            plan[name] = port.clone();
+        }
+        home.write("project/plan.json", &plan.to_string());
+        Self {
+            daemon,
+            hosts,
+            home,
+        }
+    }
+
+    /// What another agent than the entry agent says.
+    fn ask_agent(&self, agent: &str, text: &str) -> String {
+        let sent = self
+            .home
+            .gdn_json(&["send", "--agent", agent, "--instance", agent, text]);
+        sent["outcome"]["reply"].as_str().unwrap().to_owned()
+    }
+
+    fn ends(self) {
+        drop(self.hosts);
+        self.daemon.stop();
+    }
+}
+
 #[test]
 fn sec_3_nothing_gets_past_a_list_of_hosts() {
     if !is_had() {
         return;
     }
-    let home = Home::without_project();
-    let (hosts, ports) = hosts(&home);
-    let filled = |text: &str| {
-        let text = text.replace("PROJECT", home.project().to_str().unwrap());
-        let mut text = text.replace("NOTES", home.notes().to_str().unwrap());
-        for name in ["mirror", "other", "private"] {
-            text = text.replace(&name.to_uppercase(), &ports[name].to_string());
-        }
-        text
-    };
-    home.write("project/goondan.yaml", &filled(PROJECT));
-    home.write("project/egress.py", ESCAPE);
-    home.write("project/connectors/escape.py", &filled(PROGRAM));
-    home.write("notes/before", "");
-    let daemon = Daemon::serving(&home);
-    let directory = home.state_root().join("run/egress");
-    wait_until("the egress listens", || {
-        fs::read_dir(&directory).is_ok_and(|entries| entries.count() == 3)
-    });
-    let mut sockets = fs::read_dir(&directory).unwrap();
-    let mut plan = json!({"loot": LOOT, "egress": sockets.next().unwrap().unwrap().path()});
-    for (name, port) in ports.as_object().unwrap() {
-        plan[name] = port.clone();
-    }
-    home.write("project/plan.json", &plan.to_string());
-
+    let fenced = Fenced::new();
+    let home = &fenced.home;
     let mut found = Vec::new();
-    for how in ["as a command", "in a session"] {
+    for how in [
+        "as a command",
+        "in a session",
+        "from a module",
+        "from an MCP server",
+    ] {
         found.extend(wrong(how, &home.ask("main", how)));
     }
     home.write("notes/go", "");
@@ -173,12 +281,81 @@ fn sec_3_nothing_gets_past_a_list_of_hosts() {
     assert!(found.is_empty(), "{found:#?}");
 
     // The list of one agent is not that of another.
-    let sent = home.gdn_json(&["send", "--agent", "neighbor", "--instance", "n", "mirror"]);
-    let said = sent["outcome"]["reply"].as_str().unwrap();
+    let said = fenced.ask_agent("neighbor", "mirror");
     assert!(said.contains("403") && !said.contains(LOOT), "{said}");
     assert!(home.ask("main", "mirror").contains(LOOT));
+    fenced.ends();
+}
+
+#[test]
+fn sec_3_without_a_sandbox_the_same_ways_lead_past_the_list() {
+    if !is_had() {
+        return;
+    }
+    let fenced = Fenced::new();
+    let how = "without a sandbox";
+    let cases = cases(how, &fenced.ask_agent("free", how));
+    for case in &cases {
+        let leads_out = case["forbidden"].is_null();
+        assert_eq!(leads_out, case["free"].as_bool().unwrap(), "{case}");
+        assert_eq!(case["allowed"], Value::Null, "{case}");
+    }
+    let free = cases.iter().filter(|case| case["free"] == true).count();
+    assert!(free > 20, "only {free} ways lead out");
+    fenced.ends();
+}
+
+/// The process of the egress.
+fn egress_of(home: &Home) -> Option<u32> {
+    let all = home.ps();
+    let egress = all.iter().find(|it| it["name"] == "egress")?;
+    u32::try_from(egress["pid"].as_u64()?).ok()
+}
+
+#[test]
+fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_again() {
+    if !is_had() {
+        return;
+    }
+    let fenced = Fenced::new();
+    let home = &fenced.home;
+    let said = home.ask("main", "mirror in a session");
+    assert!(said.contains(LOOT), "{said}");
+    let shell = said.rsplit("of ").next().unwrap().to_owned();
+    let first = egress_of(home).unwrap();
+    signal(first, Signal::SIGKILL);
+    // It asks while there is none, or just another one.
+    let said = home.ask("main", "mirror in a session");
+    assert!(said.contains(LOOT), "{said}");
+    assert!(said.ends_with(&shell), "it is another session: {said}");
+    let said = home.ask("main", "other in a session");
+    assert!(said.contains("403") && !said.contains(LOOT), "{said}");
+    wait_until("another egress is shown", || {
+        egress_of(home).is_some_and(|egress| egress != first)
+    });
+    fenced.ends();
+}
+
+#[test]
+fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
+    if !is_had() {
+        return;
+    }
+    let fenced = Fenced::new();
+    fenced.home.ask("main", "often");
+    let is_of_it = |line: &Value| message(line).contains("of a sandbox was refused");
+    let told = fenced.daemon.log().wait_for("a refusal", is_of_it);
+    assert_eq!(told["caller"], "agent `prisoner`", "{told}");
+    assert!(
+        told["why"].as_str().unwrap().contains("does not let"),
+        "{told}"
+    );
+    let Fenced { daemon, hosts, .. } = fenced;
     drop(hosts);
-    daemon.stop();
+    let mut lines = daemon.stop().lines();
+    lines.retain(is_of_it);
+    // Each of 60 was refused, in a time in which the log tells of a third of them.
+    assert!(lines.len() < 60, "{} lines", lines.len());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! `BOX-3`).
 //!
 //! Method: `escape.py` tries each way out beside one like it that is allowed, as a command, in a session, from a
-//! module and as a connector of a real daemon; `victim.py` is what it should not reach. Without a sandbox the same ways lead out, or
-//! the test would prove nothing.
+//! module, as a connector and from an MCP server of a real daemon; `victim.py` is what it should not reach. Without a
+//! sandbox the same ways lead out, or the test would prove nothing.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,12 +18,16 @@ use serde_json::{Value, json};
 
 const ESCAPE: &str = include_str!("escapes/escape.py");
 const VICTIM: &str = include_str!("escapes/victim.py");
+pub(crate) const SERVER: &str = include_str!("escapes/server.py");
 
 /// What lies outside, and must not come in.
 const LOOT: &str = "loot-of-the-outside-5519";
 
 /// The way of running programs that no message asks for.
 const AS_A_CONNECTOR: &str = "as a connector";
+
+/// The way in which a call ends before the program that it started.
+const FROM_A_SERVER: &str = "from an MCP server";
 
 /// A process that commands leave behind, if they can: it sleeps for a number of seconds that tells it from those of
 /// the other levels, which are tried at the same time.
@@ -55,6 +59,8 @@ spec:
         call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
       - when: {user: '^from a module$', step: 1}
         call: [{tool: escape__try, args: {}}]
+      - when: {user: '^from an MCP server$', step: 1}
+        call: [{tool: server__try, args: {}}]
       - when: {user: '^loosened by the call$', step: 1}
         call: [{tool: bash__exec, args: {command: "cat HOME/.ssh/id_ed25519", sandbox: {require: "off"}}}]
       - when: {user: '^loosened by the environment$', step: 1}
@@ -70,6 +76,11 @@ spec:
   exports: [{name: try, description: Tries the ways out., parameters: {type: object}}]
 ---
 apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: server}
+spec: {builtin: mcp}
+---
+apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: prisoner}
 spec:
@@ -77,6 +88,7 @@ spec:
   tools:
     - {kind: Tool, name: bash, package: "@goondan/base"}
     - Tool/escape
+    - Tool/server
   sandbox: {require: LEVEL, write: [NOTES]}
 ---
 apiVersion: goondan.ai/v1
@@ -90,6 +102,26 @@ metadata: {name: escape}
 spec:
   connectorRef: Connector/escape
   sandbox: {require: LEVEL, write: [NOTES]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: server}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: "@goondan/base"}
+  config: {command: [python3, PROJECT/server.py, SERVED]}
+  sandbox: {require: LEVEL, write: [NOTES]}
+"#;
+
+/// What the MCP server does when its tool is called: it begins to try, leaves a process behind, and says so.
+const SERVED: &str = r#"
+import os, subprocess, sys
+
+os.makedirs("NOTES/served", exist_ok=True)
+words = [sys.executable, "PROJECT/escape.py", "PROJECT/plan.json", "NOTES/results"]
+inherited = {"cwd": "NOTES/served", "env": {**os.environ, "TMPDIR": "NOTES/served"}, "stdin": subprocess.DEVNULL}
+subprocess.Popen(["setsid", "sleep", "STRAY"], stdout=sys.stderr, **inherited)
+subprocess.Popen(words, stdout=sys.stderr, **inherited)
+print("begun")
 "#;
 
 /// A program that is a connector: it tries the ways out when it is asked to by a note. It has no directory for
@@ -153,7 +185,11 @@ impl Prison {
                 .replace("STRAY", &stray)
         };
 
-        home.write("project/goondan.yaml", &filled(PROJECT));
+        let served = home.project().join("served.py");
+        let yaml = PROJECT.replace("SERVED", served.to_str().unwrap());
+        home.write("project/goondan.yaml", &filled(&yaml));
+        home.write("project/server.py", SERVER);
+        home.write("project/served.py", &filled(SERVED));
         home.write("project/tools/escape.py", &filled(MODULE));
         home.write("project/connectors/escape.py", &filled(PROGRAM));
         home.write("project/tools/escape.mjs", "export const handlers = {};\n");
@@ -214,6 +250,10 @@ impl Prison {
         } else {
             self.home.ask("main", how)
         };
+        if how == FROM_A_SERVER {
+            assert!(said.contains("begun"), "{said}");
+            wait_until("the server's program has tried", || results.exists());
+        }
         let text = fs::read_to_string(&results).unwrap_or_else(|error| {
             panic!("{how}: no results ({error}): {said}");
         });
@@ -315,6 +355,7 @@ fn holds(level: &str) {
         "in a session",
         "from a module",
         AS_A_CONNECTOR,
+        FROM_A_SERVER,
     ] {
         for tried in prison.tried(how) {
             let name = &tried.name;

@@ -31,6 +31,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod denials;
+#[cfg(test)]
 mod egress;
 #[cfg(test)]
 mod escapes;

@@ -3,15 +3,36 @@
 use std::path::Path;
 
 #[cfg(target_os = "linux")]
-use goondan_confinement::{Facts, Level, Right};
+use goondan_confinement::Level;
+use goondan_confinement::{Facts, Right};
 
 use super::finding::Finding;
-#[cfg(target_os = "linux")]
 use crate::programs::rights;
+
+const CONFINEMENT: &str = "confinement";
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn findings() -> Vec<Finding> {
-    Vec::new()
+    vec![by_profile(&rights())]
+}
+
+/// Whether a system without Landlock has the level `seatbelt`.
+#[cfg(any(not(target_os = "linux"), test))]
+fn by_profile(held: &Facts) -> Finding {
+    if held.contains(&Right::Profile) {
+        let found = "the level `seatbelt` can be had, and is untested: no more was seen than that a file is refused \
+                     that a profile denies";
+        let hint =
+            "do not rely on it for what must not leak: on Linux `full` and `landlock` are tried";
+        Finding::warn(CONFINEMENT, found, hint)
+    } else {
+        let found = "no level can be had: `seatbelt` is one of macOS, with `/usr/bin/sandbox-exec`";
+        Finding::warn(
+            CONFINEMENT,
+            found,
+            "run the daemon on Linux, or write `require: off`",
+        )
+    }
 }
 
 /// Each right by itself: a kernel may have one and not another.
@@ -34,7 +55,6 @@ pub(super) fn findings() -> Vec<Finding> {
 /// What a tool could be kept from, right by right, as it was seen a moment ago.
 #[cfg(target_os = "linux")]
 fn confinement(held: &Facts) -> Finding {
-    const CHECK: &str = "confinement";
     let listed = |level: Level, is_held: bool| {
         let rights = Right::of(level).iter();
         let rights = rights.filter(|right| held.contains(right) == is_held);
@@ -45,7 +65,7 @@ fn confinement(held: &Facts) -> Finding {
     if !missing.is_empty() {
         let found = format!("no level can be had: the kernel does not confine {missing}");
         let hint = "use Linux 6.12 or later, with `landlock` in `lsm=`";
-        return Finding::warn(CHECK, found, hint);
+        return Finding::warn(CONFINEMENT, found, hint);
     }
     let missing = listed(Level::Full, false);
     if !missing.is_empty() {
@@ -54,11 +74,11 @@ fn confinement(held: &Facts) -> Finding {
             "the level `landlock` can be had: the kernel confines {held}; it does not confine {missing}"
         );
         let hint = "see `user namespaces`, or write `require: landlock`";
-        return Finding::warn(CHECK, found, hint);
+        return Finding::warn(CONFINEMENT, found, hint);
     }
     let held = listed(Level::Full, true);
     Finding::ok(
-        CHECK,
+        CONFINEMENT,
         format!("the level `full` can be had: the kernel confines {held}"),
     )
 }
@@ -155,6 +175,16 @@ mod tests {
             finding.found
         );
         assert!(finding.hint.unwrap().contains("`require: landlock`"));
+    }
+
+    #[test]
+    fn sec_3_a_level_that_nobody_has_tried_is_said_to_be_one() {
+        let had = by_profile(&[Right::Profile].into());
+        assert_eq!(had.verdict, Verdict::Warn);
+        assert!(had.found.contains("`seatbelt`"), "{}", had.found);
+        assert!(had.found.contains("is untested"), "{}", had.found);
+        let none = by_profile(&Facts::new());
+        assert!(none.hint.unwrap().contains("`require: off`"));
     }
 
     #[test]

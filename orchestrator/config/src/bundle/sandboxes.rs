@@ -86,18 +86,23 @@ fn check(
             "{who} starts programs in a sandbox of the level `{require}`, which this machine cannot give: \
              its kernel does not confine {missing}"
         );
-        let lesser = next_that_can_be_had(require, ground.machine);
+        let had = Level::strictest(|level| ground.machine.lacks_sandbox(level).is_none());
+        let remedy = match (require, had) {
+            (Level::Seatbelt, _) => "`seatbelt` is the sandbox of macOS",
+            (_, Level::Seatbelt) => "that level is one of Linux",
+            _ => "`gdn doctor` says what to change on the machine",
+        };
         let help = format!(
-            "`gdn doctor` says what to change on the machine; or write `sandbox: {{require: {lesser}}}` there \
-             or in the Swarm's `policy`"
+            "{remedy}; or write `sandbox: {{require: {had}}}` there or in the Swarm's `policy`"
         );
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
     }
-    if let (Level::Landlock, Network::Allow(_)) = (require, &policy.network) {
+    if let (Level::Landlock | Level::Seatbelt, Network::Allow(_)) = (require, &policy.network) {
         let message = format!(
-            "{who} may reach some hosts only, which the level `landlock` cannot give: it has no sockets at all"
+            "{who} may reach some hosts only, which the level `{require}` cannot give: nothing there leads to the \
+             proxy that lets them through"
         );
-        let help = "write `require: full`, or `network: any`, which opens all that the machine reaches; the tool \
+        let help = "write `require: full`, on Linux, or `network: any`, which opens all that the machine reaches; the tool \
                     `http-fetch` reaches chosen hosts at each level";
         let network = own.network.as_ref().or(swarm.network.as_ref());
         let place = network.map_or(place, |network| network.place);
@@ -116,12 +121,4 @@ fn check(
         let help = "move the project to a directory of its own, or name another `--state-root`";
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
     }
-}
-
-fn next_that_can_be_had(level: Level, machine: &dyn Machine) -> Level {
-    let mut lesser = level.lesser();
-    while lesser != Level::Off && machine.lacks_sandbox(lesser).is_some() {
-        lesser = lesser.lesser();
-    }
-    lesser
 }

@@ -15,6 +15,7 @@ use crate::shape::{Content, Default, Field, Shape};
 
 const FULL: &str = "full";
 const LANDLOCK: &str = "landlock";
+const SEATBELT: &str = "seatbelt";
 const OFF: &str = "off";
 const NONE: &str = "none";
 const ANY: &str = "any";
@@ -97,10 +98,11 @@ static REACHABLE: Shape = Shape::of(
 
 const REQUIRE: Field = Field::optional(
     "require",
-    Content::Word(&[FULL, LANDLOCK, OFF]),
+    Content::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
     "How they are confined; what cannot be had is a problem of the configuration. `full`: files by Landlock, \
      and namespaces of their own, so that nothing else is there. `landlock`: the same files, for machines \
-     without user namespaces. `off`: all rights of the user.",
+     without user namespaces. `seatbelt`: a profile of macOS, untested. `off`: all rights of the \
+     user.",
 );
 
 const READ: Field = Field::optional(
@@ -157,6 +159,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
             value: match word.value {
                 OFF => Level::Off,
                 LANDLOCK => Level::Landlock,
+                SEATBELT => Level::Seatbelt,
                 _ => Level::Full,
             },
             place: word.place,

@@ -147,6 +147,43 @@ fn sec_3_a_sandbox_that_cannot_be_had_is_a_problem_that_names_what_is_missing_an
 }
 
 #[test]
+fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this_one() {
+    const PROFILE: [Right; 1] = [Right::Profile];
+    let only = |problems: Vec<String>| {
+        let [problem] = &problems[..] else {
+            panic!("one problem: {problems:?}");
+        };
+        problem.clone()
+    };
+    let seatbelt = "sandbox: {require: seatbelt}";
+    assert_eq!(sandbox_problems(seatbelt, &PROFILE), Vec::<String>::new());
+    let problem = only(sandbox_problems(seatbelt, &Right::ALL));
+    for said in [
+        "the level `seatbelt`",
+        "the sandbox of macOS",
+        "{require: full}",
+    ] {
+        assert!(problem.contains(said), "{said}: {problem}");
+    }
+    for level in ["full", "landlock"] {
+        let problem = only(sandbox_problems(
+            &format!("sandbox: {{require: {level}}}"),
+            &PROFILE,
+        ));
+        for said in ["one of Linux", "`sandbox: {require: seatbelt}`"] {
+            assert!(problem.contains(said), "{said}: {problem}");
+        }
+    }
+    // Nothing there leads to the egress.
+    let listed = "sandbox: {require: seatbelt, network: {allow: [a.org]}}";
+    let problem = only(sandbox_problems(listed, &PROFILE));
+    assert!(
+        problem.contains("which the level `seatbelt` cannot give"),
+        "{problem}"
+    );
+}
+
+#[test]
 fn sec_3_hosts_are_listed_as_what_they_are_and_at_the_level_full() {
     let of =
         |network: &str| sandbox_problems(&format!("sandbox: {{network: {network}}}"), &Right::ALL);

@@ -5,6 +5,7 @@ use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Confined, Head, Hello, Ping, Shutdown, ToChild, Welcome};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
+use goondan_protocol::observe::detail_of;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
@@ -217,7 +218,10 @@ impl Fleet {
     /// A process says what it has confined itself to. Nothing depends on it.
     pub(crate) fn on_confined(&mut self, owner: &Owner, confined: Confined) {
         if let Some(slot) = self.slot_mut(owner) {
-            slot.confined(confined.rights);
+            slot.confined(Confined {
+                lacks: confined.lacks.as_deref().map(detail_of),
+                ..confined
+            });
         }
     }
 

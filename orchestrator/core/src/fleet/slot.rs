@@ -1,8 +1,8 @@
 //! The place of one child process: what runs in it, and when the next may start (`SUP-2`, `SUP-4`).
 
 use goondan_protocol::control::ProcessState;
+use goondan_protocol::ipc::Confined;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
-use goondan_protocol::sandbox::Facts;
 use goondan_protocol::time::Timestamp;
 
 use super::back_off;
@@ -30,7 +30,7 @@ pub(crate) struct Up {
     pub(crate) started_at: Timestamp,
     pub(crate) stage: Stage,
     /// What the kernel holds it to, by its own word; none before it has said so.
-    pub(crate) own_rights: Option<Facts>,
+    pub(crate) own: Option<Confined>,
     started_ms: u64,
     heard_ms: u64,
     pinged_ms: u64,
@@ -123,7 +123,7 @@ impl Slot {
             pid: None,
             started_at: now.wall,
             stage: Stage::Spawning,
-            own_rights: None,
+            own: None,
             started_ms: now.mono_ms,
             heard_ms: now.mono_ms,
             pinged_ms: now.mono_ms,
@@ -136,9 +136,9 @@ impl Slot {
         }
     }
 
-    pub(crate) fn confined(&mut self, rights: Facts) {
+    pub(crate) fn confined(&mut self, own: Confined) {
         if let Some(up) = self.up_mut() {
-            up.own_rights = Some(rights);
+            up.own = Some(own);
         }
     }
 

@@ -8,7 +8,7 @@ use goondan_protocol::control::{
     Achieved, Confinement, Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
-use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::ipc::{ChildRole, Confined};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
 
@@ -314,10 +314,14 @@ fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLim
 /// How a process and what it starts are confined, once it has said that it is. Programs are never started with less
 /// than their level.
 fn confinement_of(up: Option<&Up>, programs: Option<Level>) -> Option<Confinement> {
-    let own = up?.own_rights.clone()?;
+    let Confined { rights, lacks } = up?.own.clone()?;
     let programs = programs.map(|level| Achieved {
         level,
         rights: Right::of(level).iter().copied().collect(),
     });
-    Some(Confinement { own, programs })
+    Some(Confinement {
+        own: rights,
+        lacks,
+        programs,
+    })
 }

@@ -6,16 +6,25 @@
 use std::io;
 use std::time::Duration;
 
+use goondan_log::LineLimit;
 use tokio::time::Instant;
 
 use crate::limits::{ACCEPT_PAUSE_FIRST_MS, ACCEPT_PAUSE_MAX_MS, ACCEPT_WARNING_INTERVAL_MS};
 
 /// How accepting goes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Accepting {
     failures_in_row: u32,
-    untold: u64,
-    told_at: Option<Instant>,
+    lines: LineLimit,
+}
+
+impl Default for Accepting {
+    fn default() -> Self {
+        Self {
+            failures_in_row: 0,
+            lines: LineLimit::new(1, ACCEPT_WARNING_INTERVAL_MS),
+        }
+    }
 }
 
 impl Accepting {
@@ -26,16 +35,12 @@ impl Accepting {
 
     /// One was not. Tells the log, once in a while, and returns how long to wait before the next try.
     pub(super) fn failed(&mut self, error: &io::Error) -> Duration {
-        let now = Instant::now();
-        self.untold += 1;
-        let interval = Duration::from_millis(ACCEPT_WARNING_INTERVAL_MS);
-        if self.told_at.is_none_or(|told_at| now - told_at >= interval) {
+        if let Some(untold) = self.lines.admit(Instant::now().into_std()) {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
-                failures = self.untold,
+                failures = untold + 1,
                 "control connections could not be accepted; others are tried in a moment"
             );
-            (self.untold, self.told_at) = (0, Some(now));
         }
         let doublings = self.failures_in_row.min(16);
         self.failures_in_row = self.failures_in_row.saturating_add(1);
@@ -63,9 +68,5 @@ mod tests {
         assert_eq!(pauses_ms(), u128::from(ACCEPT_PAUSE_MAX_MS));
         accepting.worked();
         assert_eq!(accepting.failed(&error).as_millis(), first);
-        assert_eq!(
-            accepting.untold, 104,
-            "the first is told at once, the others later"
-        );
     }
 }

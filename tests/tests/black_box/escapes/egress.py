@@ -1,20 +1,22 @@
 """Tries to get past a list of hosts, in each way beside one like it that is allowed.
 
-Usage: egress.py PLAN. The plan says where hosts are; each line that is printed is a case with what came of it: null
-if the act worked, or why it did not. Listed are 127.0.0.1 and localhost at the port `mirror`, and localhost at the
-port `private`.
+Usage: egress.py PLAN [free]. The plan says where hosts are; each line that is printed is a case with what came of it:
+null if the act worked, or why it did not. Listed are 127.0.0.1 and localhost at the port `mirror`, and localhost at
+the port `private`. A program that is `free` has no proxy, and goes where it would have asked the proxy to lead it.
 """
 
 import json, socket, ssl, struct, sys
 
 with open(sys.argv[1]) as file:
     at = json.load(file)
+IS_FREE = sys.argv[2:] == ["free"]
 LOOT, MIRROR, OTHER, PRIVATE = (at[name] for name in ("loot", "mirror", "other", "private"))
 CASES = []
 
 
-def case(name, forbidden, allowed):
-    CASES.append((name, forbidden, allowed))
+def case(name, forbidden, allowed, free=True):
+    """`free`: whether it leads out without a sandbox. What is asked of the proxy alone does not, nor what is not there."""
+    CASES.append((name, forbidden, allowed, free))
 
 
 def loot(said):
@@ -38,10 +40,17 @@ def answer(connection, request):
     return all_of(connection)
 
 
+def straight(place):
+    """Where a client would go without a proxy."""
+    host, _, port = place.rpartition("@")[2].rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=20)
+
+
 def get(place, path="/", host=None):
     host = place if host is None else host
-    request = f"GET http://{place}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    return answer(proxy(), request.encode())
+    target = path if IS_FREE else f"http://{place}{path}"
+    request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    return answer(straight(place) if IS_FREE else proxy(), request.encode())
 
 
 def followed(path):
@@ -57,6 +66,8 @@ def direct(port, host="127.0.0.1"):
 
 
 def tunnel(place):
+    if IS_FREE:
+        return straight(place)
     connection = proxy()
     connection.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
     head = b""
@@ -86,6 +97,10 @@ def hello(name):
 
 
 def socks(kind, address, port, command=1):
+    if IS_FREE and command == 1:
+        families = {1: socket.AF_INET, 4: socket.AF_INET6}
+        host = address[1:].decode() if kind == 3 else socket.inet_ntop(families[kind], address)
+        return socket.create_connection((host, port), timeout=20)
     connection = proxy()
     connection.sendall(b"\x05\x01\x00")
     assert connection.recv(2) == b"\x05\x00"
@@ -115,6 +130,10 @@ def of_files(path):
         connection.connect(path)
 
 
+def named_other(said):
+    assert f"{LOOT} for other".encode() in said, said
+
+
 def mirror():
     loot(get(f"127.0.0.1:{MIRROR}"))
 
@@ -123,23 +142,23 @@ case("asks for another host", lambda: loot(get(f"127.0.0.2:{MIRROR}")), mirror)
 case("asks for another port", lambda: loot(get(f"127.0.0.1:{OTHER}")), mirror)
 case("asks for the address of a listed name", lambda: loot(get(f"127.0.0.1:{PRIVATE}")), mirror)
 case("asks for a listed name that leads to a private address", lambda: loot(get(f"localhost:{PRIVATE}")), lambda: loot(get(f"localhost:{MIRROR}")))
-case("asks for the metadata of a cloud", lambda: loot(get("169.254.169.254")), mirror)
+case("asks for the metadata of a cloud", lambda: loot(get("169.254.169.254:80")), mirror, free=False)
 case("asks for a mapped address", lambda: loot(get(f"[::ffff:127.0.0.1]:{MIRROR}")), mirror)
 case("asks for a decimal address", lambda: loot(get(f"2130706433:{MIRROR}")), mirror)
 case("asks for a hexadecimal address", lambda: loot(get(f"0x7f000001:{MIRROR}")), mirror)
 case("asks for a shortened address", lambda: loot(get(f"127.1:{MIRROR}")), mirror)
 case("hides the host behind a user", lambda: loot(get(f"127.0.0.1:{MIRROR}@127.0.0.1:{OTHER}")), mirror)
 case("follows a redirect", lambda: loot(followed("/away")), lambda: loot(followed("/here")))
-case("names another host in the request", lambda: loot(get(f"127.0.0.1:{MIRROR}", host="other").split(b" for other")[1]), mirror)
+case("names another host in the request", lambda: named_other(get(f"127.0.0.1:{MIRROR}", host="other")), mirror)
 case("opens a tunnel to another port", lambda: loot(fetched(tunnel(f"127.0.0.1:{OTHER}"))), lambda: loot(fetched(tunnel(f"127.0.0.1:{MIRROR}"))))
 case("names another host in TLS", lambda: loot(answer(tunnel(f"localhost:{MIRROR}"), hello("other.example.org"))), lambda: loot(answer(tunnel(f"localhost:{MIRROR}"), hello("localhost"))))
 case("names no host in TLS", lambda: loot(answer(tunnel(f"localhost:{MIRROR}"), hello(None))), lambda: loot(answer(tunnel(f"127.0.0.1:{MIRROR}"), hello(None))))
 case("goes by SOCKS to another port", lambda: loot(fetched(by_name("localhost", OTHER))), lambda: loot(fetched(by_name("localhost", MIRROR))))
 case("goes by SOCKS to another address", lambda: loot(fetched(by_address("127.0.0.2", MIRROR))), lambda: loot(fetched(by_address("127.0.0.1", MIRROR))))
 case("goes by SOCKS to a mapped address", lambda: loot(fetched(socks(4, socket.inet_pton(socket.AF_INET6, "::ffff:127.0.0.1"), MIRROR))), lambda: loot(fetched(by_address("127.0.0.1", MIRROR))))
-case("has the proxy listen for others", lambda: by_name("localhost", MIRROR, command=2), lambda: by_name("localhost", MIRROR))
+case("has the proxy listen for others", lambda: by_name("localhost", MIRROR, command=2), lambda: by_name("localhost", MIRROR), free=False)
 case("connects without the proxy", lambda: loot(direct(MIRROR)), mirror)
-case("connects over IPv6 without the proxy", lambda: loot(direct(MIRROR, "::1")), mirror)
+case("connects over IPv6 without the proxy", lambda: loot(direct(MIRROR, "::1")), mirror, free=at["ipv6"])
 case("asks a name server by datagrams", lambda: loot(datagram(at["udp"])), mirror)
 case("hands itself in at the egress", lambda: of_files(at["egress"]), mirror)
 
@@ -151,5 +170,9 @@ def tried(act):
         return f"{type(error).__name__}: {error}"[:300]
 
 
-for name, forbidden, allowed in CASES:
-    print(json.dumps({"name": name, "forbidden": tried(forbidden), "allowed": tried(allowed)}))
+for name, forbidden, allowed, free in CASES:
+    if IS_FREE and not free:
+        # Nothing to be led to, or nobody to lead: a machine that has either would be waited for.
+        forbidden = lambda: loot("nothing without a sandbox, either")
+    case = {"name": name, "forbidden": tried(forbidden), "allowed": tried(allowed), "free": free}
+    print(json.dumps(case))

@@ -46,8 +46,19 @@ def begin(server):
     return server.server_address[1]
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """Listens at all addresses of the machine, those of IPv6 as well if it has any."""
+
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self):
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 for name in ("mirror", "other", "private"):
-    ports[name] = begin(http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler))
+    ports[name] = begin(Server(("", 0), Handler))
 ports["udp"] = begin(socketserver.ThreadingUDPServer(("127.0.0.1", 0), Datagrams))
-print(json.dumps(ports), flush=True)
+print(json.dumps({**ports, "ipv6": Server.address_family == socket.AF_INET6}), flush=True)
 sys.stdin.read()

@@ -1,0 +1,39 @@
+//! What the log is told of refusals: a program can cause as many as it likes.
+
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use goondan_log::LineLimit;
+use goondan_protocol::egress::EgressCaller;
+
+use crate::limits::{EGRESS_REFUSALS_INTERVAL_MS, EGRESS_REFUSALS_TOLD};
+
+/// What was refused to those who come by one socket.
+#[derive(Debug)]
+pub(super) struct Refusals(Mutex<LineLimit>);
+
+impl Refusals {
+    pub(super) fn new() -> Self {
+        let lines = LineLimit::new(EGRESS_REFUSALS_TOLD, EGRESS_REFUSALS_INTERVAL_MS);
+        Self(Mutex::new(lines))
+    }
+
+    /// Tells the log of one, unless it was told of too many just now.
+    pub(super) fn tell(&self, caller: &EgressCaller, why: impl Display) {
+        let admitted = {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.admit(Instant::now())
+        };
+        match admitted {
+            None => {}
+            Some(0) => tracing::warn!(%caller, %why, "a program of a sandbox was refused"),
+            Some(left_out) => tracing::warn!(
+                %caller,
+                %why,
+                left_out,
+                "a program of a sandbox was refused, as others were that no line tells of"
+            ),
+        }
+    }
+}
