@@ -5,6 +5,7 @@ mod archive;
 mod ask;
 mod attach;
 pub(crate) mod audit;
+pub(crate) mod cancel;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;

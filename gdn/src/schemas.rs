@@ -39,6 +39,8 @@ pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
 pub const INSTANCE_PRUNE: &str = "gdn.instance.prune/v1";
 /// `gdn verify`.
 pub const VERIFY: &str = "gdn.verify/v1";
+/// `gdn cancel`.
+pub const CANCEL: &str = "gdn.cancel/v1";
 /// `gdn event list`.
 pub const EVENT_LIST: &str = "gdn.event.list/v1";
 /// `gdn event retry`.
@@ -136,6 +138,7 @@ pub const ALL: &[&str] = &[
     INSTANCE_DELETE,
     INSTANCE_PRUNE,
     VERIFY,
+    CANCEL,
     EVENT_LIST,
     EVENT_RETRY,
     EVENT_DROP,

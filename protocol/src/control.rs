@@ -24,8 +24,8 @@ mod workspace;
 
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
-    DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnPiece,
-    TurnProgress,
+    CancelEvent, DropEvent, EventCancelled, EventInfo, EventStanding, ListEvents, RetryEvent,
+    SendEvent, Sent, TurnPiece, TurnProgress,
 };
 pub use instance::{
     ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
@@ -132,6 +132,8 @@ methods! {
     RetryEvent = "event.retry" -> Done;
     /// Ends a parked event without an answer.
     DropEvent = "event.drop" -> Done;
+    /// Ends a turn that is in progress, or an event that waits. Only a person may.
+    CancelEvent = "event.cancel" -> EventCancelled;
     /// The questions that wait for a person's answer.
     ListQuestions = "question.list" -> Vec<QuestionInfo>;
     /// One of them, with the form of its answer.

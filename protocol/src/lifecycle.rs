@@ -219,6 +219,14 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
+    /// A person ended an event that waited, or its turn.
+    #[serde(rename = "event.cancelled")]
+    EventCancelled {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The event.
+        event_id: EventId,
+    },
     /// A turn was handed to its process.
     #[serde(rename = "turn.started")]
     TurnStarted {
@@ -240,7 +248,7 @@ pub enum LifecycleEvent {
         turn_id: TurnId,
         /// The event it answers.
         event_id: EventId,
-        /// `completed` or `failed`.
+        /// `completed`, `failed` or `cancelled`.
         outcome: String,
     },
     /// A tool call waits for a person's answer.
@@ -371,6 +379,7 @@ impl LifecycleEvent {
             | Self::EventParked { instance_key, .. }
             | Self::EventRetried { instance_key, .. }
             | Self::EventDropped { instance_key, .. }
+            | Self::EventCancelled { instance_key, .. }
             | Self::TurnStarted { instance_key, .. }
             | Self::TurnCommitted { instance_key, .. }
             | Self::QuestionAsked { instance_key, .. }

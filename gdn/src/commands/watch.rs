@@ -269,6 +269,7 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         } => (BAD, format!("event {event_id} parked: {reason}")),
         Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
         Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
+        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
         Event::TurnStarted {
             event_id, attempt, ..
         } => match attempt {

@@ -37,6 +37,7 @@ pub(crate) mod authority;
 pub(crate) mod availability;
 pub(crate) mod back_off;
 pub(crate) mod calling;
+pub(crate) mod cancelling;
 pub(crate) mod ceilings;
 pub(crate) mod changes;
 pub(crate) mod collectors;

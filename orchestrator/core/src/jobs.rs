@@ -11,9 +11,9 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{
-    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
-    Export, ForgoReply, Import, Inspect, LogLlm, LookUpEvent, NoteAttempt, Observe, Open,
-    Operation, ParkEvent, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
+    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, CancelEvent, Close, CompleteTurn, Delete,
+    DropEvent, Export, ForgoReply, Import, Inspect, LogLlm, LookUpEvent, NoteAttempt, Observe,
+    Open, Operation, ParkEvent, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
     VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Completion, Job, Report};
@@ -95,6 +95,7 @@ jobs! {
     park_event: ParkEvent;
     retry_event: RetryEvent;
     drop_event: DropEvent;
+    cancel_event: CancelEvent;
     read_page: ReadPage;
     read_page_before: ReadPageBefore;
     look_up_event: LookUpEvent;

@@ -365,6 +365,7 @@ impl Core {
                 };
                 self.fleet.decide(token, at, drop.event_id, Decision::Drop);
             }
+            Call::CancelEvent(cancel) => self.cancel_event(token, peer, cancel),
             Call::ListQuestions(list) => {
                 self.calls
                     .list_questions(&mut self.fleet, token, list.workspace_id.as_ref());

@@ -5,10 +5,11 @@ use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Status, ToOrchestrator};
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
-use goondan_store::instance::OpenTurn;
+use goondan_store::instance::{Cancelled, OpenTurn};
 
 use crate::exchange::StateWork;
 use crate::fleet::Owner;
+use crate::fleet::cancelling::Cancelling;
 use crate::fleet::parking::Parking;
 use crate::fleet::turns::{Beginning, Completing};
 use crate::requests::proposals::Asker;
@@ -192,6 +193,17 @@ impl Core {
         }
         self.fleet.pump(at);
         self.fleet.offer_place();
+    }
+
+    /// An event is over because a person wanted it so: what follows is as for any turn.
+    pub(crate) fn on_cancelled(
+        &mut self,
+        cancelling: &Cancelling,
+        result: Result<Cancelled, StoreError>,
+    ) {
+        if let Some(turn_id) = self.fleet.on_cancelled(cancelling, result) {
+            self.on_committed(&cancelling.completing(turn_id), Ok(()));
+        }
     }
 
     /// An event is out of the way: nothing is awaited for its turn any more.

@@ -31,8 +31,8 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use goondan_protocol::control::{
-    AnswerQuestion, Call, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent, EventInfo,
-    ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
+    AnswerQuestion, Call, CancelEvent, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent,
+    EventInfo, ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 
@@ -133,7 +133,7 @@ fn send(world: &mut World) {
 
 fn meddle(world: &mut World) {
     let id = workspace_id(world);
-    match world.rng.u64(0..10) {
+    match world.rng.u64(0..11) {
         0 => {
             let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
             delete(world, &key_of(ENTRY_AGENT, conversation));
@@ -173,6 +173,7 @@ fn meddle(world: &mut World) {
         7 => {
             world.ask(Asked::Other, Call::Status(Status {}));
         }
+        9 => cancel(world),
         8 => {
             list_parked(world);
             for event in world.parked.take().into_iter().flatten() {
@@ -246,6 +247,20 @@ fn decide(world: &mut World, event: &EventInfo, is_dropped: bool) {
         });
         world.ask(asked, call);
     }
+}
+
+/// A person ends the turn of an event, or one that waits.
+fn cancel(world: &mut World) {
+    let known: Vec<_> = world.oracle.unanswered().collect();
+    let Some((event_id, instance_key)) = world.rng.choice(&known).cloned() else {
+        return;
+    };
+    let call = Call::CancelEvent(CancelEvent {
+        workspace_id: workspace_id(world),
+        instance_key,
+        event_id: Some(event_id.clone()),
+    });
+    world.ask(Asked::Cancel(event_id), call);
 }
 
 fn close(world: &mut World) {

@@ -10,7 +10,8 @@
 //! `fold_turn` (base, inbox), and after some turns or a while `clear_journal` (both durable, journal
 //! cleared). After a crash at any point [`InstanceStore::open`] finds the state again and finishes what
 //! the commit records promise. A turn that crashes whoever works on it ends by `park` instead: its
-//! event and its journal are put aside, and the conversation goes on.
+//! event and its journal are put aside, and the conversation goes on. One that a person cancels is committed
+//! as it stands, by `cancel`.
 //!
 //! # Invariants
 //!
@@ -44,6 +45,7 @@ mod archive;
 mod awaiting;
 mod base;
 mod base_checksums;
+mod cancelling;
 mod check;
 mod checksum_diff;
 mod claims;
@@ -67,6 +69,7 @@ mod segments;
 mod traced;
 mod turn;
 
+pub use cancelling::Cancelled;
 pub(crate) use check::{check, check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;

@@ -213,7 +213,7 @@ impl Worker {
                 continue;
             }
             newly_opened += usize::from(is_new);
-            if let Op::CompleteTurn(_) = &job.op {
+            if let Op::CompleteTurn(_) | Op::CancelEvent(_) = &job.op {
                 put_off.insert(instance.clone());
             }
             let promise = job.op.promise();

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::call::CallPlace;
 use crate::event::{EventSource, TurnOutcome};
-use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, EventId, InstanceKey, TurnId, WorkspaceId};
 use crate::images::Image;
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
@@ -152,6 +152,30 @@ pub struct RetryEvent {
     pub instance_key: InstanceKey,
     /// The event.
     pub event_id: EventId,
+}
+
+/// `event.cancel`: ends the turn of an event where it is (`STEER-1`), or an event that waits (`STEER-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event; the one that is worked on if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+}
+
+/// The result of `event.cancel`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventCancelled {
+    /// The event that is over.
+    pub event_id: EventId,
+    /// Its turn, if that was in progress. What it had recorded stays in the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
 }
 
 /// `event.drop`.

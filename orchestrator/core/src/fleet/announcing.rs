@@ -70,7 +70,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::InstanceImported { .. }
         | Event::InstanceDeleted { .. }
         | Event::EventRetried { .. }
-        | Event::EventDropped { .. } => return None,
+        | Event::EventDropped { .. }
+        | Event::EventCancelled { .. } => return None,
     })
 }
 
@@ -90,6 +91,7 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::EventParked { .. } => Audited::Instance("eventParked"),
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),
+        Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),
         _ => return None,
     })
 }

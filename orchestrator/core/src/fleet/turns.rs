@@ -17,6 +17,7 @@ use goondan_store::writer::operation::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::cancelling::CANCELLED;
 use super::ceilings::TurnUse;
 use super::turn::{Turn, TurnContext};
 use super::{Fleet, authority};
@@ -104,6 +105,7 @@ impl Fleet {
         let restart = turn.and_then(|turn| turn.restart);
         let status = match outcome {
             TurnOutcome::Completed { .. } => "completed",
+            TurnOutcome::Failed { code, .. } if code == CANCELLED => "cancelled",
             TurnOutcome::Failed { .. } => "failed",
         };
         let committed = LifecycleEvent::TurnCommitted {

@@ -1,13 +1,15 @@
 //! Lists of events that wait or are parked.
 
-use goondan_protocol::control::{ControlError, EventInfo, EventStanding, ListEvents};
+use goondan_protocol::control::{
+    CancelEvent, ControlError, ErrorCode, EventInfo, EventStanding, ListEvents,
+};
 use goondan_protocol::ids::InstanceRef;
 use goondan_store::StoreError;
 use goondan_store::instance::Metadata;
 use goondan_store::writer::operation::{Inspect, Inspection};
 
 use crate::jobs::continuation;
-use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
+use crate::{Core, Effect, ListPurpose, Peer, RequestToken, control_error};
 
 /// The events of a workspace, while some of its instances are still asked.
 #[derive(Debug)]
@@ -23,7 +25,30 @@ continuation! {
     InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
 }
 
+/// Whether a client is a person, as far as that can be told: nothing that the daemon's own children started is.
+fn may_cancel(peer: Peer) -> Result<(), ControlError> {
+    if !peer.is_below_daemon {
+        return Ok(());
+    }
+    let text = "to cancel an event is for a person: a program that an agent or a connector started \
+                may not";
+    Err(ControlError::new(ErrorCode::PersonNeeded, text)
+        .suggest("do it from a terminal of your own: `gdn cancel`"))
+}
+
 impl Core {
+    /// A person ends a turn that is in progress, or an event that waits.
+    pub(super) fn cancel_event(&mut self, token: RequestToken, peer: Peer, cancel: CancelEvent) {
+        if let Err(error) = may_cancel(peer) {
+            return self.fleet.respond_error(token, error);
+        }
+        let at = InstanceRef {
+            workspace_id: cancel.workspace_id,
+            instance_key: cancel.instance_key,
+        };
+        self.fleet.cancel(token, at, cancel.event_id);
+    }
+
     /// Lists the events of a workspace that wait or are parked.
     pub(super) fn list_events(&mut self, token: RequestToken, request: ListEvents) {
         if let Err(error) = self.fleet.workspace(&request.workspace_id) {

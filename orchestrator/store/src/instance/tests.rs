@@ -11,23 +11,23 @@ use super::*;
 
 const INSTANCES: &str = "/i";
 
-fn at(n: i64) -> Timestamp {
+pub(super) fn at(n: i64) -> Timestamp {
     Timestamp::from_unix_millis(1_700_000_000_000 + n)
 }
 
-fn key() -> InstanceKey {
+pub(super) fn key() -> InstanceKey {
     InstanceKey::new("k").unwrap()
 }
 
-fn agent() -> AgentName {
+pub(super) fn agent() -> AgentName {
     AgentName::new("a").unwrap()
 }
 
-fn dir() -> PathBuf {
+pub(super) fn dir() -> PathBuf {
     Path::new(INSTANCES).join("k")
 }
 
-fn event(id: &str) -> AgentEvent {
+pub(super) fn event(id: &str) -> AgentEvent {
     AgentEvent {
         id: EventId::new(id).unwrap(),
         kind: "message".into(),
@@ -46,7 +46,7 @@ fn event(id: &str) -> AgentEvent {
     }
 }
 
-fn turn(id: &str) -> TurnId {
+pub(super) fn turn(id: &str) -> TurnId {
     TurnId::new(id).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn completed(reply: &str) -> TurnOutcome {
     }
 }
 
-fn fresh() -> SimulatedDisk {
+pub(super) fn fresh() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     disk.create_dir(Path::new(INSTANCES)).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();

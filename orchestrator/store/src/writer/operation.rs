@@ -23,7 +23,8 @@ use serde_json::value::RawValue;
 use super::Worker;
 use crate::error::StoreError;
 use crate::instance::{
-    Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
+    Awaited, Cancelled, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page,
+    ParkedEvent,
 };
 use crate::ledger::Entry;
 
@@ -197,6 +198,7 @@ operations! {
     BeginTurn of instance promises Nothing -> OpenTurn;
     AppendEvent of instance promises Everything -> Appended;
     CompleteTurn of instance promises Everything -> ();
+    CancelEvent of instance promises Everything -> Cancelled;
     AwaitReply of instance promises Everything -> ReplyAwaited;
     ForgoReply of instance promises Everything -> ();
     Observe of instance promises Nothing -> ();
@@ -311,6 +313,22 @@ pub struct CompleteTurn {
     pub states: ExtensionStates,
     /// How it ended.
     pub outcome: TurnOutcome,
+    /// The time.
+    pub at: Timestamp,
+}
+
+/// Ends an event because a person wants it so: commits its turn as it stands if it is open, else ends the event
+/// that waits.
+#[derive(Debug)]
+pub struct CancelEvent {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// The event.
+    pub event_id: EventId,
+    /// How its turn ended.
+    pub outcome: TurnOutcome,
+    /// Why, for the model and for people.
+    pub reason: String,
     /// The time.
     pub at: Timestamp,
 }

@@ -9,14 +9,16 @@ use goondan_protocol::time::Timestamp;
 
 use super::Worker;
 use super::operation::{
-    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, Close, CompleteTurn,
-    Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm,
-    LookUpEvent, NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadPageBefore,
+    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, CancelEvent, Close,
+    CompleteTurn, Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LatestPage,
+    LogLlm, LookUpEvent, NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadPageBefore,
     ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
     VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
-use crate::instance::{self, Brought, EventState, InstanceState, InstanceStore, OpenTurn, Page};
+use crate::instance::{
+    self, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page,
+};
 use crate::own_files::{self, OwnFiles};
 use crate::verify;
 
@@ -109,6 +111,13 @@ impl Perform<CompleteTurn> for Worker {
         };
         let (turn_id, last_seq) = (&complete.turn_id, complete.last_seq);
         store.complete_turn_with(turn_id, last_seq, brought, complete.outcome, complete.at)
+    }
+}
+
+impl Perform<CancelEvent> for Worker {
+    fn perform(&mut self, cancel: CancelEvent) -> Result<Cancelled, StoreError> {
+        let store = &mut self.held(&cancel.instance)?.store;
+        store.cancel(&cancel.event_id, cancel.outcome, &cancel.reason, cancel.at)
     }
 }
 

@@ -1,0 +1,93 @@
+//! `gdn cancel`: a turn ends where it is.
+
+use clap::Args;
+use goondan_protocol::control::{CancelEvent, EventInfo, EventStanding, ListEvents};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+/// End a turn where it is, or an event that waits; the conversation stays
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn cancel                             the only turn that is in progress
+  gdn cancel --instance ann              the one of this conversation
+  gdn cancel 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6   the turn of this event, or the event if it waits
+
+The agent's tools are ended, and calls of models dropped. What the turn had done before stays in the
+conversation; a tool call without a result is given one that says that it was cancelled.")]
+pub(crate) struct CancelArgs {
+    /// The event; the one that is worked on if it is not said
+    #[arg(value_name = "EVENT")]
+    event: Option<EventId>,
+    /// The conversation; may be left out where one turn only is in progress
+    #[arg(long, value_name = "KEY")]
+    instance: Option<InstanceKey>,
+}
+
+pub(crate) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let found = find(&mut client, &workspace_id, &args, context).await?;
+    let cancel = CancelEvent {
+        workspace_id,
+        instance_key: found.instance_key.clone(),
+        event_id: Some(found.event_id),
+    };
+    let cancelled = client.change(cancel).await?;
+    let output = context.output;
+    output.object(schemas::CANCEL, &cancelled)?;
+    let key = text::one_line(found.instance_key.as_str());
+    match &cancelled.turn_id {
+        Some(_) => output.data(format!("Cancelled the turn of {key}")),
+        None => output.data(format!(
+            "Cancelled event {}, which waited in {key}",
+            cancelled.event_id
+        )),
+    }
+}
+
+/// The event that is meant.
+async fn find(
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    args: &CancelArgs,
+    context: &Context,
+) -> Result<EventInfo, Failure> {
+    let list = ListEvents {
+        workspace_id: workspace_id.clone(),
+        instance_key: args.instance.clone(),
+        parked: false,
+    };
+    let events = client.query(list).await?.into_iter();
+    let mut found: Vec<EventInfo> = events
+        .filter(|event| match &args.event {
+            Some(id) => event.event_id == *id && event.standing != EventStanding::Parked,
+            None => event.standing == EventStanding::Processing,
+        })
+        .collect();
+    let list = context.command("event list");
+    match (found.len(), &args.event) {
+        (0, None) => Err(Failure::new(
+            Exit::NotFound,
+            "no turn is in progress",
+            format!("see what waits: `{list}`"),
+        )),
+        (0, Some(id)) => Err(Failure::new(
+            Exit::NotFound,
+            format!("no event `{id}` waits or is worked on"),
+            format!("see what there is: `{list}`"),
+        )),
+        (1, _) => Ok(found.remove(0)),
+        (several, _) => Err(Failure::new(
+            Exit::Usage,
+            format!("{several} turns are in progress"),
+            format!("say which, with `--instance KEY`: `{list}` shows them"),
+        )),
+    }
+}

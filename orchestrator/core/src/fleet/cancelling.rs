@@ -1,0 +1,185 @@
+//! A person ends a turn that is in progress, or an event that waits (`STEER-1`, `STEER-2`).
+//!
+//! The process that works on the turn is killed, with all its tools; what the turn had recorded is committed
+//! as it stands. So it works at any moment, whatever the process does, and a crash in between leaves a turn
+//! that goes on, or one that is over.
+
+use goondan_protocol::control::{ControlError, ErrorCode, EventCancelled};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::Cancelled;
+use goondan_store::writer::operation::CancelEvent;
+
+use super::Fleet;
+use super::answers::waiting::QuestionStatus;
+use super::turns::Completing;
+use crate::jobs::continuation;
+use crate::{ProcessId, RequestToken, control_error};
+
+/// The code of a turn that a person ended.
+pub(crate) const CANCELLED: &str = "E_CANCELLED";
+
+/// Why it ended, for the model and for people.
+const REASON: &str = "a person cancelled it";
+
+continuation! {
+    /// An event that a person has ended.
+    Cancelling {
+        token: RequestToken,
+        event_id: EventId,
+        process: ProcessId,
+        trace: Option<TraceContext>,
+    } after CancelEvent => &core.on_cancelled
+}
+
+/// How a turn ended that a person ended.
+fn outcome() -> TurnOutcome {
+    TurnOutcome::Failed {
+        code: CANCELLED.to_owned(),
+        message: format!("{REASON}; what it had done before stays in the conversation"),
+    }
+}
+
+impl Cancelling {
+    /// What follows from its turn being over, as for any turn.
+    pub(crate) fn completing(&self, turn_id: TurnId) -> Completing {
+        Completing {
+            instance: self.instance.clone(),
+            process: self.process,
+            turn_id,
+            event_id: self.event_id.clone(),
+            also: Vec::new(),
+            outcome: outcome(),
+        }
+    }
+}
+
+impl Fleet {
+    /// Ends the turn of an event, or the event if it waits; without its id, the turn that is in progress.
+    pub(crate) fn cancel(
+        &mut self,
+        token: RequestToken,
+        at: InstanceRef,
+        event_id: Option<EventId>,
+    ) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let (wall, entry) = (self.now.wall, self.instance_mut(&at));
+        let current = entry.as_ref().and_then(|entry| {
+            let turn = entry.turn.as_ref().map(|turn| &turn.context);
+            let context = turn.or(entry.progress.beginning.as_ref())?;
+            Some((context.event_id.clone(), context.trace))
+        });
+        let wanted = event_id.or_else(|| current.as_ref().map(|(id, _)| id.clone()));
+        let Some(event_id) = wanted else {
+            let text = format!("no turn is in progress in `{}`", at.instance_key);
+            let error = ControlError::new(ErrorCode::EventNotFound, text)
+                .suggest("`gdn event list` shows what waits, `gdn ps` what is worked on");
+            return self.respond_error(token, error);
+        };
+        let trace = current.filter(|(id, _)| *id == event_id);
+        let trace = trace.map(|(_, trace)| trace);
+        let mut process = ProcessId(0);
+        if let Some(entry) = entry.filter(|_| trace.is_some())
+            && let Some(up) = entry.slot.up()
+        {
+            process = up.process;
+            let is_committing = entry.turn.as_ref().is_some_and(|t| t.taken_in.is_some());
+            if !is_committing {
+                // What it still says of the turn comes too late.
+                if let Some(turn) = &mut entry.turn {
+                    turn.taken_in = Some(Vec::new());
+                }
+                self.kill(process, true);
+            }
+        }
+        let cancel = CancelEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            outcome: outcome(),
+            reason: REASON.to_owned(),
+            at: wall,
+        };
+        let then = Cancelling {
+            instance: at,
+            token,
+            event_id,
+            process,
+            trace,
+        };
+        self.store(cancel, then);
+    }
+
+    /// An event is over because a person wanted it so, or could not be ended. Its turn, if that was open.
+    pub(crate) fn on_cancelled(
+        &mut self,
+        cancelling: &Cancelling,
+        result: Result<Cancelled, StoreError>,
+    ) -> Option<TurnId> {
+        let (at, event_id) = (&cancelling.instance, &cancelling.event_id);
+        let cancelled = match result {
+            Ok(cancelled) => cancelled,
+            Err(error) => {
+                self.respond_error(cancelling.token, control_error(&error));
+                // What there is to do is read anew.
+                self.invalidate_inbox(at);
+                return None;
+            }
+        };
+        let turn_id = match cancelled {
+            Cancelled::Turn(turn_id) => Some(turn_id),
+            Cancelled::Event => None,
+        };
+        let event = LifecycleEvent::EventCancelled {
+            instance_key: at.instance_key.clone(),
+            event_id: event_id.clone(),
+        };
+        self.announce(&at.workspace_id, event, cancelling.trace);
+        if let Some(turn_id) = &turn_id {
+            self.observe_cancelled(cancelling, turn_id);
+        } else {
+            self.end_waiting(at, event_id);
+        }
+        let answer = EventCancelled {
+            event_id: event_id.clone(),
+            turn_id: turn_id.clone(),
+        };
+        self.respond(cancelling.token, &answer);
+        turn_id
+    }
+
+    /// An event that waited is over: nobody will be answered.
+    fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox.done(|id| id == event_id);
+            entry.inbox.forgive(event_id);
+        }
+        let text = format!("event `{event_id}` was cancelled: {REASON}");
+        let error = ControlError::new(ErrorCode::Cancelled, text);
+        for waiter in self.take_waiters(at, event_id) {
+            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+        }
+        self.invalidate_inbox(at);
+    }
+
+    fn observe_cancelled(&mut self, cancelling: &Cancelling, turn_id: &TurnId) {
+        let (at, timestamp) = (&cancelling.instance, self.now.wall);
+        let agent = self.instance_mut(at).map(|entry| entry.agent.clone());
+        let (Some(agent), Some(trace)) = (agent, cancelling.trace) else {
+            return;
+        };
+        let whose = (agent, at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnFailed;
+        let event = RuntimeEvent {
+            event_id: Some(cancelling.event_id.clone()),
+            detail: Some(detail_of(REASON)),
+            ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
+        };
+        self.record_observation(at, &event);
+    }
+}

@@ -1,0 +1,121 @@
+//! A person ends a turn where it is (`STEER-1`), or an event that waits (`STEER-2`).
+
+use std::time::Duration;
+
+use goondan_tests::projects::LAB;
+use goondan_tests::random::Random;
+use goondan_tests::{Daemon, Home, processes, wait_until};
+use serde_json::Value;
+
+use crate::conversation::{check, shape, text};
+
+/// How many turns are cancelled at a random moment; the long form is 500.
+const ROUNDS_VAR: &str = "GOONDAN_TEST_CANCEL_ROUNDS";
+const ROUNDS: u64 = 12;
+
+/// Within which a turn of the random rounds is cancelled, in milliseconds. It takes about as long.
+const MOMENT_MS: u64 = 150;
+
+fn runs_of(home: &Home, name: &str) -> usize {
+    let path = home.notes().join(format!("{name}.runs"));
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["cancel"])
+        .exits(5)
+        .tells(&["no turn is in progress"]);
+    assert_eq!(home.ask("main", "echo before"), "before");
+    let asking = home.start_gdn(&["send", "--event-id", "held", "hold x"]);
+    wait_until("the tool runs", || runs_of(&home, "x") == 1);
+    let agent = home.ps_agent("main").unwrap()["pid"].as_u64().unwrap();
+    let behind = home.start_gdn(&["send", "--event-id", "behind", "echo behind"]);
+    wait_until("an event waits behind it", || {
+        let listed = home.gdn_json(&["event", "list"]);
+        listed["events"].as_array().unwrap().len() == 2
+    });
+
+    let cancelled = home.gdn_json(&["cancel"]);
+    assert_eq!(cancelled["eventId"], "held");
+    assert!(cancelled["turnId"].is_string(), "{cancelled}");
+    asking.wait().exits(7).tells(&["a person cancelled it"]);
+    behind.wait().exits(0).prints(&["behind"]);
+    let agent = u32::try_from(agent).unwrap();
+    wait_until("its process is gone", || !processes::is_alive(agent));
+    // A command that still ran would go on now.
+    home.write("notes/x.go", "");
+    assert_eq!(home.ask("main", "echo after"), "after");
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uauatuaua");
+    let result = messages[4].to_string();
+    assert!(result.contains("a person cancelled it"), "{result}");
+    assert_eq!(text(messages.last().unwrap()), "after");
+
+    let turns = home.gdn_json(&["instance", "history", "--turns"]);
+    let turns = turns["turns"].as_array().unwrap();
+    let held = turns.iter().find(|turn| turn["eventId"] == "held").unwrap();
+    assert_eq!(held["outcome"], "failed", "{held}");
+    home.gdn(&["audit"]).exits(0).prints(&["eventCancelled"]);
+    home.gdn(&["cancel", "held"]).exits(5);
+    // The same event again is the same turn.
+    home.gdn(&["send", "--event-id", "held", "hold x"]).exits(7);
+}
+
+#[test]
+fn steer_2_an_event_that_waits_is_cancelled_without_a_turn() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--event-id", "held", "hold x"]);
+    wait_until("the tool runs", || runs_of(&home, "x") == 1);
+    let behind = home.start_gdn(&["send", "--event-id", "behind", "echo behind"]);
+    wait_until("an event waits behind it", || {
+        let listed = home.gdn_json(&["event", "list"]);
+        listed["events"].as_array().unwrap().len() == 2
+    });
+    let cancelled = home.gdn_json(&["cancel", "behind"]);
+    assert_eq!(cancelled["turnId"], Value::Null);
+    behind.wait().exits(12);
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    home.write("notes/x.go", "");
+    drop(asking.wait());
+    wait_until("the turn is answered", || {
+        home.gdn_json(&["event", "list"])["events"] == Value::Array(Vec::new())
+    });
+    let messages = home.history("main");
+    check(&messages);
+    assert!(!format!("{messages:?}").contains("behind"), "{messages:?}");
+}
+
+#[test]
+fn steer_1_a_turn_that_is_cancelled_at_any_moment_is_paired_and_the_next_runs() {
+    let mut random = Random::announced();
+    let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let mut ended = [0_u64; 2];
+    for round in 0..rounds {
+        let id = format!("e{round}");
+        let asking = home.start_gdn(&["send", "--event-id", &id, &format!("work {round}")]);
+        // The moment is what is chosen at random; nothing is waited for.
+        std::thread::sleep(Duration::from_millis(random.below(MOMENT_MS)));
+        let cancelled = home.gdn(&["cancel", &id]);
+        assert!([0, 5].contains(&cancelled.code), "{cancelled:#?}");
+        let answered = asking.wait();
+        assert!([0, 7, 12].contains(&answered.code), "{answered:#?}");
+        ended[usize::from(answered.code == 0)] += 1;
+        let next = format!("next {round}");
+        assert_eq!(home.ask("main", &format!("echo {next}")), next);
+    }
+    eprintln!(
+        "{} turns were cancelled, {} were quicker",
+        ended[0], ended[1]
+    );
+    let messages = home.history("main");
+    check(&messages);
+    wait_until("no command is left", || home.running("sleep").is_empty());
+}
