@@ -2,7 +2,7 @@
 //! compressed again (`CKPT-5`).
 //!
 //! An index is a convenience and never believed about what a checkpoint holds: a compressed group is taken
-//! from the newest archive only if its bytes have the digest they had. A file is taken for unchanged if all
+//! from the newest archive only if its bytes have the checksum they had. A file is taken for unchanged if all
 //! that the file system tells of it is the same, and it was last changed before the index was begun: git's
 //! rule for what is racily clean. An index of another start of the machine is not used, since a crash can take
 //! contents back and leave times.
@@ -21,7 +21,8 @@ use crate::record::{CheckpointId, json};
 pub(crate) struct Member {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    pub(crate) sha256: Digest,
+    /// Tells damage, and no more: what is restored is checked against digests.
+    pub(crate) crc32: u32,
 }
 
 /// A file that was read.
@@ -61,7 +62,7 @@ struct Stored {
     archive_bytes: u64,
     content: Digest,
     files: Vec<StoredFile>,
-    members: Vec<(Digest, u64, u64, Digest)>,
+    members: Vec<(Digest, u64, u64, u32)>,
 }
 
 /// A path, its version, length, mode and digest.
@@ -81,7 +82,7 @@ pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointErro
         )
     };
     let member =
-        |(key, member): (&Digest, &Member)| (*key, member.offset, member.bytes, member.sha256);
+        |(key, member): (&Digest, &Member)| (*key, member.offset, member.bytes, member.crc32);
     let text = json(&Stored {
         boot: boot.to_owned(),
         base: index.base,
@@ -118,13 +119,13 @@ pub(crate) fn read(whole: &[u8], boot: &str) -> Option<Index> {
         };
         files.insert(path, Known { stat, sha256 });
     }
-    let member = |(key, offset, bytes, sha256)| {
+    let member = |(key, offset, bytes, crc32)| {
         (
             key,
             Member {
                 offset,
                 bytes,
-                sha256,
+                crc32,
             },
         )
     };

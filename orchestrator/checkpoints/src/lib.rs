@@ -54,6 +54,10 @@ pub use store::Store;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod reader_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
+use crc32fast::Hasher;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use goondan_durable::checksum::crc32;
 use goondan_durable::disk::{DiskFile, append_all, read_full};
 use goondan_trees::Digest;
 use sha2::{Digest as _, Sha256};
@@ -57,7 +59,7 @@ impl<'o> Output<'o> {
         let member = Member {
             offset: self.bytes,
             bytes: compressed.len() as u64,
-            sha256: Digest::of(compressed),
+            crc32: crc32(compressed),
         };
         self.put(compressed)?;
         Ok(member)
@@ -74,7 +76,7 @@ impl<'o> Output<'o> {
         };
         let mut compressed = vec![0; len];
         let read = read_full(from, &mut compressed, member.offset)?;
-        if read < len || Digest::of(&compressed) != member.sha256 {
+        if read < len || crc32(&compressed) != member.crc32 {
             return Ok(None);
         }
         let offset = self.bytes;
@@ -89,7 +91,7 @@ impl<'o> Output<'o> {
             encoder: GzEncoder::new(
                 Piece {
                     out: self,
-                    own: Sha256::new(),
+                    own: Hasher::new(),
                 },
                 LEVEL,
             ),
@@ -120,14 +122,14 @@ impl Streamed<'_, '_> {
         Ok(Member {
             offset: self.offset,
             bytes: out.bytes - self.offset,
-            sha256: Digest::finish(own),
+            crc32: own.finalize(),
         })
     }
 }
 
 struct Piece<'s, 'o> {
     out: &'s mut Output<'o>,
-    own: Sha256,
+    own: Hasher,
 }
 
 impl Write for Piece<'_, '_> {

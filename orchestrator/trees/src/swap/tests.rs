@@ -564,3 +564,43 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     assert!(matches!(refused, SwapError::Tree(_)), "{refused}");
     assert_eq!(found(&world.disk), world.old);
 }
+
+/// Names that a tree of this machine may have are changed where that is said, and nowhere else.
+#[test]
+fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
+    let disk = SimulatedDisk::new();
+    for dir in ["/journal", "/root", "/root/.git", "/new"] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    let path = RelativePath::allowed(b".git/hook", Names::Local).unwrap();
+    let folder = disk.folder(Path::new("/new"));
+    folder.create_dir(Path::new(".git"), 0o755).unwrap();
+    folder.create(path.as_path(), 0o644).unwrap();
+    let change = crate::Change {
+        path: path.clone(),
+        old: None,
+        new: crate::observe(folder.as_ref(), path.as_path()).unwrap(),
+    };
+    let (journal, root) = (
+        disk.folder(Path::new("/journal")),
+        disk.folder(Path::new("/root")),
+    );
+    let place = |names| Place {
+        journal: journal.as_ref(),
+        root: root.as_ref(),
+        names,
+    };
+    let changes = [change];
+    let attempt = |names| swap(place(names), folder.as_ref(), &changes, ".swap");
+    let refused = attempt(Names::Portable).unwrap_err();
+    assert!(refused.to_string().contains("nothing was changed"));
+    assert!(root.look(path.as_path()).unwrap().is_none());
+    attempt(Names::Local).unwrap();
+    assert!(root.look(path.as_path()).unwrap().is_some());
+    // A journal that names it is not followed where that is not allowed.
+    assert!(recover(place(Names::Portable)).is_err());
+    assert_eq!(
+        recover(place(Names::Local)).unwrap(),
+        Recovered::New { kept: Vec::new() }
+    );
+}
