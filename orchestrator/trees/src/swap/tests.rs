@@ -15,7 +15,7 @@ use crate::RealFolder;
 use crate::changes::changes;
 use crate::fresh::remove_all;
 use crate::manifest::Manifest;
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
 
 fn path(text: &str) -> RelativePath {
@@ -93,6 +93,7 @@ impl World {
         let place = Place {
             journal: journal.as_ref(),
             root,
+            names: Names::Portable,
         };
         swap(place, new.as_ref(), &changes(&self.old, &self.new), STAGING)
     }
@@ -110,6 +111,7 @@ impl World {
             Place {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             },
             STAGING,
         )
@@ -122,6 +124,7 @@ fn recovered(disk: &SimulatedDisk, journal: &str) -> Recovered {
     recover(Place {
         journal: journal.as_ref(),
         root: root.as_ref(),
+        names: Names::Portable,
     })
     .unwrap()
 }
@@ -156,6 +159,7 @@ fn crash_everywhere(
             drop(recover(Place {
                 journal: place.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             }));
             let disk = disk.after_crash(Crash::Subset(call));
             let came = recovered(&disk, journal);
@@ -509,6 +513,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
             let place = Place {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             };
             swap(place, new.as_ref(), &changes(&old_tree, &new_tree), STAGING)
         });
@@ -543,6 +548,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     let place = Place {
         journal: journal.as_ref(),
         root: root.as_ref(),
+        names: Names::Portable,
     };
     let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
     assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");
@@ -557,4 +563,44 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     .unwrap_err();
     assert!(matches!(refused, SwapError::Tree(_)), "{refused}");
     assert_eq!(found(&world.disk), world.old);
+}
+
+/// Names that a tree of this machine may have are changed where that is said, and nowhere else.
+#[test]
+fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
+    let disk = SimulatedDisk::new();
+    for dir in ["/journal", "/root", "/root/.git", "/new"] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    let path = RelativePath::allowed(b".git/hook", Names::Local).unwrap();
+    let folder = disk.folder(Path::new("/new"));
+    folder.create_dir(Path::new(".git"), 0o755).unwrap();
+    folder.create(path.as_path(), 0o644).unwrap();
+    let change = crate::Change {
+        path: path.clone(),
+        old: None,
+        new: crate::observe(folder.as_ref(), path.as_path()).unwrap(),
+    };
+    let (journal, root) = (
+        disk.folder(Path::new("/journal")),
+        disk.folder(Path::new("/root")),
+    );
+    let place = |names| Place {
+        journal: journal.as_ref(),
+        root: root.as_ref(),
+        names,
+    };
+    let changes = [change];
+    let attempt = |names| swap(place(names), folder.as_ref(), &changes, ".swap");
+    let refused = attempt(Names::Portable).unwrap_err();
+    assert!(refused.to_string().contains("nothing was changed"));
+    assert!(root.look(path.as_path()).unwrap().is_none());
+    attempt(Names::Local).unwrap();
+    assert!(root.look(path.as_path()).unwrap().is_some());
+    // A journal that names it is not followed where that is not allowed.
+    assert!(recover(place(Names::Portable)).is_err());
+    assert_eq!(
+        recover(place(Names::Local)).unwrap(),
+        Recovered::New { kept: Vec::new() }
+    );
 }

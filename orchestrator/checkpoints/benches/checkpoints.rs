@@ -1,0 +1,231 @@
+//! What a checkpoint costs, next to `tar czf` of the same files in the same run; see docs/performance.md.
+//!
+//! `GOONDAN_BENCH_DIR` names the directory to work in, and so the file system; `GOONDAN_BENCH_FILES` how many
+//! files the tree has.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark ends at the first fault, and prints what it measured"
+)]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use goondan_checkpoints::{AgentState, Consistency, Made, MakeCheckpoint, Retention, Store, Which};
+use goondan_durable::disk::{Folder as _, append_all};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::RealFolder;
+
+/// Bytes of a file on average, as in 500 MB of 30,000 files.
+const FILE_BYTES: usize = 17_000;
+/// Files in a directory.
+const FILES_EACH: usize = 25;
+/// How often each is measured.
+const ROUNDS: usize = 15;
+
+fn main() {
+    // `cargo test` builds and runs this without the word.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let files = std::env::var("GOONDAN_BENCH_FILES").ok();
+    let files = files.map_or(30_000, |files| files.parse().unwrap());
+    let temporary = match std::env::var_os("GOONDAN_BENCH_DIR") {
+        Some(dir) => tempfile::tempdir_in(dir).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    };
+    let root = temporary.path().join("task");
+    std::fs::create_dir(&root).unwrap();
+    let bytes = fill(&root, files);
+    println!("{files} files, {:.0} MB", megabytes(bytes));
+    let (tar, tar_took) = tar(&root, &temporary.path().join("tar.tar.gz"));
+    println!(
+        "tar czf                      {} {:.1} MB",
+        seconds(tar_took),
+        megabytes(tar)
+    );
+    let mut store = open(&root);
+    let (first, took) = timed(|| make(&mut store));
+    let size = first.snapshot_bytes;
+    println!(
+        "first checkpoint             {} {:.1} MB, {:.3} of tar czf",
+        seconds(took),
+        megabytes(size),
+        ratio(size, tar)
+    );
+    let (mut unchanged, mut changed) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (made, took) = timed(|| make(&mut store));
+        assert!(made.is_unchanged && made.files_read <= 2, "{made:?}");
+        unchanged.push(took);
+        edit(&root, round);
+        prune(&mut store);
+        let (made, took) = timed(|| make(&mut store));
+        assert!(!made.is_unchanged && made.files_read <= 50, "{made:?}");
+        changed.push(took);
+        prune(&mut store);
+    }
+    let (nothing, nothing_best) = show("nothing changed", &mut unchanged);
+    let (one, one_best) = show("one file changed", &mut changed);
+    let more = |one: Duration, nothing: Duration| one.as_secs_f64() - nothing.as_secs_f64();
+    println!(
+        "one file changed, more       {:+.0} ms at the median, {:+.0} ms at best",
+        more(one, nothing) * 1e3,
+        more(one_best, nothing_best) * 1e3
+    );
+    let mut reopened = Vec::new();
+    for _ in 0..ROUNDS {
+        let (_, took) = timed(|| make(&mut open(&root)));
+        reopened.push(took);
+        prune(&mut store);
+    }
+    let (_, _) = show("nothing changed, opened anew", &mut reopened);
+    let (drill, took) = timed(|| store.drill(now()).unwrap());
+    assert_eq!(drill.problem, None);
+    println!("drill                        {}", seconds(took));
+    edit(&root, ROUNDS);
+    let (restored, took) = timed(|| store.restore(Which::Latest, false, now()).unwrap());
+    assert_eq!(restored.changed.len(), 1);
+    println!("restore of one file          {}", seconds(took));
+}
+
+fn make(store: &mut Store) -> Made {
+    let request = MakeCheckpoint {
+        kind: "periodic",
+        phase: 1,
+        progress: 50,
+        agent_state: AgentState {
+            status: "running".to_owned(),
+            current_step: None,
+        },
+        tokens_used: 0,
+        consistency: Consistency::Stopped,
+        name: None,
+    };
+    store.make(&request, now()).unwrap()
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000)
+}
+
+fn open(root: &Path) -> Store {
+    let folder = Box::new(RealFolder::open(root).unwrap());
+    Store::open(folder, "task", "boot").unwrap().0
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let done = work();
+    (done, start.elapsed())
+}
+
+/// Keeps the newest two, as a task would keep the newest so many.
+fn prune(store: &mut Store) {
+    let two = Retention {
+        count: 2,
+        bytes: None,
+    };
+    store.prune(two).unwrap();
+}
+
+/// Shows the median, the best and the worst of some times; returns the first two.
+fn show(what: &str, times: &mut [Duration]) -> (Duration, Duration) {
+    times.sort_unstable();
+    let at = |at: usize| times.get(at).copied().unwrap_or_default();
+    let (median, best, worst) = (at(times.len() / 2), at(0), at(times.len() - 1));
+    println!(
+        "{what:<28} {} (at best {}, at worst {})",
+        seconds(median),
+        seconds(best),
+        seconds(worst)
+    );
+    (median, best)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3} s", time.as_secs_f64())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown with few digits")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn ratio(one: u64, other: u64) -> f64 {
+    megabytes(one) / megabytes(other)
+}
+
+/// Writes a tree: mostly text of a small language, some of it with no pattern.
+fn fill(root: &Path, files: usize) -> u64 {
+    let folder = RealFolder::open(root).unwrap();
+    let mut random = Rng::with_seed(16);
+    let words: Vec<String> = std::iter::repeat_with(|| {
+        let len = random.usize(2..10);
+        std::iter::repeat_with(|| random.lowercase())
+            .take(len)
+            .collect()
+    })
+    .take(4000)
+    .collect();
+    let mut bytes = 0;
+    for number in 0..files {
+        let directory = format!("src/part_{:03}", number / FILES_EACH);
+        if number == 0 {
+            folder.create_dir(Path::new("src"), 0o755).unwrap();
+        }
+        if number % FILES_EACH == 0 {
+            folder.create_dir(Path::new(&directory), 0o755).unwrap();
+        }
+        let len = random.usize(..2 * FILE_BYTES);
+        let content = content(&mut random, &words, len);
+        let name = format!("{directory}/file_{number:05}.txt");
+        let mut file = folder.create(Path::new(&name), 0o644).unwrap();
+        append_all(file.as_mut(), &content).unwrap();
+        bytes += content.len() as u64;
+    }
+    bytes
+}
+
+fn content(random: &mut Rng, words: &[String], len: usize) -> Vec<u8> {
+    if random.u8(..10) == 0 {
+        return std::iter::repeat_with(|| random.u8(..)).take(len).collect();
+    }
+    let mut content = Vec::with_capacity(len + 16);
+    while content.len() < len {
+        // Few words are used often, as in any text.
+        let at = random.usize(..words.len()) * random.usize(..words.len()) / words.len();
+        content.extend_from_slice(words.get(at).unwrap().as_bytes());
+        content.push(if random.u8(..9) == 0 { b'\n' } else { b' ' });
+    }
+    content
+}
+
+/// Writes one file anew, somewhere in the middle.
+fn edit(root: &Path, round: usize) {
+    let folder = RealFolder::open(root).unwrap();
+    let path = format!(
+        "src/part_{:03}/file_{:05}.txt",
+        10 + round,
+        (10 + round) * FILES_EACH
+    );
+    let path = Path::new(&path);
+    let content = format!("edited in round {round}\n").repeat(500);
+    folder.remove(path).unwrap();
+    let mut file = folder.create(path, 0o644).unwrap();
+    append_all(file.as_mut(), content.as_bytes()).unwrap();
+    // So that the file is not taken for one that is just being written.
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+fn tar(root: &Path, archive: &Path) -> (u64, Duration) {
+    let (status, took) = timed(|| {
+        let mut command = Command::new("tar");
+        command.arg("czf").arg(archive).arg("-C").arg(root).arg(".");
+        command.status().unwrap()
+    });
+    assert!(status.success());
+    (std::fs::metadata(archive).unwrap().len(), took)
+}
