@@ -52,9 +52,6 @@ pub const TEXT_CHARS_MAX: usize = 10_000;
 /// Characters of a title at most.
 pub const TITLE_CHARS_MAX: usize = 200;
 
-/// Characters of a task's id at most.
-pub const TASK_ID_CHARS_MAX: usize = 64;
-
 /// Phases of a task at most.
 pub const PHASES_MAX: u32 = 100;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use goondan_cli_agents::blocks::{
     AgentError, Block, CustomTaskComplete, DependencyKind, DependencyRequest, ErrorKind,
-    PhaseComplete, Problem, QuestionCategory, Refusal, UserQuestion,
+    PhaseComplete, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, PermissionRequest, Reset, RunResult};
+use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
@@ -249,9 +249,9 @@ impl World {
             13 => Event::PermissionWithdrawn {
                 id: format!("p{number}"),
             },
-            14 => Event::Refused(Refusal {
-                protocol: "ERROR",
-                problem: Problem::Unterminated,
+            14 => Event::Refused(RefusedBlock {
+                protocol: "ERROR".to_owned(),
+                problem: "it is not closed".to_owned(),
             }),
             _ => Event::Text("words".to_owned()),
         }

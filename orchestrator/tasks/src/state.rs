@@ -4,48 +4,16 @@ use std::collections::BTreeMap;
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::time::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
 mod tokens;
 
+pub use goondan_protocol::task::TaskStatus as Status;
 pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
 pub const GIVE_UP: &str = "fail";
-
-/// How a task stands (`TASK-7`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// It was made and not started.
-    Idle,
-    /// Its agent works, or will as soon as it may.
-    Running,
-    /// A person must provide something.
-    WaitingDependency,
-    /// A person must answer.
-    WaitingQuestion,
-    /// A person must look at a phase.
-    WaitingReview,
-    /// A person, or its budget, holds it.
-    Paused,
-    /// It is done.
-    Completed,
-    /// It cannot be done.
-    Failed,
-    /// A person ended it.
-    Cancelled,
-}
-
-impl Status {
-    /// Whether nothing can change it any more.
-    #[must_use]
-    pub fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-}
 
 /// Something that was asked of people.
 #[derive(Debug, Clone, PartialEq, Eq)]
