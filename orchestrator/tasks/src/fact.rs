@@ -1,6 +1,7 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 pub struct NewTask {
     /// Its id.
     pub task_id: TaskId,
+    /// The agent, one of `runtime.kind: cli`.
+    pub agent: AgentName,
     /// What people call it.
     pub title: String,
     /// What kind of task it is, such as `create_app`.

@@ -57,3 +57,6 @@ pub const PHASES_MAX: u32 = 100;
 
 /// Figures that `tokens.json` lists one by one at most; the sums hold all.
 pub const TOKEN_HISTORY_MAX: usize = 1000;
+
+/// Lines of its history that are shown with a task.
+pub const RECENT_FACTS: usize = 10;

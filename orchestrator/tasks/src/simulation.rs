@@ -58,6 +58,7 @@ impl World {
                 tokens: Some(50_000),
                 micro_usd: None,
             },
+            agent: "coder".parse().unwrap(),
             tells_result: !seed.is_multiple_of(3),
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
@@ -96,7 +97,11 @@ impl World {
             assert!(said.is_some() || before.is_none());
             return;
         };
-        if self.area.write(&self.disk, &self.task, &output).is_err() {
+        if self
+            .area
+            .write(&self.disk, self.task.state(), &output.facts)
+            .is_err()
+        {
             self.restart();
             return;
         }

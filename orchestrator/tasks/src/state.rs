@@ -166,6 +166,17 @@ impl State {
         }
     }
 
+    /// What it waits for (`TASK-4`).
+    pub(crate) fn blocked_by(&self) -> Option<&'static str> {
+        match self.status() {
+            Status::WaitingDependency => Some("dependency"),
+            Status::WaitingQuestion => Some("question"),
+            Status::WaitingReview => Some("review"),
+            Status::Running if self.is_rate_limited => Some("rate_limit"),
+            _ => None,
+        }
+    }
+
     /// What waits for a person, in the order in which it was asked.
     pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
         let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());

@@ -67,6 +67,15 @@ pub enum Input {
         /// Why.
         error: String,
     },
+    /// A run could not be started: secrets that were provided cannot be read. They are asked for again.
+    SecretsLost {
+        /// The run.
+        run: u64,
+        /// The variables that hold them.
+        names: Vec<String>,
+        /// Why.
+        error: String,
+    },
     /// Something that a run's output tells.
     Told {
         /// The run.
@@ -81,6 +90,13 @@ pub enum Input {
     },
     /// A run's process is gone, with all that belongs to it.
     Exited {
+        /// The run.
+        run: u64,
+        /// Its exit code, if it has one.
+        code: Option<i32>,
+    },
+    /// The same, since the daemon or the workspace ends. The task goes on when it is open again.
+    Stopped {
         /// The run.
         run: u64,
         /// Its exit code, if it has one.
