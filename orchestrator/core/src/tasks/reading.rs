@@ -3,6 +3,7 @@
 use goondan_protocol::control::{ControlError, ErrorCode, ListTasks, TaskInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
+use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::entry::Entry;
@@ -72,7 +73,7 @@ impl Tasks {
 }
 
 fn needs_person(entry: &Entry) -> bool {
-    entry.damage().is_some() || entry.durable().is_some_and(|state| state.needs_person())
+    entry.damage().is_some() || entry.durable().is_some_and(State::needs_person)
 }
 
 /// What a list says of a task; of one of which nothing was ever read, that.

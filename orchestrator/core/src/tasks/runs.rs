@@ -11,7 +11,7 @@ use goondan_protocol::task::{
 use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
-use super::entry::{Pending, StartOrder};
+use super::entry::{Entry, Pending, StartOrder};
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
@@ -107,7 +107,7 @@ impl Tasks {
             // It does not wait any more.
             return;
         }
-        let queued = self.entry(at).and_then(|entry| entry.queued_run());
+        let queued = self.entry(at).and_then(Entry::queued_run);
         if queued == Some(run) {
             match result {
                 Ok(secrets) => self.begin_run(fleet, at, secrets),
@@ -241,11 +241,12 @@ impl Tasks {
         run: u64,
         told: &TaskTold,
     ) -> Result<(), String> {
-        let read = |raw: &Box<serde_json::value::RawValue>| {
-            serde_json::from_str::<Event>(raw.get())
+        let read = |text: &str| {
+            serde_json::from_str::<Event>(text)
                 .map_err(|error| format!("it told what is no event: {error}"))
         };
-        let events: Vec<Event> = told.events.iter().map(read).collect::<Result<_, _>>()?;
+        let events = told.events.iter().map(|raw| read(raw.get()));
+        let events: Vec<Event> = events.collect::<Result<_, _>>()?;
         let now = fleet.now().wall;
         for event in events {
             if let Event::Block(block) = &event {
