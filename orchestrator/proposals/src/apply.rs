@@ -7,7 +7,7 @@ use goondan_protocol::control::{
     SandboxRef,
 };
 use goondan_trees::swap::{self, Kept as KeptFile, Place, SwapError};
-use goondan_trees::{Change, RelativePath};
+use goondan_trees::{Change, Names, RelativePath};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::SUMMARY_BYTES_MAX;
@@ -130,6 +130,7 @@ impl Sandboxes<'_> {
         let place = Place {
             journal: journal.as_ref(),
             root: root.as_ref(),
+            names: Names::Portable,
         };
         match work(place) {
             Ok(aside) => Ok(self.told(aside)),

@@ -6,8 +6,8 @@ use std::path::Path;
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{ProposalState, RunEventKind};
 use goondan_trees::limits::PATCH_BYTES_MAX;
-use goondan_trees::remove_all;
 use goondan_trees::swap::{self, Place, Recovered};
+use goondan_trees::{Names, remove_all};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::place::{
@@ -59,6 +59,7 @@ impl Sandboxes<'_> {
         let place = Place {
             journal: folder.as_ref(),
             root: root.as_ref(),
+            names: Names::Portable,
         };
         let digest = Some(standing.digest.as_str());
         match swap::recover(place)? {

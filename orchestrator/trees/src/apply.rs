@@ -11,7 +11,7 @@ use crate::error::{IoContext as _, TreeError};
 use crate::limits::{Limits, PATCH_FILE_BYTES_MAX};
 use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
 use crate::patch::{Binary, BlobId, Body, FileMode, FilePatch, Patch};
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::read::drain;
 
 /// Why a patch does not apply. Nothing has changed.
@@ -241,7 +241,7 @@ fn check_tree(base: &Manifest, applied: &Applied) -> Result<(), TreeError> {
             leaves.remove(path);
         }
     }
-    let mut builder = ManifestBuilder::new(Limits::default());
+    let mut builder = ManifestBuilder::new(Limits::default(), Names::Portable);
     let entry = Entry::File {
         mode: 0,
         bytes: 0,

@@ -19,8 +19,12 @@ use crate::limits::{
     LINK_TARGET_BYTES_MAX, Limits,
 };
 use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
+
+mod listed;
+
+pub use listed::extract_listed;
 
 /// What an archive is, and what of it is taken.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +78,7 @@ pub fn extract(
         let mut extraction = Extraction {
             folder,
             options,
-            builder: ManifestBuilder::new(options.limits),
+            builder: ManifestBuilder::new(options.limits, Names::Portable),
             first_name: None,
         };
         unpack(&mut extraction, guarded, &allowance)?;

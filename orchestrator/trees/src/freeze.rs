@@ -13,7 +13,7 @@ pub use crate::excludes::Reason;
 use crate::fresh;
 use crate::limits::{FREEZE_ATTEMPTS, LINK_TARGET_BYTES_MAX, Limits};
 use crate::manifest::{Entry, Manifest, ManifestBuilder};
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 use crate::read::{copy, observe};
 
@@ -138,7 +138,7 @@ fn walk(
         into,
         options,
         is_read_only,
-        builder: ManifestBuilder::new(options.limits),
+        builder: ManifestBuilder::new(options.limits, Names::Portable),
         left_out: Vec::new(),
     };
     let mut directories = vec![None];

@@ -34,16 +34,18 @@ mod path;
 mod quote;
 mod read;
 mod real_folder;
+mod survey;
 pub mod swap;
 
 pub use changes::{Change, changes};
 pub use error::TreeError;
 pub use excludes::{ExcludeError, Excludes};
 pub use fresh::remove_all;
-pub use manifest::{Digest, Entry, Manifest, ManifestBuilder};
-pub use path::{PathProblem, RelativePath};
+pub use manifest::{Digest, Entry, Manifest, ManifestBuilder, read_local_manifest};
+pub use path::{Names, PathProblem, RelativePath};
 pub use read::observe;
 pub use real_folder::RealFolder;
+pub use survey::{Survey, Surveyed, Writers, survey};
 
 #[cfg(test)]
 mod freeze_tests;

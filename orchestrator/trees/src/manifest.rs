@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::TreeError;
 use crate::limits::{LINK_TARGET_BYTES_MAX, Limits};
-use crate::path::RelativePath;
+use crate::path::{LocalPath, Names, RelativePath};
 use crate::quote::{from_text, to_text};
 
 /// A SHA-256 digest; in text, 64 hexadecimal digits.
@@ -22,7 +22,15 @@ impl Digest {
         Self(Sha256::digest(content).into())
     }
 
-    pub(crate) fn finish(hasher: Sha256) -> Self {
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The digest of what was hashed.
+    #[must_use]
+    pub fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }
 }
@@ -100,7 +108,7 @@ fn read_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
 }
 
 /// What a tree holds, by path. Made by a [`ManifestBuilder`] only, so that it is a tree: everything stands
-/// in a directory, and no two paths differ in case alone.
+/// in a directory, and no two paths differ in case alone, unless it was made with [`Names::Local`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Manifest(BTreeMap<RelativePath, Entry>);
@@ -154,20 +162,42 @@ impl Manifest {
 
 impl<'de> Deserialize<'de> for Manifest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = BTreeMap::<RelativePath, Entry>::deserialize(deserializer)?;
-        let mut builder = ManifestBuilder::new(Limits::default());
-        for (path, entry) in entries {
-            builder.add(path, entry).map_err(serde::de::Error::custom)?;
-        }
-        Ok(builder.finish())
+        read::<RelativePath, D>(deserializer, Names::Portable)
     }
+}
+
+/// Reads a manifest that was made with [`Names::Local`]; for `deserialize_with`.
+///
+/// # Errors
+///
+/// As the deserializer says, and if it is no tree.
+pub fn read_local_manifest<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Manifest, D::Error> {
+    read::<LocalPath, D>(deserializer, Names::Local)
+}
+
+fn read<'de, P, D>(deserializer: D, names: Names) -> Result<Manifest, D::Error>
+where
+    P: Deserialize<'de> + Ord + Into<RelativePath>,
+    D: Deserializer<'de>,
+{
+    let entries = BTreeMap::<P, Entry>::deserialize(deserializer)?;
+    let mut builder = ManifestBuilder::new(Limits::default(), names);
+    for (path, entry) in entries {
+        let added = builder.add(path.into(), entry);
+        added.map_err(serde::de::Error::custom)?;
+    }
+    Ok(builder.finish())
 }
 
 /// Puts a manifest together and refuses what is no tree, or too much.
 #[derive(Debug)]
 pub struct ManifestBuilder {
     limits: Limits,
+    names: Names,
     entries: BTreeMap<RelativePath, Entry>,
+    /// Of each path what some file systems take it for, unless names are local.
     folded: HashMap<Vec<u8>, RelativePath>,
     bytes: u64,
 }
@@ -175,9 +205,10 @@ pub struct ManifestBuilder {
 impl ManifestBuilder {
     /// An empty tree.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, names: Names) -> Self {
         Self {
             limits,
+            names,
             entries: BTreeMap::new(),
             folded: HashMap::new(),
             bytes: 0,
@@ -188,8 +219,12 @@ impl ManifestBuilder {
     ///
     /// # Errors
     ///
-    /// [`TreeError::Duplicate`], [`TreeError::Twins`], [`TreeError::NotInDirectory`], [`TreeError::Limit`].
+    /// [`TreeError::Path`], [`TreeError::Duplicate`], [`TreeError::Twins`], [`TreeError::NotInDirectory`],
+    /// [`TreeError::Limit`].
     pub fn add(&mut self, path: RelativePath, entry: Entry) -> Result<(), TreeError> {
+        if self.names == Names::Portable {
+            path.check(self.names)?;
+        }
         let is_in_directory = path.parent().is_none_or(|parent| {
             let parent = self.entries.get(&parent);
             parent.is_some_and(Entry::is_directory)
@@ -197,13 +232,13 @@ impl ManifestBuilder {
         if !is_in_directory {
             return Err(TreeError::NotInDirectory { path });
         }
-        if let Some(twin) = self.folded.get(&path.folded()) {
+        if self.entries.contains_key(&path) {
+            return Err(TreeError::Duplicate { path });
+        }
+        let folded = (self.names == Names::Portable).then(|| path.folded());
+        if let Some(twin) = folded.as_ref().and_then(|folded| self.folded.get(folded)) {
             let one = twin.clone();
-            return Err(if one == path {
-                TreeError::Duplicate { path }
-            } else {
-                TreeError::Twins { one, other: path }
-            });
+            return Err(TreeError::Twins { one, other: path });
         }
         if self.entries.len() >= self.limits.entries() {
             return Err(TreeError::limit(
@@ -218,7 +253,9 @@ impl ManifestBuilder {
                 return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
             }
         }
-        self.folded.insert(path.folded(), path.clone());
+        if let Some(folded) = folded {
+            self.folded.insert(folded, path.clone());
+        }
         self.entries.insert(path, entry);
         Ok(())
     }
@@ -274,7 +311,7 @@ mod tests {
         let link = || Entry::Link {
             target: b"x".to_vec(),
         };
-        let mut builder = ManifestBuilder::new(Limits::new(4, 10));
+        let mut builder = ManifestBuilder::new(Limits::new(4, 10), Names::Portable);
         builder.add(path("d"), directory()).unwrap();
         builder.add(path("l"), link()).unwrap();
         let refused = builder.add(path("l/x"), link()).unwrap_err();

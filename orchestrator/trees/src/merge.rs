@@ -16,7 +16,7 @@ use crate::error::{IoContext as _, TreeError};
 use crate::fresh::build;
 use crate::limits::{Limits, PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
 use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::read::copy;
 
 mod lines;
@@ -238,7 +238,7 @@ pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome
 }
 
 fn gathered(nodes: Nodes) -> Result<Merge, TreeError> {
-    let mut manifest = ManifestBuilder::new(Limits::default());
+    let mut manifest = ManifestBuilder::new(Limits::default(), Names::Portable);
     let (mut of_theirs, mut texts) = (BTreeSet::new(), BTreeMap::new());
     for (path, node) in nodes {
         manifest.add(path.clone(), node.entry)?;

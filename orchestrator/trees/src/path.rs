@@ -12,11 +12,23 @@ use crate::quote::{from_text, quote, to_text};
 
 /// A path below the root of a tree: bytes, names separated by `/` (`BOX-2`, `PROP-4`).
 ///
-/// It has no empty name, no `.` or `..`, no NUL, does not begin or end with `/`, and none of its names is
-/// `.git` on any file system that git knows of. Written as JSON it is text, quoted as git quotes where it
-/// is no UTF-8; read back it is checked again.
+/// It has no empty name, no `.` or `..`, no NUL, and does not begin or end with `/`. None of its names is
+/// `.git` on any file system that git knows of, unless it was made by [`allowed`](Self::allowed) with
+/// [`Names::Local`]. Written as JSON it is text, quoted as git quotes where it is no UTF-8; read back it is
+/// checked again, with [`Names::Portable`] where nothing else is said.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(Vec<u8>);
+
+/// Which names a tree may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Those that are safe wherever the tree is put: none is `.git`, however it is spelled, and no two paths
+    /// differ in case only. For what goes into a project, and for whatever comes from outside.
+    Portable,
+    /// Whatever the file system of this machine holds: for a tree that is put back where it was taken from
+    /// (`CKPT-4`). Even so no name is empty, `.` or `..`.
+    Local,
+}
 
 /// Why some bytes are no [`RelativePath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +53,16 @@ impl RelativePath {
     ///
     /// [`PathProblem`] with the first rule that it breaks.
     pub fn new(path: &[u8]) -> Result<Self, PathProblem> {
-        match problem_of(path) {
+        Self::allowed(path, Names::Portable)
+    }
+
+    /// Checks a path that may have these names.
+    ///
+    /// # Errors
+    ///
+    /// [`PathProblem`] with the first rule that it breaks.
+    pub fn allowed(path: &[u8], names: Names) -> Result<Self, PathProblem> {
+        match problem_of(path, names) {
             None => Ok(Self(path.to_vec())),
             Some(problem) => Err(PathProblem {
                 path: quote(path),
@@ -56,12 +77,30 @@ impl RelativePath {
     ///
     /// [`PathProblem`] as [`new`](Self::new), or if it is not quoted as git quotes names.
     pub fn from_text(text: &str) -> Result<Self, PathProblem> {
+        Self::text_allowed(text, Names::Portable)
+    }
+
+    /// The same, of a path that may have these names.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_text`](Self::from_text).
+    pub fn text_allowed(text: &str, names: Names) -> Result<Self, PathProblem> {
         let problem = "it is not quoted as git quotes names";
         let path = from_text(text).ok_or_else(|| PathProblem {
             path: text.to_owned(),
             problem,
         })?;
-        Self::new(&path)
+        Self::allowed(&path, names)
+    }
+
+    /// Checks whether it may stand in a tree with these names.
+    ///
+    /// # Errors
+    ///
+    /// [`PathProblem`] with the first rule that it breaks.
+    pub fn check(&self, names: Names) -> Result<(), PathProblem> {
+        Self::allowed(&self.0, names).map(drop)
     }
 
     /// Whether it stands in this directory, at any depth.
@@ -78,7 +117,16 @@ impl RelativePath {
     ///
     /// [`PathProblem`] as [`new`](Self::new).
     pub fn join(&self, name: &[u8]) -> Result<Self, PathProblem> {
-        Self::new(&[&self.0, b"/".as_slice(), name].concat())
+        self.join_allowed(name, Names::Portable)
+    }
+
+    /// The same, of a path that may have these names.
+    ///
+    /// # Errors
+    ///
+    /// As [`allowed`](Self::allowed).
+    pub fn join_allowed(&self, name: &[u8], names: Names) -> Result<Self, PathProblem> {
+        Self::allowed(&[&self.0, b"/".as_slice(), name].concat(), names)
     }
 
     /// Its bytes.
@@ -137,7 +185,7 @@ impl RelativePath {
     }
 }
 
-fn problem_of(path: &[u8]) -> Option<&'static str> {
+fn problem_of(path: &[u8], allowed: Names) -> Option<&'static str> {
     if path.is_empty() {
         return Some("it is empty");
     }
@@ -158,7 +206,9 @@ fn problem_of(path: &[u8]) -> Option<&'static str> {
         b"" => Some("a name in it is empty"),
         b"." | b".." => Some("`.` and `..` are no names"),
         name if name.len() > NAME_BYTES_MAX => Some("a name in it is too long"),
-        name if is_dot_git(name) => Some("`.git`, however it is spelled, is no part of a tree"),
+        name if allowed == Names::Portable && is_dot_git(name) => {
+            Some("`.git`, however it is spelled, is no part of a tree")
+        }
         _ => None,
     })
 }
@@ -211,11 +261,31 @@ impl Serialize for RelativePath {
 
 impl<'de> Deserialize<'de> for RelativePath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let path = from_text(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("`{text}` is not quoted as git quotes names"))
-        })?;
-        Self::new(&path).map_err(serde::de::Error::custom)
+        read(deserializer, Names::Portable)
+    }
+}
+
+fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    names: Names,
+) -> Result<RelativePath, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    RelativePath::text_allowed(&text, names).map_err(serde::de::Error::custom)
+}
+
+/// A path that is read back with [`Names::Local`].
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LocalPath(RelativePath);
+
+impl From<LocalPath> for RelativePath {
+    fn from(path: LocalPath) -> Self {
+        path.0
+    }
+}
+
+impl<'de> Deserialize<'de> for LocalPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read(deserializer, Names::Local).map(Self)
     }
 }
 
@@ -291,6 +361,24 @@ mod tests {
             r#""\"caf\\351\"""#
         );
         assert!(serde_json::from_str::<RelativePath>(r#""\"..\\057x\"""#).is_err());
+    }
+
+    #[test]
+    fn ckpt_3_local_names_may_be_git_and_nothing_else_that_is_refused() {
+        for name in [".git", ".git/hooks/x", "GIT~1", "a\\.git"] {
+            let path = RelativePath::allowed(name.as_bytes(), Names::Local).unwrap();
+            assert!(path.check(Names::Local).is_ok() && path.check(Names::Portable).is_err());
+            let text = serde_json::to_string(&path).unwrap();
+            assert!(
+                serde_json::from_str::<RelativePath>(&text).is_err(),
+                "{text}"
+            );
+            let read: RelativePath = serde_json::from_str::<LocalPath>(&text).unwrap().into();
+            assert_eq!(read, path);
+        }
+        for name in ["", "/etc", "a//b", "..", "a/../b", "./a", "a/", "a\0b"] {
+            assert!(RelativePath::allowed(name.as_bytes(), Names::Local).is_err());
+        }
     }
 
     #[test]

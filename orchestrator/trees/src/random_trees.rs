@@ -12,7 +12,7 @@ use crate::excludes::Excludes;
 use crate::freeze::{Options, Unwanted, scan};
 use crate::limits::Limits;
 use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 
 /// A file or link of a random tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn path(random: &mut Rng) -> RelativePath {
 }
 
 fn is_tree(nodes: &Nodes) -> bool {
-    let mut builder = ManifestBuilder::new(Limits::default());
+    let mut builder = ManifestBuilder::new(Limits::default(), Names::Portable);
     let entry = Entry::File {
         mode: 0,
         bytes: 0,

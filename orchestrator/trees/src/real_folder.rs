@@ -194,6 +194,11 @@ impl Folder for RealFolder {
         let root = self.directory(path)?;
         Ok(Box::new(Self { root }))
     }
+
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        let found = fs::fstatvfs(&self.root)?;
+        Ok(found.f_bavail.checked_mul(found.f_frsize))
+    }
 }
 
 #[derive(Debug)]

@@ -35,7 +35,7 @@ use crate::changes::Change;
 use crate::error::{IoContext as _, TreeError};
 use crate::fresh::remove_all;
 use crate::limits::SWAP_PLAN_BYTES_MAX;
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 use crate::read::{copy, observe};
 
@@ -135,6 +135,8 @@ pub struct Place<'p> {
     pub journal: &'p dyn Folder,
     /// The tree.
     pub root: &'p dyn Folder,
+    /// Which names may be changed in it.
+    pub names: Names,
 }
 
 /// Puts changes in place: all of them, or none. Durable when it returns. Returns what a person wrote and
@@ -156,7 +158,7 @@ pub fn swap(
     if has(place.journal, PLAN)? || has(place.journal, OLD)? {
         return Err(SwapError::Used);
     }
-    let plan = Plan::make(place.root, changes, staging)?;
+    let plan = Plan::make(place, changes, staging)?;
     keep_old(place, &plan)?;
     write_plan(place.journal, &plan)?;
     let done = stage(place, new, &plan)
@@ -176,7 +178,7 @@ pub fn swap(
 ///
 /// [`TreeError`]; call it again when the file system is well.
 pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
-    let Some(plan) = read_plan(place.journal)? else {
+    let Some(plan) = read_plan(place.journal, place.names)? else {
         clear_journal(place.journal)?;
         return Ok(Recovered::Nothing);
     };
@@ -200,7 +202,7 @@ pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
 /// As [`swap`]: what was changed since is [`SwapError::Stale`]. [`SwapError::Used`] if `done` is no journal
 /// of a committed swap.
 pub fn revert(done: &dyn Folder, place: Place<'_>, staging: &str) -> Result<Vec<Kept>, SwapError> {
-    let plan = read_plan(done)?;
+    let plan = read_plan(done, place.names)?;
     let (Some(plan), true) = (plan, has(done, COMMITTED)?) else {
         return Err(SwapError::Used);
     };
@@ -305,13 +307,13 @@ fn write_plan(journal: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
     journal.sync_dir(Path::new("")).during("sync", "journal")
 }
 
-fn read_plan(journal: &dyn Folder) -> Result<Option<Plan>, TreeError> {
+fn read_plan(journal: &dyn Folder, names: Names) -> Result<Option<Plan>, TreeError> {
     if !has(journal, PLAN)? {
         return Ok(None);
     }
     let mut file = journal.read(Path::new(PLAN)).during("open", PLAN)?;
     let text = read_all(file.as_mut(), SWAP_PLAN_BYTES_MAX).during("read", PLAN)?;
-    let plan = serde_json::from_slice(&text).map_err(|error| TreeError::Io {
+    let plan = Plan::read(&text, names).map_err(|error| TreeError::Io {
         operation: "read",
         path: PLAN.to_owned(),
         source: error.into(),

@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 20] = [
+const MARKS: [(&str, &str); 21] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -23,6 +23,7 @@ const MARKS: [(&str, &str); 20] = [
     ("orchestrator/tasks", "j"),
     ("orchestrator/trees", "r"),
     ("orchestrator/proposals", "b"),
+    ("orchestrator/checkpoints", "y"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
@@ -160,6 +161,7 @@ fn only_the_orchestrator_uses_the_store() {
         "goondan_tasks",
         "goondan_trees",
         "goondan_proposals",
+        "goondan_checkpoints",
     ];
     assert_eq!(
         users_of("goondan-durable"),

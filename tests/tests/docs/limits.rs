@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -16,6 +16,7 @@ const FILES: [&str; 12] = [
     "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
     "orchestrator/proposals/src/limits.rs",
+    "orchestrator/checkpoints/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

@@ -140,4 +140,13 @@ pub trait Folder: fmt::Debug + Send + Sync {
     ///
     /// As the file system says.
     fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
+
+    /// Bytes that may still be written to the file system it is on; none if that is not known.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
 }

@@ -78,6 +78,11 @@ impl SimulatedDisk {
         self.machine().fault = Some((call, fault, for_ever));
     }
 
+    /// Says how many bytes are free from now on. Nothing is refused for it.
+    pub fn set_free_bytes(&self, free_bytes: u64) {
+        self.machine().free_bytes = Some(free_bytes);
+    }
+
     /// Whether the machine has stopped.
     #[must_use]
     pub fn is_down(&self) -> bool {

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Folder, NodeKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Stale, SwapError};
+use super::{Place, Stale, SwapError};
 use crate::changes::Change;
 use crate::error::{IoContext as _, TreeError};
 use crate::manifest::Entry;
-use crate::path::RelativePath;
+use crate::path::{LocalPath, Names, RelativePath};
 use crate::read::observe;
 
 /// The modes of directories that a file needs and no change tells of.
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// What is done, as it is in the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Plan {
     staging: RelativePath,
     changes: Vec<Change>,
@@ -27,6 +27,41 @@ pub(super) struct Plan {
     make: Vec<(RelativePath, u32)>,
     /// Directories that are there and will not be, the innermost first, with their modes.
     remove: Vec<(RelativePath, u32)>,
+}
+
+/// The same as it is read back, with paths that may have some names.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PlanOf<P> {
+    staging: RelativePath,
+    changes: Vec<ChangeOf<P>>,
+    make: Vec<(P, u32)>,
+    remove: Vec<(P, u32)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ChangeOf<P> {
+    path: P,
+    old: Option<Entry>,
+    new: Option<Entry>,
+}
+
+impl<P: Into<RelativePath>> From<PlanOf<P>> for Plan {
+    fn from(plan: PlanOf<P>) -> Self {
+        let change = |change: ChangeOf<P>| Change {
+            path: change.path.into(),
+            old: change.old,
+            new: change.new,
+        };
+        let with_mode = |(path, mode): (P, u32)| (path.into(), mode);
+        Self {
+            staging: plan.staging,
+            changes: plan.changes.into_iter().map(change).collect(),
+            make: plan.make.into_iter().map(with_mode).collect(),
+            remove: plan.remove.into_iter().map(with_mode).collect(),
+        }
+    }
 }
 
 /// What is done to one file or link.
@@ -62,14 +97,24 @@ impl Entry {
 }
 
 impl Plan {
+    /// Reads a plan back.
+    pub(super) fn read(text: &[u8], names: Names) -> Result<Self, serde_json::Error> {
+        match names {
+            Names::Portable => serde_json::from_slice::<PlanOf<RelativePath>>(text).map(Self::from),
+            Names::Local => serde_json::from_slice::<PlanOf<LocalPath>>(text).map(Self::from),
+        }
+    }
+
     /// Compares the tree with what the changes were made for, and decides what becomes of directories.
     pub(super) fn make(
-        root: &dyn Folder,
+        place: Place<'_>,
         changes: &[Change],
         staging: RelativePath,
     ) -> Result<Self, SwapError> {
+        let root = place.root;
         let mut known = BTreeMap::new();
         for change in changes {
+            change.path.check(place.names).map_err(TreeError::from)?;
             let impossible = |problem| {
                 Err(SwapError::Impossible {
                     path: change.path.clone(),
@@ -252,7 +297,7 @@ fn directories_to_remove(
         }
         let names = root.names(path.as_path()).during("list", path)?;
         let is_gone = |name: &std::ffi::OsString| {
-            path.join(name.as_bytes())
+            path.join_allowed(name.as_bytes(), Names::Local)
                 .is_ok_and(|inner| gone.contains(&inner))
         };
         if names.iter().all(is_gone) {

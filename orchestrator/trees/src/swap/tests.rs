@@ -15,7 +15,7 @@ use crate::RealFolder;
 use crate::changes::changes;
 use crate::fresh::remove_all;
 use crate::manifest::Manifest;
-use crate::path::RelativePath;
+use crate::path::{Names, RelativePath};
 use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
 
 fn path(text: &str) -> RelativePath {
@@ -93,6 +93,7 @@ impl World {
         let place = Place {
             journal: journal.as_ref(),
             root,
+            names: Names::Portable,
         };
         swap(place, new.as_ref(), &changes(&self.old, &self.new), STAGING)
     }
@@ -110,6 +111,7 @@ impl World {
             Place {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             },
             STAGING,
         )
@@ -122,6 +124,7 @@ fn recovered(disk: &SimulatedDisk, journal: &str) -> Recovered {
     recover(Place {
         journal: journal.as_ref(),
         root: root.as_ref(),
+        names: Names::Portable,
     })
     .unwrap()
 }
@@ -156,6 +159,7 @@ fn crash_everywhere(
             drop(recover(Place {
                 journal: place.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             }));
             let disk = disk.after_crash(Crash::Subset(call));
             let came = recovered(&disk, journal);
@@ -509,6 +513,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
             let place = Place {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
+                names: Names::Portable,
             };
             swap(place, new.as_ref(), &changes(&old_tree, &new_tree), STAGING)
         });
@@ -543,6 +548,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     let place = Place {
         journal: journal.as_ref(),
         root: root.as_ref(),
+        names: Names::Portable,
     };
     let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
     assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");

@@ -104,12 +104,12 @@ impl Folder for SimulatedFolder {
                 Some(Node::Link { .. }) => (NodeKind::Link, 0o777, 0),
                 None => return Ok(None),
             };
-            let changes = machine.version_of(ino);
+            let changed = i128::from(machine.version_of(ino));
             Ok(Some(NodeStat {
                 kind,
                 mode,
                 len,
-                version: [0, i128::from(ino), i128::from(changes), 0],
+                version: [0, i128::from(ino), changed, changed],
             }))
         })
     }
@@ -230,5 +230,9 @@ impl Folder for SimulatedFolder {
             machine.names(ino).map(drop)
         })?;
         Ok(self.disk.folder(&root))
+    }
+
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(self.disk.machine().free_bytes)
     }
 }

@@ -23,13 +23,16 @@ pub(super) struct Machine {
     pub(super) nodes: BTreeMap<Ino, Node>,
     pub(super) next_ino: Ino,
     pub(super) next_pair: u64,
-    /// How often each file was changed.
+    /// When each file was made or last changed, by a clock that goes on with every change.
     pub(super) versions: BTreeMap<Ino, u64>,
+    pub(super) clock: u64,
     pub(super) calls: u64,
     pub(super) bytes_written: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) fault: Option<(u64, Fault, bool)>,
     pub(super) is_down: bool,
+    /// What is said to be free; nothing is refused for it.
+    pub(super) free_bytes: Option<u64>,
     pub(super) reused_after_failed_sync: u64,
 }
 
@@ -129,6 +132,7 @@ impl Machine {
         let ino = self.next_ino;
         self.next_ino += 1;
         self.nodes.insert(ino, node);
+        self.changed(ino);
         self.change_dir(dir, DirChange::link(name, ino));
         ino
     }
@@ -164,7 +168,8 @@ impl Machine {
     }
 
     pub(super) fn changed(&mut self, ino: Ino) {
-        *self.versions.entry(ino).or_default() += 1;
+        self.clock += 1;
+        self.versions.insert(ino, self.clock);
     }
 
     pub(super) fn version_of(&self, ino: Ino) -> u64 {

@@ -1,0 +1,83 @@
+//! Restore drills: whether the newest checkpoint could be restored, tried.
+
+use goondan_protocol::time::Timestamp;
+use goondan_trees::extract::extract_listed;
+use goondan_trees::limits::Limits;
+use goondan_trees::{Excludes, Writers, remove_all, survey};
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::place::{DRILL, SNAPSHOT, Stream, below, folder_of};
+use crate::record::CheckpointId;
+use crate::store::{Store, Whole};
+
+/// What came of a drill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drill {
+    /// The checkpoint that was tried.
+    pub checkpoint_id: CheckpointId,
+    /// When.
+    pub at: Timestamp,
+    /// Entries that were compared.
+    pub entries: usize,
+    /// Why it could not be restored; none if it could.
+    pub problem: Option<String>,
+}
+
+impl Store {
+    /// Restores the newest checkpoint that no restore made into a temporary directory, compares all of it
+    /// with its manifest, and removes it again.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::None`], [`CheckpointError::NoRoom`], or what the file system said. A checkpoint that
+    /// is damaged is no error, but what a drill is for: [`Drill::problem`].
+    pub fn drill(&mut self, now: Timestamp) -> Result<Drill, CheckpointError> {
+        let candidates = self.candidates()?;
+        let id = *candidates.first().ok_or(CheckpointError::None)?;
+        let mut drill = Drill {
+            checkpoint_id: id,
+            at: now,
+            entries: 0,
+            problem: None,
+        };
+        let whole = match self.whole(id)? {
+            Ok(whole) => whole,
+            Err(problem) => {
+                drill.problem = Some(problem);
+                return Ok(drill);
+            }
+        };
+        self.check_free(whole.manifest.bytes())?;
+        drill.entries = whole.manifest.len();
+        let path = below(DRILL);
+        let root = self.root.as_ref();
+        remove_all(root, &path)?;
+        root.create_dir(&path, 0o700).during("create", &path)?;
+        let tried = self.try_out(id, &whole);
+        remove_all(self.root.as_ref(), &path)?;
+        drill.problem = tried?;
+        Ok(drill)
+    }
+
+    /// Unpacks a checkpoint and compares; returns what is wrong.
+    fn try_out(&self, id: CheckpointId, whole: &Whole) -> Result<Option<String>, CheckpointError> {
+        let path = below(DRILL);
+        let into = self.root.below(&path).during("open", &path)?;
+        let archive = folder_of(id).join(SNAPSHOT);
+        let file = self.root.read(&archive).during("open", &archive)?;
+        let manifest = &whole.manifest;
+        match extract_listed(Stream::new(file), manifest, into.as_ref(), &|_| true) {
+            Err(error @ goondan_trees::TreeError::Io { .. }) => return Err(error.into()),
+            Err(error) => return Ok(Some(error.to_string())),
+            Ok(()) => {}
+        }
+        let nothing = Excludes::new::<&str>(&[])
+            .map_err(|error| CheckpointError::invalid(error.to_string()))?;
+        let found = survey(into.as_ref(), &nothing, Limits::default(), Writers::AtRest)?;
+        let found = self.read_all(into.as_ref(), &found, None)?;
+        let differs = goondan_trees::changes(manifest, &found);
+        Ok(differs
+            .first()
+            .map(|change| format!("`{}` is not as it was when it was unpacked", change.path)))
+    }
+}

@@ -1,0 +1,138 @@
+//! What is known of the files of the newest checkpoint, so that what did not change is neither read nor
+//! compressed again (`CKPT-5`).
+//!
+//! An index is a convenience and never believed about what a checkpoint holds: a compressed group is taken
+//! from the newest archive only if its bytes have the digest they had. A file is taken for unchanged if all
+//! that the file system tells of it is the same, and it was last changed before the index was begun: git's
+//! rule for what is racily clean. An index of another start of the machine is not used, since a crash can take
+//! contents back and leave times.
+
+use std::collections::HashMap;
+
+use goondan_durable::disk::{NodeKind, NodeStat};
+use goondan_trees::{Digest, RelativePath};
+use serde::{Deserialize, Serialize};
+
+use crate::error::CheckpointError;
+use crate::record::{CheckpointId, json};
+
+/// A compressed group in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: Digest,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) stat: NodeStat,
+    pub(crate) sha256: Digest,
+}
+
+/// The index of one checkpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Index {
+    pub(crate) base: CheckpointId,
+    /// Bytes of its archive.
+    pub(crate) archive_bytes: u64,
+    /// The manifest of the checkpoint, without what is goondan's own.
+    pub(crate) content: Digest,
+    pub(crate) files: HashMap<RelativePath, Known>,
+    /// The groups, by the digest of what they hold.
+    pub(crate) members: HashMap<Digest, Member>,
+}
+
+impl Index {
+    /// The digest of a file that has not changed.
+    pub(crate) fn digest_of(&self, path: &RelativePath, stat: &NodeStat) -> Option<Digest> {
+        let known = self.files.get(path)?;
+        (known.stat == *stat).then_some(known.sha256)
+    }
+}
+
+/// An index as it lies on disk.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stored {
+    boot: String,
+    base: CheckpointId,
+    archive_bytes: u64,
+    content: Digest,
+    files: Vec<StoredFile>,
+    members: Vec<(Digest, u64, u64, Digest)>,
+}
+
+/// A path, its version, length, mode and digest.
+#[derive(Serialize, Deserialize)]
+struct StoredFile(String, [i128; 4], u64, u32, Digest);
+
+/// Writes an index behind its digest.
+pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointError> {
+    let file = |(path, known): (&RelativePath, &Known)| {
+        let stat = known.stat;
+        StoredFile(
+            path.to_string(),
+            stat.version,
+            stat.len,
+            stat.mode,
+            known.sha256,
+        )
+    };
+    let member =
+        |(key, member): (&Digest, &Member)| (*key, member.offset, member.bytes, member.sha256);
+    let text = json(&Stored {
+        boot: boot.to_owned(),
+        base: index.base,
+        archive_bytes: index.archive_bytes,
+        content: index.content,
+        files: index.files.iter().map(file).collect(),
+        members: index.members.iter().map(member).collect(),
+    })?;
+    let mut whole = format!("{}\n", Digest::of(&text)).into_bytes();
+    whole.extend_from_slice(&text);
+    Ok(whole)
+}
+
+/// Reads an index; none if it is not whole, or of another start of the machine.
+pub(crate) fn read(whole: &[u8], boot: &str) -> Option<Index> {
+    let at = whole.iter().position(|byte| *byte == b'\n')?;
+    let (digest, text) = whole.split_at_checked(at)?;
+    let text = text.get(1..)?;
+    if digest != Digest::of(text).to_string().as_bytes() {
+        return None;
+    }
+    let stored: Stored = serde_json::from_slice(text).ok()?;
+    if stored.boot != boot {
+        return None;
+    }
+    let mut files = HashMap::with_capacity(stored.files.len());
+    for StoredFile(path, version, len, mode, sha256) in stored.files {
+        let path = RelativePath::text_allowed(&path, goondan_trees::Names::Local).ok()?;
+        let stat = NodeStat {
+            kind: NodeKind::File,
+            mode,
+            len,
+            version,
+        };
+        files.insert(path, Known { stat, sha256 });
+    }
+    let member = |(key, offset, bytes, sha256)| {
+        (
+            key,
+            Member {
+                offset,
+                bytes,
+                sha256,
+            },
+        )
+    };
+    Some(Index {
+        base: stored.base,
+        archive_bytes: stored.archive_bytes,
+        content: stored.content,
+        files,
+        members: stored.members.into_iter().map(member).collect(),
+    })
+}

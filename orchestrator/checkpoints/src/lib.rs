@@ -1,0 +1,59 @@
+//! Checkpoints of a work area: what its files were at a moment, made whole, and brought back exactly
+//! (`CKPT-1` to `CKPT-5`).
+//!
+//! [`Store`] is what a caller has of one work area. Below it, the lowest first: where things are (`place`) and
+//! what is said of them (`record`); which entries are compressed together (`groups`), what is known of them
+//! (`index`), and the archive (`tar_entry`, `output`, `archive`); then what is done, a module each: `make`,
+//! `restore`, `drill`, `prune`, `recover`.
+//!
+//! # What is on disk
+//!
+//! ```text
+//! .checkpoints/checkpoint_NNN/snapshot.tar.gz   the files, for any `tar`
+//! .checkpoints/checkpoint_NNN/metadata.json     what is said of them; their manifest
+//! .checkpoints/latest.json                      which is the newest that no restore made
+//! .checkpoints/index                            what is known of the newest, to spare work; may be removed
+//! .checkpoints/restoring/                       a restore that is under way
+//! ```
+//!
+//! # Invariants
+//!
+//! * A checkpoint is there whole, under its name, or not at all; none that is there is ever written to.
+//! * Nothing in `.checkpoints` is believed: the agent of a task can write there. What is restored is checked
+//!   against digests, and no archive leads out of the work area.
+//! * A restore changes all files or none, and what it takes away is in a checkpoint before.
+//! * `.metadata` is held and never restored: a task's history is what happened, and does not unhappen.
+//!   `.checkpoints`, `.cache`, `.logs` and what looks like a secret are neither held nor touched.
+//! * No clock, no thread, no process: time comes from the caller. One caller at a time for each work area.
+
+mod archive;
+mod drill;
+mod error;
+mod groups;
+mod index;
+pub mod limits;
+mod make;
+mod output;
+mod place;
+mod prune;
+mod record;
+mod recover;
+mod restore;
+mod store;
+mod tar_entry;
+
+pub use drill::Drill;
+pub use error::CheckpointError;
+pub use prune::Retention;
+pub use record::{
+    About, AgentState, CheckpointId, Consistency, Listed, Made, MakeCheckpoint, PRE_RESTORE,
+    Restored, Which,
+};
+pub use store::Store;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,279 @@
+//! Making a checkpoint (`CKPT-1`, `CKPT-2`, `CKPT-3`).
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::NodeKind;
+use goondan_protocol::time::Timestamp;
+use goondan_trees::freeze::Reason;
+use goondan_trees::{Digest, Entry, Manifest, Survey, Writers, remove_all, survey};
+use sha2::{Digest as _, Sha256};
+
+use crate::archive::{self, Writing, Written};
+use crate::error::{CheckpointError, IoContext as _};
+use crate::index::{self, Index};
+use crate::limits::{CHECKPOINT_FREE_BYTES_MIN, CHECKPOINTS_MAX, tree_limits};
+use crate::place::{
+    CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, below, folder_of, is_own, replace,
+    write_new,
+};
+use crate::record::{
+    CheckpointId, Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json,
+    write,
+};
+use crate::store::Store;
+
+/// Bytes that `metadata.json` has for each entry, roughly and at most.
+const METADATA_BYTES_EACH: u64 = 512;
+
+/// A checkpoint that was made, and what it holds.
+pub(crate) struct Held {
+    pub(crate) made: Made,
+    pub(crate) manifest: Manifest,
+}
+
+impl Store {
+    /// Makes a checkpoint of the work area. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Invalid`]; [`CheckpointError::NoRoom`] before anything is written (`TASK-9`);
+    /// [`CheckpointError::Tree`] of what cannot be read, or is written though nobody should. The checkpoints
+    /// that are there stay as they are.
+    pub fn make(
+        &mut self,
+        request: &MakeCheckpoint<'_>,
+        now: Timestamp,
+    ) -> Result<Made, CheckpointError> {
+        if request.kind == PRE_RESTORE {
+            return Err(CheckpointError::invalid(format!(
+                "`{PRE_RESTORE}` is the type of the checkpoints that a restore makes; take another word"
+            )));
+        }
+        self.make_any(request, now).map(|held| held.made)
+    }
+
+    pub(crate) fn make_any(
+        &mut self,
+        request: &MakeCheckpoint<'_>,
+        now: Timestamp,
+    ) -> Result<Held, CheckpointError> {
+        request.check()?;
+        let ids = self.ids()?;
+        if ids.len() >= CHECKPOINTS_MAX {
+            return Err(CheckpointError::TooMany {
+                limit: CHECKPOINTS_MAX,
+            });
+        }
+        let newest = ids.last().copied();
+        let id = newest.map_or_else(CheckpointId::first, CheckpointId::next);
+        let staging = below(format!("{PARTIAL}{id}"));
+        let root = self.root.as_ref();
+        remove_all(root, &staging)?;
+        root.create_dir(&staging, 0o700)
+            .during("create", &staging)?;
+        let index = newest.and_then(|newest| self.take_index(newest));
+        let filled = self.fill(&staging, (id, newest), request, now, index.as_ref());
+        let (held, summary, index) = match filled {
+            Ok(filled) => filled,
+            Err(error) => {
+                // What cannot be removed now is removed by the next opening; the first error is the one
+                // that tells something.
+                drop(remove_all(self.root.as_ref(), &staging));
+                if let Some(index) = index {
+                    self.keep_index(index);
+                }
+                return Err(error);
+            }
+        };
+        let root = self.root.as_ref();
+        let path = folder_of(id);
+        root.rename_new(&staging, &path).during("rename", &path)?;
+        let at = Path::new(CHECKPOINTS);
+        root.sync_dir(at).during("sync", at)?;
+        if summary.kind != PRE_RESTORE {
+            self.tell_latest(&summary)?;
+        }
+        if let Ok(text) = index::write(&index, &self.boot) {
+            // The checkpoint is made; without an index the next one only takes longer.
+            drop(replace(self.root.as_ref(), &below(INDEX), &text));
+        }
+        self.keep_index(index);
+        Ok(held)
+    }
+
+    /// Writes `latest.json`.
+    pub(crate) fn tell_latest(&self, summary: &Summary) -> Result<(), CheckpointError> {
+        let latest = Latest {
+            checkpoint_id: summary.id,
+            path: folder_of(summary.id).display().to_string(),
+            created_at: summary.created_at,
+            phase: summary.phase,
+            progress: summary.progress,
+            kind: summary.kind.clone(),
+        };
+        replace(self.root.as_ref(), &below(LATEST), &json(&latest)?)
+    }
+
+    /// Writes both files of a checkpoint, synced.
+    fn fill(
+        &self,
+        staging: &Path,
+        (id, newest): (CheckpointId, Option<CheckpointId>),
+        request: &MakeCheckpoint<'_>,
+        now: Timestamp,
+        index: Option<&Index>,
+    ) -> Result<(Held, Summary, Index), CheckpointError> {
+        let root = self.root.as_ref();
+        let path = staging.join(SNAPSHOT);
+        let mut file = root.create(&path, 0o600).during("create", &path)?;
+        let stat = root.look(&path).during("look at", &path)?;
+        // The time by the clock that the files' times are of.
+        let begun = stat.map_or(i128::MIN, |stat| stat.version[3]);
+        let found = self.survey(request.consistency)?;
+        self.check_room(&found, index)?;
+        let writing = Writing {
+            source: root,
+            base: index.and_then(|index| Some((index, root.read(&snapshot_of(index)).ok()?))),
+            consistency: request.consistency,
+            begun,
+            is_own,
+        };
+        let written = archive::write(writing, &found.found, file.as_mut())?;
+        file.sync().during("sync", &path)?;
+        let summary = Summary {
+            id,
+            task_id: self.task_id.clone(),
+            kind: request.kind.to_owned(),
+            name: request.name.clone(),
+            phase: request.phase,
+            progress: request.progress,
+            agent_state: request.agent_state.clone(),
+            tokens_used: request.tokens_used,
+            created_at: now,
+            consistency: request.consistency,
+            snapshot_size: written.bytes,
+            checksum: written.checksum,
+            manifest_digest: written.manifest.digest()?,
+        };
+        let left_out = not_held(&found);
+        let text = write(&summary, &left_out, &written.manifest)?;
+        write_new(root, &staging.join(METADATA), &text)?;
+        root.sync_dir(staging).during("sync", staging)?;
+        let content = content_of(&written.manifest);
+        let before = match (index, newest) {
+            (Some(index), _) => Some(index.content),
+            (None, Some(newest)) => {
+                let before = self.described(newest)?;
+                before.ok().map(|before| content_of(&before.manifest))
+            }
+            (None, None) => None,
+        };
+        let made = Made {
+            checkpoint_id: id,
+            snapshot_bytes: written.bytes,
+            files: files_in(&written.manifest),
+            is_unchanged: before == Some(content),
+            files_read: written.files_read,
+            left_out: left_out.len(),
+        };
+        let Written {
+            manifest,
+            bytes,
+            files,
+            members,
+            ..
+        } = written;
+        let index = Index {
+            base: id,
+            archive_bytes: bytes,
+            content,
+            files,
+            members,
+        };
+        Ok((Held { made, manifest }, summary, index))
+    }
+
+    /// Looks at what a snapshot is to hold.
+    pub(crate) fn survey(&self, consistency: Consistency) -> Result<Survey, CheckpointError> {
+        let writers = match consistency {
+            Consistency::Stopped => Writers::AtRest,
+            Consistency::Live => Writers::AtWork,
+        };
+        let root = self.root.as_ref();
+        Ok(survey(root, &self.excludes, tree_limits(), writers)?)
+    }
+
+    /// Refuses a checkpoint that might fill the file system.
+    fn check_room(&self, found: &Survey, index: Option<&Index>) -> Result<(), CheckpointError> {
+        let is_known =
+            |path, stat| index.is_some_and(|index| index.digest_of(path, stat).is_some());
+        let to_read = found.found.iter().filter(|entry| {
+            entry.stat.kind == NodeKind::File && !is_known(&entry.path, &entry.stat)
+        });
+        let to_read: u64 = to_read.map(|entry| entry.stat.len).sum();
+        let entries = found.found.len() as u64 * METADATA_BYTES_EACH;
+        let base = index.map_or(0, |index| index.archive_bytes);
+        self.check_free(to_read.saturating_add(entries).saturating_add(base))
+    }
+
+    pub(crate) fn check_free(&self, needed_bytes: u64) -> Result<(), CheckpointError> {
+        let at = Path::new(CHECKPOINTS);
+        let free = self.root.free_bytes().during("look at the space of", at)?;
+        let kept_bytes = CHECKPOINT_FREE_BYTES_MIN;
+        match free {
+            Some(free_bytes) if free_bytes < needed_bytes.saturating_add(kept_bytes) => {
+                Err(CheckpointError::NoRoom {
+                    needed_bytes,
+                    free_bytes,
+                    kept_bytes,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn snapshot_of(index: &Index) -> PathBuf {
+    folder_of(index.base).join(SNAPSHOT)
+}
+
+fn not_held(found: &Survey) -> Vec<NotHeld> {
+    let told = found.left_out.iter().filter_map(|left| {
+        let reason = match &left.reason {
+            // What no snapshot ever holds needs not be told in each.
+            Reason::Excluded(_) | Reason::NotChosen | Reason::OutsideLink => return None,
+            Reason::Rule(what) => (*what).to_owned(),
+            Reason::Special => "it is neither file, directory nor link".to_owned(),
+        };
+        Some(NotHeld {
+            path: left.path.clone(),
+            reason,
+        })
+    });
+    told.collect()
+}
+
+fn files_in(manifest: &Manifest) -> usize {
+    let entries = manifest.entries();
+    entries.filter(|(_, entry)| !entry.is_directory()).count()
+}
+
+/// One digest of all that a restore would bring back.
+pub(crate) fn content_of(manifest: &Manifest) -> Digest {
+    let mut hasher = Sha256::new();
+    for (path, entry) in manifest.entries().filter(|(path, _)| !is_own(path)) {
+        let (kind, mode, content) = match entry {
+            Entry::File { mode, sha256, .. } => (0_u8, *mode, sha256.as_bytes().as_slice()),
+            Entry::Directory { mode } => (1, *mode, &[][..]),
+            Entry::Link { target } => (2, 0, target.as_slice()),
+        };
+        let path = path.as_bytes();
+        hasher.update([kind]);
+        for number in [path.len() as u64, u64::from(mode), content.len() as u64] {
+            hasher.update(number.to_le_bytes());
+        }
+        hasher.update(path);
+        hasher.update(content);
+    }
+    Digest::finish(hasher)
+}

@@ -1,0 +1,133 @@
+//! Where checkpoints lie in a work area, and what of it they hold.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{DiskFile, Folder, append_all, read_all};
+use goondan_protocol::secret_file::holds_secrets;
+use goondan_trees::{Excludes, RelativePath, remove_all};
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::record::CheckpointId;
+
+/// Everything of checkpoints.
+pub(crate) const CHECKPOINTS: &str = ".checkpoints";
+/// The files of a checkpoint.
+pub(crate) const SNAPSHOT: &str = "snapshot.tar.gz";
+/// What is said of it.
+pub(crate) const METADATA: &str = "metadata.json";
+/// Which checkpoint is the newest, in [`CHECKPOINTS`].
+pub(crate) const LATEST: &str = "latest.json";
+/// What is known of the files of the newest, in [`CHECKPOINTS`].
+pub(crate) const INDEX: &str = "index";
+/// A restore that is under way, in [`CHECKPOINTS`].
+pub(crate) const RESTORING: &str = "restoring";
+/// The archive that a drill has unpacked, in [`CHECKPOINTS`].
+pub(crate) const DRILL: &str = "drill";
+/// Begins the names of checkpoints that are being made.
+pub(crate) const PARTIAL: &str = ".making-";
+/// Begins the names of checkpoints that are being removed.
+pub(crate) const REMOVING: &str = ".removing-";
+/// Ends the names of files that are being written.
+pub(crate) const TEMPORARY: &str = ".tmp";
+/// Begins the name of the directory in the work area that is there for the time of a restore.
+pub(crate) const STAGING: &str = ".goondan-restore";
+/// What goondan writes of the task itself. It is held, and never restored: what happened, happened.
+pub(crate) const OWN: &str = ".metadata";
+
+/// What no snapshot holds (`CKPT-3`), and no restore touches.
+const LEFT_OUT: [&str; 5] = [
+    "/.checkpoints",
+    "/.cache",
+    "/.logs",
+    "/.metadata/secrets*",
+    "/.goondan-restore*",
+];
+
+/// A path below [`CHECKPOINTS`].
+pub(crate) fn below(name: impl AsRef<Path>) -> PathBuf {
+    Path::new(CHECKPOINTS).join(name)
+}
+
+/// The folder of a checkpoint.
+pub(crate) fn folder_of(id: CheckpointId) -> PathBuf {
+    below(id.to_string())
+}
+
+/// What is left out of snapshots.
+pub(crate) fn excludes() -> Result<Excludes, CheckpointError> {
+    let excludes =
+        Excludes::new(&LEFT_OUT).map_err(|error| CheckpointError::invalid(error.to_string()))?;
+    Ok(excludes.rule(holds_secrets, "it looks like a file with secrets"))
+}
+
+/// Whether goondan itself writes a path, of a task's history above all.
+pub(crate) fn is_own(path: &RelativePath) -> bool {
+    let rest = path.as_bytes().strip_prefix(OWN.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// Writes a new file, synced.
+pub(crate) fn write_new(
+    folder: &dyn Folder,
+    path: &Path,
+    content: &[u8],
+) -> Result<(), CheckpointError> {
+    let mut file = folder.create(path, 0o600).during("create", path)?;
+    append_all(file.as_mut(), content).during("write", path)?;
+    file.sync().during("sync", path)
+}
+
+/// Puts a file in the place of whatever has its name; durable when it returns.
+pub(crate) fn replace(
+    folder: &dyn Folder,
+    path: &Path,
+    content: &[u8],
+) -> Result<(), CheckpointError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY);
+    let temporary = Path::new(&temporary);
+    remove_all(folder, temporary)?;
+    write_new(folder, temporary, content)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    if folder.look(path).during("look at", path)?.is_some() {
+        folder.exchange(temporary, path).during("exchange", path)?;
+        folder.sync_dir(directory).during("sync", directory)?;
+        remove_all(folder, temporary)?;
+    } else {
+        folder.rename_new(temporary, path).during("rename", path)?;
+    }
+    folder.sync_dir(directory).during("sync", directory)
+}
+
+/// Reads a file; none if it is not there.
+pub(crate) fn read_file(
+    folder: &dyn Folder,
+    path: &Path,
+    most: usize,
+) -> Result<Option<Vec<u8>>, CheckpointError> {
+    if folder.look(path).during("look at", path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = folder.read(path).during("open", path)?;
+    read_all(file.as_mut(), most).during("read", path).map(Some)
+}
+
+/// A file of a folder as a stream.
+pub(crate) struct Stream {
+    file: Box<dyn DiskFile>,
+    offset: u64,
+}
+
+impl Stream {
+    pub(crate) fn new(file: Box<dyn DiskFile>) -> Self {
+        Self { file, offset: 0 }
+    }
+}
+
+impl std::io::Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(buf, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}

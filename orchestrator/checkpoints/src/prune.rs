@@ -1,0 +1,90 @@
+//! Which checkpoints are kept (`CKPT-5`).
+
+use std::path::Path;
+
+use goondan_trees::remove_all;
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::limits::CHECKPOINTS_KEPT;
+use crate::place::{CHECKPOINTS, REMOVING, below, folder_of};
+use crate::record::{CheckpointId, Listed};
+use crate::store::Store;
+
+/// How many checkpoints are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Checkpoints at most.
+    pub count: usize,
+    /// Bytes of all checkpoints at most; none for no limit.
+    pub bytes: Option<u64>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            count: CHECKPOINTS_KEPT,
+            bytes: None,
+        }
+    }
+}
+
+impl Store {
+    /// Removes the oldest checkpoints that are beyond a retention; returns which. Never the newest, never the
+    /// newest that is whole or that a restore would take, and never one with a name.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`]; some may be removed then.
+    pub fn prune(&mut self, retention: Retention) -> Result<Vec<CheckpointId>, CheckpointError> {
+        let listed = self.list()?;
+        let doomed = doomed(&listed, retention);
+        for id in &doomed {
+            self.remove(*id)?;
+        }
+        Ok(doomed)
+    }
+
+    fn remove(&self, id: CheckpointId) -> Result<(), CheckpointError> {
+        let root = self.root.as_ref();
+        let (path, aside) = (folder_of(id), below(format!("{REMOVING}{id}")));
+        remove_all(root, &aside)?;
+        root.rename_new(&path, &aside).during("rename", &path)?;
+        let at = Path::new(CHECKPOINTS);
+        // First it is none any more, then its files go.
+        root.sync_dir(at).during("sync", at)?;
+        remove_all(root, &aside)?;
+        root.sync_dir(at).during("sync", at)
+    }
+}
+
+/// Which of these checkpoints, the oldest first, a retention does not keep.
+fn doomed(listed: &[Listed], retention: Retention) -> Vec<CheckpointId> {
+    let is_whole = |listed: &&Listed| listed.damaged.is_none();
+    let is_told = |listed: &&Listed| {
+        let about = listed.about.as_ref();
+        listed.damaged.is_none() && about.is_some_and(|about| about.kind != crate::PRE_RESTORE)
+    };
+    let spared = [
+        listed.last(),
+        listed.iter().rev().find(is_whole),
+        listed.iter().rev().find(is_told),
+    ];
+    let spared: Vec<CheckpointId> = spared.into_iter().flatten().map(|one| one.id).collect();
+    let mut count = listed.len();
+    let mut bytes: u64 = listed.iter().map(|one| one.size).sum();
+    let mut doomed = Vec::new();
+    for one in listed {
+        let fits = count <= retention.count && retention.bytes.is_none_or(|most| bytes <= most);
+        if fits {
+            break;
+        }
+        let is_named = one.about.as_ref().is_some_and(|about| about.name.is_some());
+        if is_named || spared.contains(&one.id) {
+            continue;
+        }
+        count -= 1;
+        bytes = bytes.saturating_sub(one.size);
+        doomed.push(one.id);
+    }
+    doomed
+}

@@ -1,0 +1,459 @@
+//! Bringing back what a checkpoint holds (`CKPT-4`).
+//!
+//! verify → compare with what is there → unpack what differs → checkpoint of what is there → swap → modes of
+//! directories → compare.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Folder, NodeKind};
+use goondan_durable::{Finding, FindingKind};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::extract::extract_listed;
+use goondan_trees::swap::{self, Place, Recovered};
+use goondan_trees::{
+    Change, Entry, Manifest, ManifestBuilder, Names, RelativePath, Survey, TreeError, changes,
+    observe, remove_all,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::index::Index;
+use crate::limits::{CHECKPOINT_NOTE_BYTES_MAX, tree_limits};
+use crate::place::{
+    CHECKPOINTS, REMOVING, RESTORING, SNAPSHOT, STAGING, Stream, below, folder_of, is_own,
+    read_file, write_new,
+};
+use crate::record::{
+    AgentState, CheckpointId, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json,
+};
+use crate::store::{Store, Whole};
+
+/// The files that are to be put in place, in [`RESTORING`].
+const NEW: &str = "new";
+/// The journal of the swap, in [`RESTORING`].
+const JOURNAL: &str = "journal";
+/// What is being restored, in [`RESTORING`].
+const NOTE: &str = "restore.json";
+
+/// What recovery has to know of a restore.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Note {
+    used: CheckpointId,
+    pre_restore: CheckpointId,
+}
+
+impl Store {
+    /// Brings the work area's files back to what they were, or tells what that would change (`is_dry_run`).
+    /// Nobody may be writing in it meanwhile.
+    ///
+    /// Files that are not in the checkpoint are removed; what was there is in a checkpoint of its own, of the
+    /// type [`PRE_RESTORE`]. `.metadata`, and what no snapshot holds, is left alone. All of it is done or
+    /// nothing. [`Which::Latest`] passes over checkpoints that are damaged, and tells which.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`]. But for [`CheckpointError::Unfinished`] no file was changed.
+    pub fn restore(
+        &mut self,
+        which: Which,
+        is_dry_run: bool,
+        now: Timestamp,
+    ) -> Result<Restored, CheckpointError> {
+        let (id, whole, fell_back_from) = self.chosen(which)?;
+        let current = self.current()?;
+        let differences = self.differences(&current, &whole.manifest);
+        let mut restored = told(id, fell_back_from, &differences);
+        if is_dry_run || differences.is_empty() {
+            return Ok(restored);
+        }
+        let restoring = below(RESTORING);
+        let prepared = self.prepare(id, &whole, &current, &differences, now);
+        let pre_restore = match prepared {
+            Ok(pre_restore) => pre_restore,
+            Err(error) => {
+                drop(remove_all(self.root.as_ref(), &restoring));
+                return Err(error);
+            }
+        };
+        restored.pre_restore = Some(pre_restore);
+        let kept = self.put_in_place(&current, &whole.manifest, &differences)?;
+        restored.kept = kept.iter().map(ToString::to_string).collect();
+        let found = self.current()?;
+        let differs = self.differences(&found, &whole.manifest).into_iter();
+        // A directory stays if it holds what no snapshot does.
+        let is_wrong = |change: &Change| {
+            change.new.is_some() || !change.old.as_ref().is_some_and(Entry::is_directory)
+        };
+        restored.differs = differs.filter(is_wrong).map(|change| change.path).collect();
+        Ok(restored)
+    }
+
+    /// The checkpoints that no restore made, the newest first. Of one that cannot be read nobody knows.
+    pub(crate) fn candidates(&self) -> Result<Vec<CheckpointId>, CheckpointError> {
+        let mut candidates = Vec::new();
+        for id in self.ids()?.into_iter().rev() {
+            let summary = self.summary(id)?;
+            if !summary.is_ok_and(|summary| summary.kind == PRE_RESTORE) {
+                candidates.push(id);
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// The checkpoint that is meant, verified, and those that were passed over.
+    #[expect(clippy::type_complexity, reason = "three things, each plain")]
+    fn chosen(
+        &self,
+        which: Which,
+    ) -> Result<(CheckpointId, Whole, Vec<(CheckpointId, String)>), CheckpointError> {
+        match which {
+            Which::Id(id) => {
+                if !self.ids()?.contains(&id) {
+                    return Err(CheckpointError::Unknown { id });
+                }
+                match self.whole(id)? {
+                    Ok(whole) => Ok((id, whole, Vec::new())),
+                    Err(problem) => Err(CheckpointError::Damaged { id, problem }),
+                }
+            }
+            Which::Latest => {
+                let mut passed: Vec<(CheckpointId, String)> = Vec::new();
+                for id in self.candidates()? {
+                    match self.whole(id)? {
+                        Ok(whole) => return Ok((id, whole, passed)),
+                        Err(problem) => passed.push((id, problem)),
+                    }
+                }
+                let count = passed.len();
+                let (id, problem) = passed.into_iter().next().ok_or(CheckpointError::None)?;
+                Err(CheckpointError::AllDamaged { count, id, problem })
+            }
+        }
+    }
+
+    /// What the work area holds at this moment.
+    fn current(&mut self) -> Result<Manifest, CheckpointError> {
+        let found = self.survey(Consistency::Stopped)?;
+        let newest = self.ids()?.last().copied();
+        let index = newest.and_then(|newest| self.take_index(newest));
+        let manifest = self.read_all(self.root.as_ref(), &found, index.as_ref());
+        if let Some(index) = index {
+            self.keep_index(index);
+        }
+        manifest
+    }
+
+    /// Reads what was found, but for what is known.
+    pub(crate) fn read_all(
+        &self,
+        source: &dyn Folder,
+        found: &Survey,
+        index: Option<&Index>,
+    ) -> Result<Manifest, CheckpointError> {
+        let mut builder = ManifestBuilder::new(tree_limits(), Names::Local);
+        for one in &found.found {
+            let known = index.and_then(|index| index.digest_of(&one.path, &one.stat));
+            let entry = match (one.stat.kind, known, &one.target) {
+                (NodeKind::File, Some(sha256), _) => Some(Entry::File {
+                    mode: one.stat.mode,
+                    bytes: one.stat.len,
+                    sha256,
+                }),
+                (NodeKind::Link, _, Some(target)) => Some(Entry::Link {
+                    target: target.clone(),
+                }),
+                (NodeKind::Directory, ..) => Some(Entry::Directory {
+                    mode: one.stat.mode,
+                }),
+                _ => {
+                    let at = one.path.as_path();
+                    observe(source, at).during("read", at)?
+                }
+            };
+            let path = one.path.clone();
+            let entry = entry.ok_or_else(|| TreeError::Changing { path: path.clone() })?;
+            builder.add(path, entry)?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// What has to change, so that what is there becomes what was.
+    fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<Change> {
+        let mut differences = changes(current, target);
+        differences.retain(|change| !is_own(&change.path) && !self.is_left_out(&change.path));
+        differences
+    }
+
+    /// Whether no snapshot holds it, whatever a manifest says.
+    fn is_left_out(&self, path: &RelativePath) -> bool {
+        let mut parts = path.ancestors();
+        parts.push(path.clone());
+        parts
+            .iter()
+            .any(|part| self.excludes.reason(part.as_bytes(), true).is_some())
+    }
+
+    /// Unpacks what is to be put in place, makes the checkpoint of what is there, and notes both: from here
+    /// on recovery knows what to do.
+    fn prepare(
+        &mut self,
+        id: CheckpointId,
+        whole: &Whole,
+        current: &Manifest,
+        differences: &[Change],
+        now: Timestamp,
+    ) -> Result<CheckpointId, CheckpointError> {
+        let restoring = below(RESTORING);
+        let (new, journal) = (restoring.join(NEW), restoring.join(JOURNAL));
+        let root = self.root.as_ref();
+        remove_all(root, &restoring)?;
+        for path in [&restoring, &new, &journal] {
+            root.create_dir(path, 0o700).during("create", path)?;
+        }
+        let comes = |change: &&Change| matches!(&change.new, Some(entry) if !entry.is_directory());
+        let wanted: BTreeSet<&RelativePath> = differences
+            .iter()
+            .filter(comes)
+            .map(|change| &change.path)
+            .collect();
+        let into = root.below(&new).during("open", &new)?;
+        let archive = folder_of(id).join(SNAPSHOT);
+        let file = root.read(&archive).during("open", &archive)?;
+        let is_wanted = |path: &RelativePath| wanted.contains(path);
+        match extract_listed(
+            Stream::new(file),
+            &whole.manifest,
+            into.as_ref(),
+            &is_wanted,
+        ) {
+            Err(error @ TreeError::Io { .. }) => return Err(error.into()),
+            Err(error) => {
+                let problem = error.to_string();
+                return Err(CheckpointError::Damaged { id, problem });
+            }
+            Ok(()) => {}
+        }
+        let request = MakeCheckpoint {
+            kind: PRE_RESTORE,
+            phase: whole.summary.phase,
+            progress: whole.summary.progress,
+            agent_state: AgentState {
+                status: whole.summary.agent_state.status.clone(),
+                current_step: Some(format!("restoring {id}")),
+            },
+            tokens_used: whole.summary.tokens_used,
+            consistency: Consistency::Stopped,
+            name: None,
+        };
+        let held = self.make_any(&request, now)?;
+        let moved = changes(&held.manifest, current);
+        if let Some(change) = moved.iter().find(|change| !is_own(&change.path)) {
+            let path = change.path.clone();
+            return Err(TreeError::Changing { path }.into());
+        }
+        let pre_restore = held.made.checkpoint_id;
+        let root = self.root.as_ref();
+        // The journal is there before the note that makes recovery look for it.
+        root.sync_dir(&restoring).during("sync", &restoring)?;
+        let note = json(&Note {
+            used: id,
+            pre_restore,
+        })?;
+        write_new(root, &restoring.join(NOTE), &note)?;
+        root.sync_dir(&restoring).during("sync", &restoring)?;
+        let at = Path::new(CHECKPOINTS);
+        root.sync_dir(at).during("sync", at)?;
+        Ok(pre_restore)
+    }
+
+    /// Changes the files, all of them or none.
+    fn put_in_place(
+        &mut self,
+        current: &Manifest,
+        target: &Manifest,
+        differences: &[Change],
+    ) -> Result<Vec<swap::Kept>, CheckpointError> {
+        let restoring = below(RESTORING);
+        let new = restoring.join(NEW);
+        let root = self.root.as_ref();
+        let swapped = open_up(root, current, differences).and_then(|()| {
+            let new = root.below(&new).during("open", &new)?;
+            let staging = free_name(root)?;
+            with_journal(root, |place| {
+                swap::swap(place, new.as_ref(), &for_swap(differences), &staging)
+                    .map_err(CheckpointError::from)
+            })
+        });
+        match swapped {
+            Ok(kept) => {
+                set_modes(root, target)?;
+                self.forget_restore()?;
+                Ok(kept)
+            }
+            Err(error @ CheckpointError::Unfinished(_)) => Err(error),
+            Err(error) => {
+                set_modes(root, current)?;
+                self.forget_restore()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Finishes or takes back a restore that a crash interrupted.
+    pub(crate) fn finish_restore(&mut self) -> Result<Vec<Finding>, CheckpointError> {
+        let restoring = below(RESTORING);
+        let root = self.root.as_ref();
+        let path = restoring.join(NOTE);
+        let note = read_file(root, &path, CHECKPOINT_NOTE_BYTES_MAX)?;
+        let note: Option<Note> = note.and_then(|text| serde_json::from_slice(&text).ok());
+        let Some(note) = note else {
+            // Nothing was put in place before the note was durable.
+            self.forget_restore()?;
+            return Ok(Vec::new());
+        };
+        let recovered = with_journal(root, |place| {
+            swap::recover(place).map_err(CheckpointError::from)
+        })?;
+        let (of, what, kept) = match recovered {
+            Recovered::New { kept } => (note.used, "it was finished", kept),
+            Recovered::Old { kept, .. } => (note.pre_restore, "it was taken back", kept),
+            Recovered::Nothing => (note.pre_restore, "it had not begun", Vec::new()),
+        };
+        let mut problem = format!("a restore of `{}` was interrupted: {what}", note.used);
+        for kept in kept {
+            problem.push_str(&format!("; {kept}"));
+        }
+        match self.described(of)? {
+            Ok(whole) => set_modes(self.root.as_ref(), &whole.manifest)?,
+            Err(damage) => problem.push_str(&format!(
+                "; modes of directories may be wider than they were, since `{of}` is damaged: {damage}"
+            )),
+        }
+        self.forget_restore()?;
+        let finding = Finding::new(&restoring, FindingKind::UnfinishedWork, problem);
+        Ok(vec![finding])
+    }
+
+    /// Removes all that a restore needed.
+    fn forget_restore(&self) -> Result<(), CheckpointError> {
+        let root = self.root.as_ref();
+        let (path, aside) = (below(RESTORING), below(format!("{REMOVING}restore")));
+        let at = Path::new(CHECKPOINTS);
+        remove_all(root, &aside)?;
+        // At once, since half a journal says something else than a whole one.
+        root.rename_new(&path, &aside).during("rename", &path)?;
+        root.sync_dir(at).during("sync", at)?;
+        remove_all(root, &aside)?;
+        root.sync_dir(at).during("sync", at)
+    }
+}
+
+fn told(
+    used: CheckpointId,
+    fell_back_from: Vec<(CheckpointId, String)>,
+    differences: &[Change],
+) -> Restored {
+    let paths = |is_old: bool, is_new: bool| {
+        let fits =
+            |change: &&Change| change.old.is_some() == is_old && change.new.is_some() == is_new;
+        let paths = differences.iter().filter(fits);
+        paths.map(|change| change.path.clone()).collect()
+    };
+    Restored {
+        used,
+        fell_back_from,
+        added: paths(false, true),
+        changed: paths(true, true),
+        removed: paths(true, false),
+        pre_restore: None,
+        kept: Vec::new(),
+        differs: Vec::new(),
+    }
+}
+
+/// The changes that a swap makes. Directories have their modes set afterwards; until then files can be put in
+/// them.
+fn for_swap(differences: &[Change]) -> Vec<Change> {
+    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+    let moves = differences
+        .iter()
+        .filter(|change| !(is_directory(&change.old) && is_directory(&change.new)));
+    let opened = |change: &Change| {
+        let mut change = change.clone();
+        if let Some(Entry::Directory { mode }) = &mut change.new {
+            *mode |= 0o700;
+        }
+        change
+    };
+    moves.map(opened).collect()
+}
+
+/// Lets files be put into the directories in which something changes.
+fn open_up(
+    root: &dyn Folder,
+    current: &Manifest,
+    differences: &[Change],
+) -> Result<(), CheckpointError> {
+    let parents: BTreeSet<RelativePath> = differences
+        .iter()
+        .flat_map(|change| change.path.ancestors())
+        .collect();
+    for path in parents {
+        if let Some(Entry::Directory { mode }) = current.get(&path)
+            && mode & 0o700 != 0o700
+        {
+            let at = path.as_path();
+            let set = root.set_dir_mode(at, mode | 0o700);
+            set.during("set the mode of", at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives directories the modes they should have.
+fn set_modes(root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
+    for (path, entry) in manifest.entries().rev().filter(|(path, _)| !is_own(path)) {
+        let Entry::Directory { mode } = entry else {
+            continue;
+        };
+        let at = path.as_path();
+        let stat = root.look(at).during("look at", at)?;
+        if stat.is_some_and(|stat| stat.kind == NodeKind::Directory && stat.mode != *mode) {
+            root.set_dir_mode(at, *mode).during("set the mode of", at)?;
+            root.sync_dir(at).during("sync", at)?;
+        }
+    }
+    Ok(())
+}
+
+/// A name for the staging directory that nobody has.
+fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
+    let mut number = 1_u32;
+    loop {
+        let name = if number == 1 {
+            STAGING.to_owned()
+        } else {
+            format!("{STAGING}-{number}")
+        };
+        let path = Path::new(&name);
+        if root.look(path).during("look at", path)?.is_none() {
+            return Ok(name);
+        }
+        number += 1;
+    }
+}
+
+fn with_journal<T>(
+    root: &dyn Folder,
+    work: impl FnOnce(Place<'_>) -> Result<T, CheckpointError>,
+) -> Result<T, CheckpointError> {
+    let path: PathBuf = below(RESTORING).join(JOURNAL);
+    let journal = root.below(&path).during("open", &path)?;
+    work(Place {
+        journal: journal.as_ref(),
+        root,
+        names: Names::Local,
+    })
+}

@@ -1,0 +1,290 @@
+//! The checkpoints of one work area.
+
+use std::path::Path;
+
+use goondan_durable::Finding;
+use goondan_durable::FindingKind;
+use goondan_durable::disk::{Folder, NodeKind, read_full};
+use goondan_trees::{Digest, Excludes, Manifest};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::index::{self, Index};
+use crate::limits::{
+    ARCHIVE_WRITE_BYTES, CHECKPOINT_INDEX_BYTES_MAX, CHECKPOINT_METADATA_BYTES_MAX,
+    CHECKPOINT_NOTE_BYTES_MAX,
+};
+use crate::place::{
+    CHECKPOINTS, INDEX, LATEST, METADATA, SNAPSHOT, below, excludes, folder_of, read_file,
+};
+use crate::record::{CheckpointId, Latest, Listed, Summary, read_manifest, read_summary};
+
+/// The checkpoints of one work area.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) root: Box<dyn Folder>,
+    pub(crate) task_id: String,
+    pub(crate) boot: String,
+    pub(crate) excludes: Excludes,
+    /// What is known of the newest checkpoint, once it was asked for.
+    index: Option<Index>,
+}
+
+/// A checkpoint that can be read.
+pub(crate) struct Whole {
+    pub(crate) summary: Summary,
+    pub(crate) manifest: Manifest,
+}
+
+impl Store {
+    /// Opens the checkpoints of a work area, and finishes or takes back what a crash interrupted; tells what
+    /// that was.
+    ///
+    /// `root` is the work area. `task_id` is what `metadata.json` says of new checkpoints. `boot` tells one
+    /// start of the machine from another, such as Linux's `boot_id`: what was noted of files before is not
+    /// believed after a crash of the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`]; it can be tried again then.
+    pub fn open(
+        root: Box<dyn Folder>,
+        task_id: impl Into<String>,
+        boot: impl Into<String>,
+    ) -> Result<(Self, Vec<Finding>), CheckpointError> {
+        let mut store = Self {
+            root,
+            task_id: task_id.into(),
+            boot: boot.into(),
+            excludes: excludes()?,
+            index: None,
+        };
+        let findings = store.recover()?;
+        Ok((store, findings))
+    }
+
+    /// Lists the checkpoints, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`]. One that is damaged is no error, and is told as such.
+    pub fn list(&self) -> Result<Vec<Listed>, CheckpointError> {
+        let ids = self.ids()?;
+        ids.into_iter().map(|id| self.listed(id)).collect()
+    }
+
+    fn listed(&self, id: CheckpointId) -> Result<Listed, CheckpointError> {
+        let mut size = 0;
+        for name in [SNAPSHOT, METADATA] {
+            let path = folder_of(id).join(name);
+            let stat = self.root.look(&path).during("look at", &path)?;
+            size += stat.map_or(0, |stat| stat.len);
+        }
+        let (about, damaged) = match self.summary(id)? {
+            Err(problem) => (None, Some(problem)),
+            Ok(summary) => {
+                let path = folder_of(id).join(SNAPSHOT);
+                let stat = self.root.look(&path).during("look at", &path)?;
+                let found = stat
+                    .filter(|stat| stat.kind == NodeKind::File)
+                    .map(|stat| stat.len);
+                let damaged = match found {
+                    None => Some(format!("`{SNAPSHOT}` is missing")),
+                    Some(len) if len != summary.snapshot_size => Some(format!(
+                        "`{SNAPSHOT}` has {len} bytes instead of {}",
+                        summary.snapshot_size
+                    )),
+                    Some(_) => None,
+                };
+                (Some(summary.into()), damaged)
+            }
+        };
+        Ok(Listed {
+            id,
+            size,
+            about,
+            damaged,
+        })
+    }
+
+    /// Reads every checkpoint to its end and tells what is wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`] if the folder of checkpoints cannot be read.
+    pub fn verify(&self) -> Result<Vec<Finding>, CheckpointError> {
+        let mut findings = Vec::new();
+        for id in self.ids()? {
+            if let Err(problem) = self.whole(id)? {
+                let path = folder_of(id);
+                findings.push(
+                    Finding::new(&path, FindingKind::DamagedRecord, problem)
+                        .advice("take an earlier checkpoint, and remove this one's folder"),
+                );
+            }
+        }
+        let told = self.latest()?;
+        let expected = self.newest_told()?;
+        if told.as_ref().map(|told| told.checkpoint_id) != expected {
+            findings.push(Finding::new(
+                &below(LATEST),
+                FindingKind::UnfinishedWork,
+                "it does not name the newest checkpoint; opening the checkpoints mends it",
+            ));
+        }
+        Ok(findings)
+    }
+
+    /// The ids of all checkpoints, the oldest first.
+    pub(crate) fn ids(&self) -> Result<Vec<CheckpointId>, CheckpointError> {
+        let at = Path::new(CHECKPOINTS);
+        let names = self.root.names(at).during("list", at)?;
+        let mut ids = Vec::new();
+        for name in names {
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let path = folder_of(id);
+            let stat = self.root.look(&path).during("look at", &path)?;
+            if stat.is_some_and(|stat| stat.kind == NodeKind::Directory) {
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    fn metadata(&self, id: CheckpointId) -> Result<Result<Vec<u8>, String>, CheckpointError> {
+        let path = folder_of(id).join(METADATA);
+        Ok(
+            match read_file(self.root.as_ref(), &path, CHECKPOINT_METADATA_BYTES_MAX) {
+                Ok(Some(text)) => Ok(text),
+                Ok(None) => Err(format!("`{METADATA}` is missing")),
+                // What is no file, or too long, is no metadata.
+                Err(CheckpointError::Io { source, .. })
+                    if matches!(
+                        source.kind(),
+                        std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidInput
+                    ) || source.raw_os_error() == Some(ELOOP) =>
+                {
+                    Err(format!("`{METADATA}` cannot be read: {source}"))
+                }
+                Err(error) => return Err(error),
+            },
+        )
+    }
+
+    /// What a checkpoint says of itself, or what is wrong with that.
+    pub(crate) fn summary(
+        &self,
+        id: CheckpointId,
+    ) -> Result<Result<Summary, String>, CheckpointError> {
+        let text = self.metadata(id)?;
+        Ok(text
+            .and_then(|text| read_summary(&text))
+            .and_then(|summary| own(summary, id)))
+    }
+
+    /// What a checkpoint says and which files it holds, without looking into its archive.
+    pub(crate) fn described(
+        &self,
+        id: CheckpointId,
+    ) -> Result<Result<Whole, String>, CheckpointError> {
+        let text = match self.metadata(id)? {
+            Ok(text) => text,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let read = || {
+            let summary = own(read_summary(&text)?, id)?;
+            let manifest = read_manifest(&text, &summary)?;
+            Ok(Whole { summary, manifest })
+        };
+        Ok(read())
+    }
+
+    /// The same, of one whose archive has the digest it had.
+    pub(crate) fn whole(&self, id: CheckpointId) -> Result<Result<Whole, String>, CheckpointError> {
+        let whole = match self.described(id)? {
+            Ok(whole) => whole,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let path = folder_of(id).join(SNAPSHOT);
+        if self.root.look(&path).during("look at", &path)?.is_none() {
+            return Ok(Err(format!("`{SNAPSHOT}` is missing")));
+        }
+        let mut file = match self.root.read(&path) {
+            Ok(file) => file,
+            Err(error) => return Ok(Err(format!("`{SNAPSHOT}` cannot be read: {error}"))),
+        };
+        let mut hasher = Sha256::new();
+        let mut chunk = vec![0; ARCHIVE_WRITE_BYTES];
+        let mut offset = 0;
+        loop {
+            let read = match read_full(file.as_mut(), &mut chunk, offset) {
+                Ok(read) => read,
+                Err(error) => return Ok(Err(format!("`{SNAPSHOT}` cannot be read: {error}"))),
+            };
+            hasher.update(chunk.get(..read).unwrap_or_default());
+            offset += read as u64;
+            if offset > whole.summary.snapshot_size || read < chunk.len() {
+                break;
+            }
+        }
+        let is_whole = offset == whole.summary.snapshot_size
+            && Digest::finish(hasher) == whole.summary.checksum;
+        Ok(if is_whole {
+            Ok(whole)
+        } else {
+            Err(format!("`{SNAPSHOT}` is not as it was written"))
+        })
+    }
+
+    /// What `latest.json` says; none if it cannot be read.
+    pub(crate) fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
+        let path = below(LATEST);
+        let text = match read_file(self.root.as_ref(), &path, CHECKPOINT_NOTE_BYTES_MAX) {
+            Ok(text) => text,
+            Err(CheckpointError::Io { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    /// Which checkpoint `latest.json` should name.
+    pub(crate) fn newest_told(&self) -> Result<Option<CheckpointId>, CheckpointError> {
+        for id in self.ids()?.into_iter().rev() {
+            let summary = self.summary(id)?;
+            if summary.is_ok_and(|summary| summary.kind != crate::PRE_RESTORE) {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is known of the files of this checkpoint.
+    pub(crate) fn take_index(&mut self, base: CheckpointId) -> Option<Index> {
+        let index = self.index.take().or_else(|| {
+            let path = below(INDEX);
+            // One that cannot be read is made anew.
+            let read = read_file(self.root.as_ref(), &path, CHECKPOINT_INDEX_BYTES_MAX).ok()??;
+            index::read(&read, &self.boot)
+        });
+        index.filter(|index| index.base == base)
+    }
+
+    pub(crate) fn keep_index(&mut self, index: Index) {
+        self.index = Some(index);
+    }
+}
+
+/// What the kernel says of a link that is not followed.
+const ELOOP: i32 = 40;
+
+/// A summary that is of this checkpoint.
+fn own(summary: Summary, id: CheckpointId) -> Result<Summary, String> {
+    if summary.id == id {
+        Ok(summary)
+    } else {
+        Err(format!("`{METADATA}` is that of `{}`", summary.id))
+    }
+}

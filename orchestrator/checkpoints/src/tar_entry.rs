@@ -1,0 +1,90 @@
+//! The headers of entries in a tar archive, as GNU tar writes them.
+
+use goondan_durable::disk::NodeStat;
+use goondan_trees::{Entry, RelativePath};
+use tar::{EntryType, Header};
+
+/// Bytes of a block.
+const BLOCK: usize = 512;
+
+/// The name of an entry that holds another's name or target.
+const LONG: &[u8] = b"././@LongLink";
+
+/// Writes what stands before an entry's content.
+pub(crate) fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &Entry) {
+    let mut name = path.as_bytes().to_vec();
+    let (kind, mode, bytes, target) = match entry {
+        Entry::File { mode, bytes, .. } => (EntryType::Regular, *mode, *bytes, None),
+        Entry::Directory { mode } => {
+            name.push(b'/');
+            (EntryType::Directory, *mode, 0, None)
+        }
+        Entry::Link { target } => (EntryType::Symlink, 0o777, 0, Some(target.as_slice())),
+    };
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(bytes);
+    header.set_mtime(seconds(stat));
+    header.set_uid(0);
+    header.set_gid(0);
+    if let Some(target) = target {
+        let is_short = header
+            .as_gnu_mut()
+            .is_some_and(|gnu| put(&mut gnu.linkname, target));
+        if !is_short {
+            push_long(out, EntryType::GNULongLink, target);
+        }
+    }
+    let is_short = header
+        .as_gnu_mut()
+        .is_some_and(|gnu| put(&mut gnu.name, &name));
+    if !is_short {
+        push_long(out, EntryType::GNULongName, &name);
+    }
+    header.set_cksum();
+    out.extend_from_slice(header.as_bytes());
+}
+
+/// Fills the last block of a content of this length.
+pub(crate) fn padding(bytes: u64) -> &'static [u8] {
+    const ZEROS: [u8; BLOCK] = [0; BLOCK];
+    let over = usize::try_from(bytes % BLOCK as u64).unwrap_or_default();
+    let missing = (BLOCK - over) % BLOCK;
+    ZEROS.get(..missing).unwrap_or_default()
+}
+
+/// When it was last written, in whole seconds.
+pub(crate) fn seconds(stat: &NodeStat) -> u64 {
+    let [_, _, written_ns, _] = stat.version;
+    u64::try_from(written_ns / 1_000_000_000).unwrap_or_default()
+}
+
+/// Puts a text into a field, as much as fits; whether all of it did.
+fn put(field: &mut [u8], text: &[u8]) -> bool {
+    field
+        .iter_mut()
+        .zip(text)
+        .for_each(|(to, from)| *to = *from);
+    text.len() <= field.len()
+}
+
+fn push_long(out: &mut Vec<u8>, kind: EntryType, text: &[u8]) {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    // With the zero that ends it.
+    let bytes = text.len() as u64 + 1;
+    header.set_size(bytes);
+    if let Some(gnu) = header.as_gnu_mut() {
+        put(&mut gnu.name, LONG);
+    }
+    header.set_cksum();
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(text);
+    out.push(0);
+    out.extend_from_slice(padding(bytes));
+}

@@ -1,0 +1,215 @@
+//! Unpacking an archive that holds a listed tree and nothing else (`CKPT-4`).
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+use goondan_durable::disk::{Folder, append_all};
+use sha2::{Digest as _, Sha256};
+use tar::EntryType;
+
+use super::{damaged, refused};
+use crate::error::{IoContext as _, TreeError};
+use crate::limits::{COPY_CHUNK_BYTES, EXTRACT_HEADER_BYTES_MAX};
+use crate::manifest::{Digest, Entry, Manifest};
+use crate::path::{Names, RelativePath};
+
+/// Permission bits that an archive may have: a file that runs as somebody else is never listed.
+const MODE_MASK: u32 = 0o7777;
+
+/// Reads a gzip archive that must hold exactly what is listed, and writes what of it is wanted into an empty
+/// directory.
+///
+/// The list decides what is allowed: names of this machine ([`Names::Local`]), links wherever they point,
+/// modes as they were. Nothing is written through a link, and nothing outside of `into`. What is written is
+/// not synced.
+///
+/// # Errors
+///
+/// [`TreeError`]: whatever is not listed, or otherwise than listed, comes twice, is missing, or is behind the
+/// archive's end. What was written until then is left for the caller to remove.
+pub fn extract_listed(
+    archive: impl Read,
+    listed: &Manifest,
+    into: &dyn Folder,
+    wanted: &dyn Fn(&RelativePath) -> bool,
+) -> Result<(), TreeError> {
+    let allowance = Rc::new(Cell::new(EXTRACT_HEADER_BYTES_MAX));
+    let source = Bounded {
+        inner: MultiGzDecoder::new(archive),
+        allowance: Rc::clone(&allowance),
+    };
+    let mut work = Work {
+        listed,
+        into,
+        wanted,
+        seen: BTreeSet::new(),
+        made: BTreeSet::new(),
+        chunk: vec![0; COPY_CHUNK_BYTES],
+    };
+    let mut archive = tar::Archive::new(source);
+    for entry in archive.entries().map_err(|error| damaged(&error))? {
+        let mut entry = entry.map_err(|error| damaged(&error))?;
+        let size = entry.size();
+        allowance.set(size.saturating_add(EXTRACT_HEADER_BYTES_MAX));
+        work.entry(&mut entry)?;
+        allowance.set(EXTRACT_HEADER_BYTES_MAX);
+    }
+    end(archive.into_inner())?;
+    if let Some((path, _)) = listed
+        .entries()
+        .find(|(path, _)| !work.seen.contains(*path))
+    {
+        return Err(refused(&format!("`{path}` is missing in it")));
+    }
+    work.set_modes()
+}
+
+/// Lets through only so much as is allowed at the moment.
+struct Bounded<R> {
+    inner: R,
+    allowance: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buf)?;
+        let left = self.allowance.get().checked_sub(read as u64);
+        self.allowance
+            .set(left.ok_or_else(|| io::Error::other("a header or a name in it is too long"))?);
+        Ok(read)
+    }
+}
+
+/// Behind the last entry there are zeros, and not many.
+fn end(mut rest: impl Read) -> Result<(), TreeError> {
+    let mut block = [0; 512];
+    loop {
+        let read = rest.read(&mut block).map_err(|error| damaged(&error))?;
+        let piece = block.get(..read).unwrap_or_default();
+        if piece.iter().any(|byte| *byte != 0) {
+            return Err(refused("something stands behind its end"));
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+struct Work<'w> {
+    listed: &'w Manifest,
+    into: &'w dyn Folder,
+    wanted: &'w dyn Fn(&RelativePath) -> bool,
+    seen: BTreeSet<RelativePath>,
+    made: BTreeSet<RelativePath>,
+    chunk: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn entry<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<(), TreeError> {
+        let kind = entry.header().entry_type();
+        let mode = entry.header().mode().map_err(|error| damaged(&error))? & MODE_MASK;
+        let raw = entry.path_bytes().into_owned();
+        let raw = match kind {
+            EntryType::Directory => raw.strip_suffix(b"/").unwrap_or(&raw),
+            _ => &raw,
+        };
+        let path = RelativePath::allowed(raw, Names::Local)?;
+        let listed = self.listed;
+        let Some(expected) = listed.get(&path) else {
+            return Err(refused(&format!("`{path}` is not in its manifest")));
+        };
+        if !self.seen.insert(path.clone()) {
+            return Err(TreeError::Duplicate { path });
+        }
+        let is_as_listed = match (kind, expected) {
+            (EntryType::Directory, Entry::Directory { mode: told }) => *told == mode,
+            (EntryType::Symlink, Entry::Link { target }) => {
+                entry.link_name_bytes().as_deref() == Some(target.as_slice())
+            }
+            (
+                EntryType::Regular,
+                Entry::File {
+                    mode: told, bytes, ..
+                },
+            ) => *told == mode && *bytes == entry.size(),
+            _ => return Err(TreeError::Special { path }),
+        };
+        if !is_as_listed {
+            return Err(TreeError::Damaged { path });
+        }
+        let is_wanted = (self.wanted)(&path);
+        if is_wanted {
+            for above in path.ancestors() {
+                self.directory(&above)?;
+            }
+        }
+        match expected {
+            Entry::Directory { .. } if is_wanted => self.directory(&path),
+            Entry::Link { target } if is_wanted => {
+                let target = Path::new(OsStr::from_bytes(target));
+                let made = self.into.create_link(path.as_path(), target);
+                made.during("create", &path)
+            }
+            Entry::File { sha256, .. } => self.file(&path, mode, *sha256, is_wanted, entry),
+            Entry::Directory { .. } | Entry::Link { .. } => Ok(()),
+        }
+    }
+
+    fn directory(&mut self, path: &RelativePath) -> Result<(), TreeError> {
+        if self.made.insert(path.clone()) {
+            let made = self.into.create_dir(path.as_path(), 0o700);
+            made.during("create", path)?;
+        }
+        Ok(())
+    }
+
+    fn file<R: Read>(
+        &mut self,
+        path: &RelativePath,
+        mode: u32,
+        expected: Digest,
+        is_wanted: bool,
+        entry: &mut tar::Entry<'_, R>,
+    ) -> Result<(), TreeError> {
+        let mut file = None;
+        if is_wanted {
+            let made = self.into.create(path.as_path(), mode);
+            file = Some(made.during("create", path)?);
+        }
+        let mut hasher = Sha256::new();
+        loop {
+            let read = entry.read(&mut self.chunk);
+            let read = read.map_err(|error| damaged(&error))?;
+            let piece = self.chunk.get(..read).unwrap_or_default();
+            if piece.is_empty() {
+                break;
+            }
+            hasher.update(piece);
+            if let Some(file) = &mut file {
+                append_all(file.as_mut(), piece).during("write", path)?;
+            }
+        }
+        if Digest::finish(hasher) == expected {
+            Ok(())
+        } else {
+            Err(TreeError::Damaged { path: path.clone() })
+        }
+    }
+
+    /// Directories have their modes once all is in them.
+    fn set_modes(&self) -> Result<(), TreeError> {
+        for path in self.made.iter().rev().filter(|path| (self.wanted)(path)) {
+            if let Some(Entry::Directory { mode }) = self.listed.get(path) {
+                let set = self.into.set_dir_mode(path.as_path(), *mode);
+                set.during("set the mode of", path)?;
+            }
+        }
+        Ok(())
+    }
+}

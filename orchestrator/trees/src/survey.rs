@@ -1,0 +1,166 @@
+//! What a tree holds, without reading its files (`CKPT-3`, `CKPT-5`).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, NodeKind, NodeStat};
+
+use crate::error::{IoContext as _, TreeError};
+use crate::excludes::{Excludes, Reason};
+use crate::freeze::LeftOut;
+use crate::limits::Limits;
+use crate::path::{Names, RelativePath};
+use crate::quote::to_text;
+
+/// Whether somebody may be writing in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    /// Nobody: what changes all the same is an error.
+    AtRest,
+    /// Somebody: what is gone before it was looked at was never there.
+    AtWork,
+}
+
+/// One path of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surveyed {
+    /// The path.
+    pub path: RelativePath,
+    /// What is known of it.
+    pub stat: NodeStat,
+    /// Where it points, if it is a link.
+    pub target: Option<Vec<u8>>,
+}
+
+/// All that a tree holds, with local names ([`Names::Local`]) and links wherever they point.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Files, directories and links, in the order of their paths' bytes.
+    pub found: Vec<Surveyed>,
+    /// What is left out, devices, sockets and pipes among it.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Looks at all that a tree holds.
+///
+/// # Errors
+///
+/// [`TreeError::Limit`], [`TreeError::Io`], and [`TreeError::Changing`] if nobody should be writing.
+pub fn survey(
+    source: &dyn Folder,
+    excludes: &Excludes,
+    limits: Limits,
+    writers: Writers,
+) -> Result<Survey, TreeError> {
+    let mut work = Work {
+        source,
+        excludes,
+        limits,
+        writers,
+        bytes: 0,
+        survey: Survey::default(),
+    };
+    let mut directories = vec![None];
+    while let Some(directory) = directories.pop() {
+        work.directory(directory.as_ref(), &mut directories)?;
+    }
+    let mut survey = work.survey;
+    survey.found.sort_by(|one, other| one.path.cmp(&other.path));
+    survey
+        .left_out
+        .sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(survey)
+}
+
+struct Work<'s> {
+    source: &'s dyn Folder,
+    excludes: &'s Excludes,
+    limits: Limits,
+    writers: Writers,
+    bytes: u64,
+    survey: Survey,
+}
+
+impl Work<'_> {
+    fn directory(
+        &mut self,
+        at: Option<&RelativePath>,
+        inner: &mut Vec<Option<RelativePath>>,
+    ) -> Result<(), TreeError> {
+        let path = at.map_or(Path::new(""), RelativePath::as_path);
+        let names = match self.source.names(path) {
+            Err(error) if self.is_gone(&error) => return Ok(()),
+            other => other.during("list", path.display())?,
+        };
+        for name in names {
+            if let Some(directory) = self.name(at, &name)? {
+                inner.push(Some(directory));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self, error: &io::Error) -> bool {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        self.writers == Writers::AtWork && matches!(error.kind(), NotFound | NotADirectory)
+    }
+
+    /// Takes one name; returns it if it is a directory.
+    fn name(
+        &mut self,
+        above: Option<&RelativePath>,
+        name: &OsString,
+    ) -> Result<Option<RelativePath>, TreeError> {
+        let path = match above {
+            Some(above) => above.join_allowed(name.as_bytes(), Names::Local)?,
+            None => RelativePath::allowed(name.as_bytes(), Names::Local)?,
+        };
+        let Some(stat) = self.source.look(path.as_path()).during("look at", &path)? else {
+            return match self.writers {
+                Writers::AtRest => Err(TreeError::Changing { path }),
+                Writers::AtWork => Ok(None),
+            };
+        };
+        let is_directory = stat.kind == NodeKind::Directory;
+        if let Some(reason) = self.excludes.reason(path.as_bytes(), is_directory) {
+            self.leave_out(&path, reason);
+            return Ok(None);
+        }
+        let target = match stat.kind {
+            NodeKind::Directory | NodeKind::File => None,
+            NodeKind::Special => {
+                self.leave_out(&path, Reason::Special);
+                return Ok(None);
+            }
+            NodeKind::Link => match self.source.read_link(path.as_path()) {
+                Err(error) if self.is_gone(&error) => return Ok(None),
+                other => Some(other.during("read", &path)?.as_bytes().to_vec()),
+            },
+        };
+        if self.survey.found.len() >= self.limits.entries() {
+            let limit = self.limits.entries() as u64;
+            return Err(TreeError::limit("entries", limit, &path));
+        }
+        if stat.kind == NodeKind::File {
+            self.bytes = self.bytes.saturating_add(stat.len);
+        }
+        if self.bytes > self.limits.bytes() {
+            return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
+        }
+        self.survey.found.push(Surveyed {
+            path: path.clone(),
+            stat,
+            target,
+        });
+        Ok(is_directory.then_some(path))
+    }
+
+    fn leave_out(&mut self, path: &RelativePath, reason: Reason) {
+        self.survey.left_out.push(LeftOut {
+            path: to_text(path.as_bytes()),
+            reason,
+        });
+    }
+}
