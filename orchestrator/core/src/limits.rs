@@ -105,6 +105,10 @@ pub(crate) const TASK_REQUESTS_MAX: usize = 64;
 /// Bytes that a task's program wrote and that are not yet in its log; what comes beyond is dropped, which the
 /// log says.
 pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1 << 20;
+/// How often a checkpoint is made while a task's run is under way, in milliseconds.
+pub(crate) const TASK_CHECKPOINT_EACH_MS: u64 = 600_000;
+/// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
+pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
 /// How long after the work area of a task could not be written or read it is read again, in milliseconds.
 pub(crate) const TASK_RELOAD_MS: u64 = 30_000;
 /// How long a task's program has to end when it is asked to, in milliseconds; then it is killed.

@@ -5,6 +5,7 @@
 //! * `entry`: one task, and what of it is on its way to disk. Nothing that follows from a fact is done, and
 //!   nobody is told of it, before the fact is durable.
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
+//! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -21,6 +22,7 @@ use crate::fleet::Fleet;
 use crate::{Effect, Peer, RequestToken};
 
 mod asking;
+mod checkpoints;
 mod entry;
 mod opening;
 mod reading;
@@ -127,6 +129,7 @@ impl Tasks {
             Ok(()) => return,
             Err(entry::NotTaken::Refused(why)) => refused(at, &why),
             Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
+            Err(entry::NotTaken::Busy(why)) => busy(at, why),
         };
         if let Some(token) = token {
             fleet.respond_error(token, error);
@@ -184,7 +187,10 @@ impl Tasks {
                 decision: decision.what,
             };
             fleet.announce(&at.workspace_id, event, None);
-            self.tell_info(fleet, decision.token, at);
+            match decision.answer {
+                Some(answer) => fleet.respond(decision.token, &answer),
+                None => self.tell_info(fleet, decision.token, at),
+            }
         }
     }
 
@@ -212,8 +218,9 @@ impl Tasks {
                 request,
                 decision,
             } => Self::answer_permission(fleet, at, run, request, decision),
-            // No checkpoints are made yet.
-            TaskEffect::MakeCheckpoint { .. } => {}
+            TaskEffect::MakeCheckpoint { kind } => {
+                self.make_checkpoint(fleet, at, kind, None, None);
+            }
         }
     }
 
@@ -248,6 +255,15 @@ impl Tasks {
                 token,
                 result,
             } => self.on_imported(fleet, &workspace_id, token, result),
+            TaskDone::CheckpointMade { at, token, result } => {
+                self.on_checkpoint_made(fleet, &at, token, result);
+            }
+            TaskDone::Restored {
+                at,
+                token,
+                is_rehearsal,
+                result,
+            } => self.on_restored(fleet, &at, token, is_rehearsal, result),
             TaskDone::Removed { at, token, result } => self.on_removed(fleet, &at, token, result),
         }
     }
@@ -273,6 +289,7 @@ impl Tasks {
         for at in due {
             self.on_due(fleet, &at);
         }
+        self.make_periodic_checkpoints(fleet);
         self.start_waiting(fleet);
     }
 
@@ -289,6 +306,12 @@ impl Tasks {
         }
         self.input(fleet, at, TaskInput::Tick, None);
     }
+}
+
+/// Why nothing can be done about a task in this moment.
+fn busy(at: &TaskRef, why: &str) -> ControlError {
+    let text = format!("nothing can be done about task `{}` now: {why}", at.task_id);
+    ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
 }
 
 /// Why nothing can be done about a task for now.

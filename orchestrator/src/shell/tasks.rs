@@ -24,6 +24,7 @@ use super::masking::Masks;
 use super::secrets::SecretKeeper;
 
 mod areas;
+mod checkpoints;
 mod logs;
 mod moving;
 
@@ -57,10 +58,11 @@ impl Ground {
     }
 }
 
-/// The way to the thread.
+/// The way to the thread, and to the one that makes checkpoints.
 #[derive(Debug)]
 pub(super) struct TaskThread {
     works: Sender<TaskWork>,
+    checkpoints: Sender<TaskWork>,
     thread: JoinHandle<()>,
 }
 
@@ -72,15 +74,36 @@ impl TaskThread {
     /// As the operating system says when it starts no more threads.
     pub(super) fn start(ground: Ground) -> io::Result<Self> {
         let (works, waiting) = channel();
+        let (checkpoints, on_checkpoints) = channel();
+        let with = ground.clone();
+        // Nobody waits for it when the daemon ends: a checkpoint that is not finished is none.
+        std::thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || {
+                let boot = checkpoints::boot();
+                while let Ok(work) = on_checkpoints.recv() {
+                    checkpoints::carry_out(&with, &boot, work);
+                }
+            })?;
         let thread = std::thread::Builder::new()
             .name("tasks".to_owned())
             .spawn(move || run(&ground, &waiting))?;
-        Ok(Self { works, thread })
+        Ok(Self {
+            works,
+            checkpoints,
+            thread,
+        })
     }
 
     /// Hands it something to do; false if it is gone.
     pub(super) fn submit(&self, work: TaskWork) -> bool {
-        self.works.send(work).is_ok()
+        let to = match &work {
+            TaskWork::MakeCheckpoint { .. }
+            | TaskWork::ListCheckpoints { .. }
+            | TaskWork::Restore { .. } => &self.checkpoints,
+            _ => &self.works,
+        };
+        to.send(work).is_ok()
     }
 
     /// Waits until it has done all it was handed. Blocks.
@@ -201,6 +224,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
             });
         }
         TaskWork::Close { workspace_id } => areas.close_all(&workspace_id),
+        // Another thread does them.
+        TaskWork::MakeCheckpoint { .. }
+        | TaskWork::ListCheckpoints { .. }
+        | TaskWork::Restore { .. } => {}
     }
 }
 

@@ -171,6 +171,12 @@ pub enum Fact {
     CheckpointCreated {
         checkpoint_id: String,
     },
+    /// The work area's files are those of an earlier checkpoint.
+    CheckpointRestored {
+        checkpoint_id: String,
+        /// The checkpoint of what was there before.
+        pre_restore: Option<String>,
+    },
     DependencyRequested {
         id: String,
         request: DependencyRequest,

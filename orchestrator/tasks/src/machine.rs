@@ -100,6 +100,15 @@ impl Task {
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
+            Input::Restored { id, pre_restore } => {
+                self.record(
+                    now,
+                    Fact::CheckpointRestored {
+                        checkpoint_id: id,
+                        pre_restore,
+                    },
+                );
+            }
             Input::Spawned {
                 run,
                 pid,

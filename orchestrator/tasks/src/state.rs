@@ -56,6 +56,8 @@ pub enum Note {
     Failed(String),
     /// Its last run was ended on purpose.
     Interrupted,
+    /// Its files were taken back to a checkpoint.
+    Restored(String),
     /// What it wrote was no block.
     Refused(String, String),
 }
@@ -268,6 +270,9 @@ impl State {
             Fact::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
             Fact::CheckpointCreated { checkpoint_id } => {
                 self.checkpoint = Some(checkpoint_id.clone());
+            }
+            Fact::CheckpointRestored { checkpoint_id, .. } => {
+                self.notes.push(Note::Restored(checkpoint_id.clone()));
             }
             Fact::DependencyRequested { id, request, until } => {
                 let what = Asked::Dependency(request.clone(), None);

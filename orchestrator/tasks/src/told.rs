@@ -17,6 +17,18 @@ impl State {
         self.review
     }
 
+    /// The step it is in, as its agent says.
+    #[must_use]
+    pub fn step(&self) -> Option<&str> {
+        self.step.as_deref()
+    }
+
+    /// Percent of the phase that the agent says are done.
+    #[must_use]
+    pub fn progress(&self) -> u8 {
+        self.progress
+    }
+
     /// Whether a person must do something for it to go on.
     #[must_use]
     pub fn needs_person(&self) -> bool {

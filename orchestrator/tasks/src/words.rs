@@ -59,7 +59,8 @@ fn detail(fact: &Fact) -> String {
         Fact::StepStarted { step } => step.clone(),
         Fact::ProgressMade { percent } => format!("{percent} %"),
         Fact::DocumentCreated { file } => file.clone(),
-        Fact::CheckpointCreated { checkpoint_id } => checkpoint_id.clone(),
+        Fact::CheckpointCreated { checkpoint_id }
+        | Fact::CheckpointRestored { checkpoint_id, .. } => checkpoint_id.clone(),
         Fact::DependencyRequested { id, request, .. } => format!("{id} {}", request.name),
         Fact::DependencyProvided { id, provision } => match provision {
             Provision::Secret(_) => format!("{id} as a secret"),

@@ -382,8 +382,9 @@ pub struct CheckpointInfo {
     pub created_at: Timestamp,
     /// Bytes of its snapshot.
     pub snapshot_size: u64,
-    /// Files in it.
-    pub files: u64,
+    /// Files in it; told of one that was just made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
     /// Why it cannot be restored, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,

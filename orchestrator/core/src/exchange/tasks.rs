@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_cli_agents::blocks::Block;
-use goondan_protocol::control::{ControlError, TaskHappening, TaskLog, TaskRemoved};
+use goondan_protocol::control::{
+    CheckpointInfo, ControlError, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{OutputStream, TaskId};
 use goondan_protocol::time::Timestamp;
@@ -145,11 +147,63 @@ pub enum TaskWork {
         /// Whether it is copied first.
         with_backup: bool,
     },
+    /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
+    MakeCheckpoint {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// What it says of itself.
+        about: CheckpointAbout,
+        /// When it is made.
+        now: Timestamp,
+    },
+    /// List the checkpoints of a work area, and answer with them.
+    ListCheckpoints {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The task.
+        at: TaskRef,
+    },
+    /// Take a work area back to a checkpoint, or tell what that would change.
+    Restore {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Which; the newest that can be if it is not said.
+        checkpoint_id: Option<String>,
+        /// Whether it is only told.
+        is_rehearsal: bool,
+        /// When it is done.
+        now: Timestamp,
+    },
     /// Let go of the work areas of a workspace.
     Close {
         /// The workspace.
         workspace_id: WorkspaceId,
     },
+}
+
+/// What a new checkpoint says of itself (`CKPT-2`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointAbout {
+    /// Why it is made.
+    pub kind: &'static str,
+    /// A name that a person gives it.
+    pub name: Option<String>,
+    /// The phase the task is in.
+    pub phase: u32,
+    /// Percent of it.
+    pub progress: u8,
+    /// How the task stands.
+    pub status: String,
+    /// The step it is in.
+    pub step: Option<String>,
+    /// Tokens taken so far.
+    pub tokens: u64,
+    /// Whether a program may be writing meanwhile.
+    pub is_live: bool,
 }
 
 /// A task as it was read.
@@ -239,6 +293,26 @@ pub enum TaskDone {
         token: RequestToken,
         /// The task, or why not.
         result: Result<FoundTask, ControlError>,
+    },
+    /// A checkpoint was made, or not.
+    CheckpointMade {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// The checkpoint, or why there is none.
+        result: Result<CheckpointInfo, ControlError>,
+    },
+    /// A work area was taken back to a checkpoint, or not.
+    Restored {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Whether it is only told what would change.
+        is_rehearsal: bool,
+        /// What changed, or why nothing did.
+        result: Result<TaskRestored, ControlError>,
     },
     /// A work area was removed, or not.
     Removed {

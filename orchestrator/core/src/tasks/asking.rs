@@ -138,11 +138,14 @@ impl Tasks {
             Call::ReadTaskLog(read) => return self.read_log(fleet, token, at, &read),
             Call::ProvideTask(provide) => return self.provide(fleet, token, at, provide),
             Call::RemoveTask(remove) => return self.remove(fleet, token, at, &remove),
-            Call::CheckpointTask(_) | Call::ListCheckpoints(_) | Call::RestoreTask(_) => {
-                let text = "this daemon makes no checkpoints of tasks yet";
-                let error = ControlError::new(ErrorCode::TaskRefused, text);
-                return fleet.respond_error(token, error);
+            Call::CheckpointTask(make) => {
+                return self.make_checkpoint(fleet, at, "manual", make.name, Some(token));
             }
+            Call::ListCheckpoints(_) => {
+                let at = at.clone();
+                return Self::work(fleet, TaskWork::ListCheckpoints { token, at });
+            }
+            Call::RestoreTask(restore) => return self.restore(fleet, token, at, restore),
             Call::StartTask(_) => (TaskInput::Start, "start".to_owned()),
             Call::PauseTask(_) => (TaskInput::Pause, "pause".to_owned()),
             Call::ResumeTask(_) => (TaskInput::Resume, "resume".to_owned()),
@@ -175,7 +178,7 @@ impl Tasks {
             Call::SetTaskBudget(set) => (TaskInput::SetBudget(set.budget), "budget".to_owned()),
             _ => return,
         };
-        self.input(fleet, at, input, Some(Decision { token, what }));
+        self.input(fleet, at, input, Some(Decision::new(token, what)));
     }
 
     /// The id of what waits for a person: the one that is named, by its id or name, or the only one.
@@ -260,7 +263,7 @@ impl Tasks {
             let what = format!("provide {id}");
             let provision = Provision::Ready(value);
             let input = TaskInput::Provide { id, provision };
-            return self.input(fleet, at, input, Some(Decision { token, what }));
+            return self.input(fleet, at, input, Some(Decision::new(token, what)));
         }
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;
@@ -297,10 +300,10 @@ impl Tasks {
         // It is kept under the id of the dependency.
         let provision = Provision::Secret(id.clone());
         let input = TaskInput::Provide { id, provision };
-        self.input(fleet, at, input, Some(Decision { token, what }));
+        self.input(fleet, at, input, Some(Decision::new(token, what)));
     }
 
-    fn work_done(&mut self, id: &WorkspaceId) {
+    pub(super) fn work_done(&mut self, id: &WorkspaceId) {
         if let Some(space) = self.spaces.get_mut(id) {
             space.works = space.works.saturating_sub(1);
         }
@@ -346,8 +349,8 @@ impl Tasks {
         };
         let now = fleet.now().wall;
         let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;
-        let what = "new".to_owned();
-        let entry = Entry::new(task, created, Decision { token, what }, create.start);
+        let made_for = Decision::new(token, "new");
+        let entry = Entry::new(task, created, made_for, create.start);
         space.entries.insert(task_id, entry);
         Ok(TaskWork::Create {
             at,
@@ -379,16 +382,14 @@ impl Tasks {
         }
         entry.made();
         if is_started {
-            let what = "new and start".to_owned();
-            let token = decision.token;
-            let decision = Decision { token, what };
+            let decision = Decision::new(decision.token, "new and start");
             return self.input(fleet, at, TaskInput::Start, Some(decision));
         }
         self.tell_decided(fleet, at, "new");
         self.tell_info(fleet, decision.token, at);
     }
 
-    fn tell_decided(&self, fleet: &mut Fleet, at: &TaskRef, what: &str) {
+    pub(super) fn tell_decided(&self, fleet: &mut Fleet, at: &TaskRef, what: &str) {
         let event = LifecycleEvent::TaskDecided {
             task_id: at.task_id.clone(),
             decision: what.to_owned(),
@@ -453,6 +454,10 @@ impl Tasks {
         let is_over = entry
             .state()
             .is_none_or(|state| state.status().is_final() && state.run.is_none());
+        if entry.checkpoints > 0 || entry.is_restoring {
+            let error = super::busy(at, "a checkpoint is being made or restored");
+            return fleet.respond_error(token, error);
+        }
         if is_running || !is_over || entry.is_busy() {
             let text = format!("task `{}` has not ended", at.task_id);
             let error = ControlError::new(ErrorCode::TaskRefused, text);

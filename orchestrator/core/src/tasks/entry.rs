@@ -12,6 +12,7 @@ use goondan_tasks::limits::RECENT_FACTS;
 use goondan_tasks::machine::{Effect, Input, Refused, Task};
 use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
+use serde_json::Value;
 
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
@@ -22,6 +23,25 @@ pub(super) struct Decision {
     pub(super) token: RequestToken,
     /// What, for the audit log.
     pub(super) what: String,
+    /// The answer; if none, how the task stands then.
+    pub(super) answer: Option<Value>,
+}
+
+impl Decision {
+    pub(super) fn new(token: RequestToken, what: impl Into<String>) -> Self {
+        Self {
+            token,
+            what: what.into(),
+            answer: None,
+        }
+    }
+}
+
+/// A restore that waits for the end of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RestoreOrder {
+    pub(super) token: RequestToken,
+    pub(super) checkpoint_id: Option<String>,
 }
 
 /// What came of inputs, and what follows once it is durable.
@@ -82,6 +102,8 @@ pub(super) enum NotTaken {
     Refused(Refused),
     /// Its work area cannot be used.
     Damaged(String),
+    /// Something else is being done with it.
+    Busy(&'static str),
 }
 
 /// One task.
@@ -101,6 +123,13 @@ pub(super) struct Entry {
     pub(super) pending: Option<Pending>,
     /// Whoever waits for it to be made, and whether it is started then.
     pub(super) made_for: Option<(Decision, bool)>,
+    /// Checkpoints that are asked for and not made yet.
+    pub(super) checkpoints: usize,
+    /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
+    pub(super) checkpoint_at_ms: Option<u64>,
+    /// Whether its files are being taken back, or will be when its run is over.
+    pub(super) is_restoring: bool,
+    pub(super) restore: Option<RestoreOrder>,
     /// Bytes of output that are on their way to its log.
     pub(super) output_waiting: usize,
     /// Bytes of output that were dropped, and not yet told of.
@@ -118,6 +147,10 @@ impl Entry {
             due: None,
             pending: None,
             made_for: None,
+            checkpoints: 0,
+            checkpoint_at_ms: None,
+            is_restoring: false,
+            restore: None,
             output_waiting: 0,
             output_dropped: 0,
         }
@@ -206,11 +239,14 @@ impl Entry {
         decision: Option<Decision>,
         now: Timestamp,
     ) -> Result<(), NotTaken> {
+        if self.is_restoring && decision.as_ref().is_some_and(|made| made.answer.is_none()) {
+            return Err(NotTaken::Busy("its files are being restored"));
+        }
         let task = match &mut self.body {
             Body::Open(task) => task,
             Body::Damaged { why, .. } => return Err(NotTaken::Damaged(why.clone())),
-            Body::New(..) => return Err(NotTaken::Damaged("it is being made".to_owned())),
-            Body::Leaving(_) => return Err(NotTaken::Damaged("it is being removed".to_owned())),
+            Body::New(..) => return Err(NotTaken::Busy("it is being made")),
+            Body::Leaving(_) => return Err(NotTaken::Busy("it is being removed")),
         };
         let output = task.handle(input, now).map_err(NotTaken::Refused)?;
         self.due = task.next_tick(now);
@@ -297,11 +333,15 @@ impl Entry {
         let Self {
             output_waiting,
             output_dropped,
+            checkpoints,
+            is_restoring,
             ..
         } = *self;
         *self = Self {
             output_waiting,
             output_dropped,
+            checkpoints,
+            is_restoring,
             ..Self::found(result, now)
         };
         if self.durable.is_none() {
@@ -312,7 +352,7 @@ impl Entry {
     /// Whether there is anything to do about it at this time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         match &self.body {
-            Body::Open(_) => self.due.is_some_and(|due| now.wall >= due),
+            Body::Open(_) => !self.is_restoring && self.due.is_some_and(|due| now.wall >= due),
             Body::Damaged { reload_at_ms, .. } => {
                 reload_at_ms.is_some_and(|at_ms| now.mono_ms >= at_ms)
             }

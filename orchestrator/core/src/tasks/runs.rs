@@ -17,7 +17,9 @@ use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::runs::RunEnd;
 use crate::fleet::{Fleet, bundle_of};
-use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
+use crate::limits::{
+    ROOM_RETRY_MS, TASK_CHECKPOINT_EACH_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX,
+};
 
 /// What a run's process hears when it is to end its program.
 const ENDED: &str = "the run is over";
@@ -151,7 +153,13 @@ impl Tasks {
             }
         });
         match agent.and_then(|agent| assignment(fleet, at, agent, order, secrets)) {
-            Ok(assignment) => fleet.begin_run(at, assignment, is_held),
+            Ok(assignment) => {
+                fleet.begin_run(at, assignment, is_held);
+                let now_ms = fleet.now().mono_ms;
+                if let Some(entry) = self.entry_mut(at) {
+                    entry.checkpoint_at_ms = Some(now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS));
+                }
+            }
             Err(error) => {
                 self.input(fleet, at, TaskInput::NotSpawned { run, error }, None);
             }
@@ -300,7 +308,9 @@ impl Tasks {
             // What it did last may not be on disk: it is told as lost once the task is read again.
             entry.reload_at(now.mono_ms);
         } else {
-            let is_ending = is_ending(fleet, at);
+            // The files are to be taken back before anything else runs.
+            let is_restoring = self.entry(at).is_some_and(|entry| entry.is_restoring);
+            let is_ending = is_ending(fleet, at) || is_restoring;
             let input = match end {
                 RunEnd::NotStarted(_) if is_ending => TaskInput::Stopped { run, code: None },
                 RunEnd::Exited(code) if is_ending => TaskInput::Stopped { run, code },
@@ -308,6 +318,7 @@ impl Tasks {
                 RunEnd::Exited(code) => TaskInput::Exited { run, code },
             };
             self.input(fleet, at, input, None);
+            self.begin_restore(fleet, at);
         }
         self.start_waiting(fleet);
     }
@@ -333,6 +344,9 @@ impl Tasks {
         let is_running = fleet.run_of(id, task).is_some();
         let now_ms = fleet.now().mono_ms;
         self.forget_start(at);
+        if let Some(token) = self.give_up_restore(at) {
+            fleet.respond_error(token, super::damaged(at, error));
+        }
         if let Some(entry) = self.entry_mut(at) {
             let reload_at_ms = (!is_running).then_some(now_ms);
             let told = entry.damaged(error.to_owned(), reload_at_ms);

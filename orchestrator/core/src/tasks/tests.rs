@@ -536,3 +536,54 @@ fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
         .unwrap_err();
     assert_eq!(alive.code, ErrorCode::TaskRefused);
 }
+
+#[test]
+fn ckpt_4_files_are_restored_while_nothing_runs_and_the_agent_hears_of_it() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.tell(process, &[session()]);
+    let made = world
+        .get("task.checkpoint", &json!({"taskId": "t", "name": "mine"}))
+        .unwrap();
+    assert_eq!(made["name"], "mine");
+    let restore = json!({"taskId": "t"});
+    let refused = world.get("task.restore", &restore).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TaskRefused);
+    let rehearsal = json!({"taskId": "t", "dryRun": true});
+    let told = world.get("task.restore", &rehearsal).unwrap();
+    assert!(told["preRestore"].is_null());
+    world.get("task.pause", &json!({"taskId": "t"})).unwrap();
+    let token = world.ask("task.restore", &restore);
+    assert!(
+        world.children[&process].is_asked_to_end,
+        "its run is ended first"
+    );
+    let busy = world
+        .get("task.resume", &json!({"taskId": "t"}))
+        .unwrap_err();
+    assert_eq!(busy.code, ErrorCode::TaskRefused);
+    world.exit(process, None);
+    world.settle();
+    let restored = world.answers.remove(&token).unwrap().unwrap();
+    assert_eq!(restored["preRestore"], "checkpoint_009");
+    assert_eq!(world.status("t"), "paused");
+    world.get("task.resume", &json!({"taskId": "t"})).unwrap();
+    let process = world.run("t");
+    let assignment = world.children[&process].assignment.as_ref().unwrap();
+    assert!(assignment.prompt.contains("taken back to checkpoint_001"));
+}
+
+#[test]
+fn ckpt_1_a_run_that_goes_on_has_checkpoints_by_itself() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    for _ in 0..200 {
+        world.pass(10_000);
+        let alive = goondan_protocol::task::TaskAlive {};
+        world.say(process, ToOrchestrator::TaskAlive(alive));
+        world.settle();
+    }
+    assert_eq!(world.checkpoints, 3, "one each ten minutes, of 2,000 s");
+}

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_cli_agents::Event;
 use goondan_config::{Bundle, Lifecycle};
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{Call, ControlError, ErrorCode, TaskRemoved};
+use goondan_protocol::control::{
+    Call, CheckpointInfo, ControlError, ErrorCode, TaskRemoved, TaskRestored,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::{Assignment, ChildRole, Hello, ToChild, ToOrchestrator, ToTask};
 use goondan_protocol::observe::ObservationBounds;
@@ -58,6 +60,7 @@ pub(super) struct World {
     pub(super) has_exited: bool,
     /// Runs whose process was told what to run, of each task.
     pub(super) begun: BTreeSet<(TaskId, u64)>,
+    pub(super) checkpoints: u64,
     next_token: u64,
     bundle: Bundle,
 }
@@ -131,6 +134,7 @@ impl World {
             is_disk_full: false,
             has_exited: false,
             begun: BTreeSet::new(),
+            checkpoints: 0,
             next_token: 0,
             bundle: bundle(),
         };
@@ -413,7 +417,49 @@ impl World {
                 };
                 TaskDone::SecretsRead { at, run, result }
             }
-            TaskWork::Import { .. } => return None,
+            TaskWork::Import { .. } | TaskWork::ListCheckpoints { .. } => return None,
+            TaskWork::MakeCheckpoint {
+                at,
+                token,
+                about,
+                now,
+            } => {
+                self.checkpoints += 1;
+                let result = Ok(CheckpointInfo {
+                    checkpoint_id: format!("checkpoint_{:03}", self.checkpoints),
+                    kind: about.kind.to_owned(),
+                    name: about.name,
+                    phase: about.phase,
+                    created_at: now,
+                    snapshot_size: 1,
+                    files: Some(1),
+                    damaged: None,
+                });
+                TaskDone::CheckpointMade { at, token, result }
+            }
+            TaskWork::Restore {
+                at,
+                token,
+                is_rehearsal,
+                ..
+            } => {
+                let is_running = self.process_of(at.task_id.as_str()).is_some();
+                assert!(is_rehearsal || !is_running, "a run is under way");
+                let result = Ok(TaskRestored {
+                    checkpoint_id: "checkpoint_001".to_owned(),
+                    skipped: Vec::new(),
+                    added: Vec::new(),
+                    changed: Vec::new(),
+                    removed: Vec::new(),
+                    pre_restore: (!is_rehearsal).then(|| "checkpoint_009".to_owned()),
+                });
+                TaskDone::Restored {
+                    at,
+                    token,
+                    is_rehearsal,
+                    result,
+                }
+            }
             TaskWork::Remove { at, token, .. } => {
                 self.disk.remove(&at.task_id);
                 let result = Ok(TaskRemoved { backup: None });

@@ -16,6 +16,7 @@ use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError};
 use goondan_trees::RealFolder;
 
 use super::Ground;
+use super::checkpoints::{self, RESTORING};
 use super::logs::{self, Sizes};
 use crate::limits::TASK_AREAS_OPEN_MAX;
 
@@ -100,6 +101,17 @@ impl Areas {
 
     /// Reads a task, and keeps its work area open if it may still change.
     pub(super) fn load(&mut self, at: &TaskRef) -> FoundTask {
+        let root = self.ground.work_area(at);
+        let restoring = self.ground.disk.stat(&root.join(RESTORING));
+        if matches!(restoring, Ok(Some(_))) {
+            let boot = checkpoints::boot();
+            if let Err(error) = checkpoints::finish_restore(&root, at.task_id.as_str(), &boot) {
+                return FoundTask {
+                    task_id: at.task_id.clone(),
+                    result: Err(format!("a restore cannot be finished: {}", error.message)),
+                };
+            }
+        }
         let result = self.try_load(at).map(|(area, state)| {
             let recent = area.recent().iter().map(happening).collect();
             if !state.status().is_final() {

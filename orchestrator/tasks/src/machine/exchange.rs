@@ -51,6 +51,13 @@ pub enum Input {
         /// Its id.
         id: String,
     },
+    /// The work area was taken back to a checkpoint.
+    Restored {
+        /// Its id.
+        id: String,
+        /// The checkpoint of what was there before; none if nothing changed.
+        pre_restore: Option<String>,
+    },
     /// A run's process is there.
     Spawned {
         /// The run.
