@@ -21,6 +21,7 @@ mod secrets;
 mod strays;
 mod supervisor;
 mod supply;
+mod tasks;
 mod usage;
 mod watching;
 

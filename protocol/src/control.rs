@@ -15,6 +15,7 @@ mod proposal;
 mod question;
 mod sandbox;
 mod secret;
+mod task;
 mod trace;
 mod usage;
 mod verification;
@@ -52,6 +53,12 @@ pub use sandbox::{
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
     SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
+};
+pub use task::{
+    AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, ImportTask,
+    ListCheckpoints, ListTasks, PauseTask, ProvideTask, ReadTaskLog, RemoveTask, RestoreTask,
+    ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
+    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
@@ -192,6 +199,42 @@ methods! {
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
+    /// Makes a task with a work area of its own. Only a person may.
+    CreateTask = "task.new" -> TaskInfo;
+    /// The tasks.
+    ListTasks = "task.list" -> Vec<TaskInfo>;
+    /// One of them, with all that a person needs to act.
+    ShowTask = "task.show" -> TaskDetail;
+    /// Starts a task. Only a person may, as with all that changes one.
+    StartTask = "task.start" -> TaskInfo;
+    /// Stops a task's agent where it is.
+    PauseTask = "task.pause" -> TaskInfo;
+    /// Lets it go on.
+    ResumeTask = "task.resume" -> TaskInfo;
+    /// Ends a task for good.
+    CancelTask = "task.cancel" -> TaskInfo;
+    /// Provides what the agent needs.
+    ProvideTask = "task.provide" -> TaskInfo;
+    /// Answers a question of the agent.
+    AnswerTask = "task.answer" -> TaskInfo;
+    /// Approves a phase.
+    ApproveTask = "task.approve" -> TaskInfo;
+    /// Has a phase done better.
+    ReworkTask = "task.rework" -> TaskInfo;
+    /// Sets what a task may take.
+    SetTaskBudget = "task.budget" -> TaskInfo;
+    /// A part of one of its logs.
+    ReadTaskLog = "task.logs" -> TaskLogPart;
+    /// Makes a checkpoint of the work area.
+    CheckpointTask = "task.checkpoint" -> CheckpointInfo;
+    /// The checkpoints of a task.
+    ListCheckpoints = "task.checkpoints" -> Vec<CheckpointInfo>;
+    /// Takes the work area back to a checkpoint, or tells what that would change.
+    RestoreTask = "task.restore" -> TaskRestored;
+    /// Takes over a work area from elsewhere.
+    ImportTask = "task.import" -> TaskInfo;
+    /// Removes a task that has ended, with a backup.
+    RemoveTask = "task.remove" -> TaskRemoved;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
     /// Keeps a value, encrypted, and restarts what uses it.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::ids::{AgentName, ConnectionName, InstanceKey, InvalidId, ResourceName};
+use crate::task::{InvalidTaskId, TaskId};
 use crate::trace::TraceContext;
 
 /// One process of a workspace, as an envelope names it.
@@ -33,6 +34,11 @@ pub enum Address {
         /// The model's name.
         name: ResourceName,
     },
+    /// The process that runs an agent's program for a task: `task:<id>`.
+    Task {
+        /// The task.
+        id: TaskId,
+    },
     /// A child that has not been told who it is: `child`.
     Child,
 }
@@ -42,13 +48,16 @@ pub enum Address {
 pub enum InvalidAddress {
     /// The text has none of the known forms.
     #[error(
-        "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>`, `connector:<connection>` or \
-         `model:<name>`"
+        "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>`, `connector:<connection>`, \
+         `model:<name>` or `task:<id>`"
     )]
     UnknownForm,
     /// A part of it is no valid id.
     #[error("a part of the address is not valid")]
     Id(#[from] InvalidId),
+    /// The id of the task is not valid.
+    #[error(transparent)]
+    Task(#[from] InvalidTaskId),
 }
 
 impl fmt::Display for Address {
@@ -58,6 +67,7 @@ impl fmt::Display for Address {
             Self::Agent { name, instance_key } => write!(f, "agent:{name}:{instance_key}"),
             Self::Connector { name } => write!(f, "connector:{name}"),
             Self::Model { name } => write!(f, "model:{name}"),
+            Self::Task { id } => write!(f, "task:{id}"),
             Self::Child => f.write_str("child"),
         }
     }
@@ -77,6 +87,7 @@ impl FromStr for Address {
             Some(("model", name)) => Ok(Self::Model {
                 name: name.parse()?,
             }),
+            Some(("task", id)) => Ok(Self::Task { id: id.parse()? }),
             Some(("agent", rest)) => {
                 let (name, key) = rest.split_once(':').ok_or(InvalidAddress::UnknownForm)?;
                 Ok(Self::Agent {
@@ -170,6 +181,7 @@ mod tests {
             "child",
             "connector:hook",
             "model:claude",
+            "task:t-1",
             "agent:a:k",
             "agent:a:telegram:1",
         ] {

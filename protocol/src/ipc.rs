@@ -18,6 +18,10 @@ use crate::observe::RuntimeEvent;
 use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
 use crate::sandbox::Facts;
+use crate::task::{
+    TaskAlive, TaskAssignment, TaskContinue, TaskExited, TaskNotStarted, TaskOutput, TaskPause,
+    TaskPermission, TaskStarted, TaskTold,
+};
 use crate::trace::TraceContext;
 use crate::version::Version;
 
@@ -214,6 +218,36 @@ messages! {
         CallResult(CallResult) = "call.result",
         /// An agent does not wait for a call any more.
         CallCancel(CallCancel) = "call.cancel",
+        /// The program of a task runs.
+        TaskStarted(TaskStarted) = "task.started",
+        /// The program of a task could not be started.
+        TaskNotStarted(TaskNotStarted) = "task.not_started",
+        /// What the output of a task's program tells.
+        TaskTold(TaskTold) = "task.told",
+        /// What a task's program wrote, for its log.
+        TaskOutput(TaskOutput) = "task.output",
+        /// A task's program shows a sign of life.
+        TaskAlive(TaskAlive) = "task.alive",
+        /// A task's program is gone.
+        TaskExited(TaskExited) = "task.exited",
+    }
+}
+
+messages! {
+    /// What the orchestrator says to the process that runs an agent's program for a task.
+    ToTask {
+        /// The answer to `hello`: what is to be run.
+        Welcome(Box<Welcome>) = "welcome",
+        /// Are you there?
+        Ping(Ping) = "ping",
+        /// End the program: ask, and kill after the grace period; then `task.exited`, and exit.
+        Shutdown(Shutdown) = "shutdown",
+        /// Stop the program with all that belongs to it.
+        Pause(TaskPause) = "task.pause",
+        /// Let it go on.
+        Continue(TaskContinue) = "task.continue",
+        /// The answer to a request for a permission.
+        Permission(TaskPermission) = "task.permission",
     }
 }
 
@@ -293,6 +327,14 @@ pub enum ToChild {
     Agent(ToAgent),
     /// To the process of a connection or a model.
     Connector(ToConnector),
+    /// To the process that runs an agent's program for a task.
+    Task(ToTask),
+}
+
+impl From<ToTask> for ToChild {
+    fn from(message: ToTask) -> Self {
+        Self::Task(message)
+    }
 }
 
 impl From<ToAgent> for ToChild {
@@ -316,6 +358,7 @@ impl ToChild {
             ChildRole::Connector | ChildRole::Model => {
                 ToConnector::Welcome(Box::new(welcome)).into()
             }
+            ChildRole::Task => ToTask::Welcome(Box::new(welcome)).into(),
         }
     }
 
@@ -325,6 +368,7 @@ impl ToChild {
         match role {
             ChildRole::Agent => ToAgent::Shutdown(shutdown).into(),
             ChildRole::Connector | ChildRole::Model => ToConnector::Shutdown(shutdown).into(),
+            ChildRole::Task => ToTask::Shutdown(shutdown).into(),
         }
     }
 
@@ -334,6 +378,7 @@ impl ToChild {
         match role {
             ChildRole::Agent => ToAgent::Ping(ping).into(),
             ChildRole::Connector | ChildRole::Model => ToConnector::Ping(ping).into(),
+            ChildRole::Task => ToTask::Ping(ping).into(),
         }
     }
 
@@ -343,6 +388,7 @@ impl ToChild {
         match self {
             Self::Agent(message) => message.kind(),
             Self::Connector(message) => message.kind(),
+            Self::Task(message) => message.kind(),
         }
     }
 
@@ -351,7 +397,9 @@ impl ToChild {
     pub fn is_shutdown(&self) -> bool {
         matches!(
             self,
-            Self::Agent(ToAgent::Shutdown(_)) | Self::Connector(ToConnector::Shutdown(_))
+            Self::Agent(ToAgent::Shutdown(_))
+                | Self::Connector(ToConnector::Shutdown(_))
+                | Self::Task(ToTask::Shutdown(_))
         )
     }
 
@@ -364,6 +412,7 @@ impl ToChild {
         match self {
             Self::Agent(message) => message.to_frame(head),
             Self::Connector(message) => message.to_frame(head),
+            Self::Task(message) => message.to_frame(head),
         }
     }
 
@@ -372,7 +421,7 @@ impl ToChild {
     pub fn records_frame(&self) -> Option<&Bytes> {
         match self {
             Self::Agent(message) => message.records_frame(),
-            Self::Connector(_) => None,
+            Self::Connector(_) | Self::Task(_) => None,
         }
     }
 }
@@ -388,6 +437,9 @@ pub enum ChildRole {
     /// A ConnectorProcess that stands for a model. It greets as a connector: what it is to be it
     /// learns from its welcome.
     Model,
+    /// An AgentProcess that runs an agent's program for a task. It greets as an agent: what it is to be it
+    /// learns from its welcome.
+    Task,
 }
 
 impl ChildRole {
@@ -398,6 +450,7 @@ impl ChildRole {
             Self::Agent => "agent",
             Self::Connector => "connector",
             Self::Model => "model",
+            Self::Task => "task",
         }
     }
 }
@@ -434,6 +487,8 @@ pub enum Assignment {
     Connector(Box<ConnectorAssignment>),
     /// Be the connector of this model.
     Model(Box<ModelAssignment>),
+    /// Run this agent's program for this task.
+    Task(Box<TaskAssignment>),
 }
 
 /// `ping`.

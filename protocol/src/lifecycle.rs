@@ -10,6 +10,7 @@ use crate::ids::{
     AgentName, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId, TurnId,
     WorkerId,
 };
+use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
 
 /// Whose process a process is, within its workspace.
@@ -34,6 +35,11 @@ pub enum Worker {
     Model {
         /// The model.
         model: ResourceName,
+    },
+    /// A run's of a task.
+    Task {
+        /// The task.
+        task_id: TaskId,
     },
 }
 
@@ -341,6 +347,25 @@ pub enum LifecycleEvent {
         /// Which, and how much of it is spent.
         budget: String,
     },
+    /// A task stands in another way.
+    #[serde(rename = "task.changed")]
+    TaskChanged {
+        /// The task.
+        task_id: TaskId,
+        /// How.
+        status: TaskStatus,
+        /// What it waits for: `dependency`, `question`, `review`, `rate_limit`, `budget`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blocked_by: Option<String>,
+    },
+    /// A person did something about a task.
+    #[serde(rename = "task.decided")]
+    TaskDecided {
+        /// The task.
+        task_id: TaskId,
+        /// What: the method, and what of the task it was about.
+        decision: String,
+    },
 }
 
 impl LifecycleEvent {
@@ -368,7 +393,7 @@ impl LifecycleEvent {
             | Self::ProcessBroke { worker, .. }
             | Self::ReadinessChanged { worker, .. } => match worker {
                 Worker::Agent { instance_key } => Some(instance_key),
-                Worker::Connector { .. } | Worker::Model { .. } => None,
+                Worker::Connector { .. } | Worker::Model { .. } | Worker::Task { .. } => None,
             },
             Self::InstanceCreated { instance_key, .. }
             | Self::InstanceImported { instance_key, .. }
@@ -394,7 +419,9 @@ impl LifecycleEvent {
             | Self::ProposalReviewed { .. }
             | Self::ProposalApplied { .. }
             | Self::ProposalRejected { .. }
-            | Self::ProposalReverted { .. } => None,
+            | Self::ProposalReverted { .. }
+            | Self::TaskChanged { .. }
+            | Self::TaskDecided { .. } => None,
         }
     }
 }

@@ -154,6 +154,9 @@ fn line(change: &WorkspaceChange, event: &Event, palette: Palette) -> String {
 
 /// What an event is about: a conversation, a connection, a model or the project.
 fn subject(event: &Event) -> String {
+    if let Event::TaskChanged { task_id, .. } | Event::TaskDecided { task_id, .. } = event {
+        return format!("task {task_id}");
+    }
     let worker = match event {
         Event::ProcessStarted { worker, .. }
         | Event::ProcessEnded { worker, .. }
@@ -167,6 +170,7 @@ fn subject(event: &Event) -> String {
         (Some(key), _) => key.to_string(),
         (None, Some(Worker::Connector { connection })) => format!("connection {connection}"),
         (None, Some(Worker::Model { model })) => format!("model {model}"),
+        (None, Some(Worker::Task { task_id })) => format!("task {task_id}"),
         (None, Some(Worker::Agent { .. }) | None) => "project".to_owned(),
     }
 }
@@ -175,6 +179,7 @@ fn subject(event: &Event) -> String {
 fn told(event: &Event) -> (anstyle::Style, String) {
     told_of_project(event)
         .or_else(|| told_of_process(event))
+        .or_else(|| told_of_task(event))
         .unwrap_or_else(|| told_of_conversation(event))
 }
 
@@ -238,6 +243,38 @@ fn told_of_process(event: &Event) -> Option<(anstyle::Style, String)> {
         },
         _ => return None,
     })
+}
+
+fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
+    use goondan_protocol::task::TaskStatus as S;
+    let Event::TaskChanged {
+        task_id,
+        status,
+        blocked_by,
+    } = event
+    else {
+        let Event::TaskDecided { decision, .. } = event else {
+            return None;
+        };
+        return Some((style::PLAIN, format!("a person decided: {decision}")));
+    };
+    let wait = match blocked_by.as_deref() {
+        Some(_) if *status != S::Running => {
+            format!("waits for you: gdn task show {task_id}")
+        }
+        Some(other) => format!("waits: {other}"),
+        None => {
+            let words = serde_json::to_value(status).unwrap_or_default();
+            words.as_str().unwrap_or_default().replace('_', " ")
+        }
+    };
+    let weight = match status {
+        S::Completed => style::GOOD,
+        S::Failed => style::BAD,
+        S::WaitingDependency | S::WaitingQuestion | S::WaitingReview | S::Paused => style::WARN,
+        S::Idle | S::Running | S::Cancelled => style::PLAIN,
+    };
+    Some((weight, wait))
 }
 
 fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {

@@ -18,6 +18,7 @@ use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::observe::ObservationBounds;
+use goondan_protocol::task::CliAgentDefinition;
 use goondan_protocol::usage::PriceTable;
 use serde_json::{Value, json};
 
@@ -47,6 +48,8 @@ pub struct Bundle {
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
     pub agents: BTreeMap<AgentName, AgentDefinition>,
+    /// The command-line agents that work for tasks, fully resolved (`TASK-8`).
+    pub cli_agents: BTreeMap<AgentName, CliAgentDefinition>,
     /// The connections; one connector process runs for each (`SUP-1`).
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
     /// The connection of the local client, if the project says where its events go. No process runs
@@ -89,6 +92,18 @@ fn agents_of(
 }
 
 impl Bundle {
+    /// The command-line agents, by their names.
+    #[must_use]
+    pub fn cli_agents(&self) -> &BTreeMap<AgentName, CliAgentDefinition> {
+        &self.cli_agents
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn cli_agent(&self, name: &AgentName) -> Option<&CliAgentDefinition> {
+        self.cli_agents.get(name)
+    }
+
     /// Connects what was read: follows every reference. `None` only if a problem has been reported.
     pub(crate) fn of(
         resources: Resources,
@@ -142,6 +157,7 @@ impl Bundle {
             entry_agent: entry_agent?,
             conversation_key,
             agents,
+            cli_agents: BTreeMap::new(),
             connections,
             local,
             grace_period_ms: membership.policy.grace_period_ms,

@@ -21,7 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::LoadPurpose;
-use crate::exchange::{ProcessId, ProposalWork, RequestToken, SecretWork, StateWork};
+use crate::exchange::{ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork};
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
 
@@ -132,6 +132,9 @@ pub enum Effect {
         /// What is to be done.
         work: ProposalWork,
     },
+    /// Do something about the work areas of tasks. Everything about one task is done in the order in which it
+    /// is asked for.
+    Tasks(Box<TaskWork>),
     /// Answer a request.
     Respond {
         /// The request that waits for it.

@@ -11,6 +11,10 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) mod tasks;
+
+pub(crate) use tasks::{TaskDone, TaskRef, TaskWork};
+
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {

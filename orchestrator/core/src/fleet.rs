@@ -11,6 +11,7 @@ use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
 use goondan_store::workspace::WorkspaceRecord;
@@ -22,6 +23,7 @@ use self::connectors::Connector;
 use self::instance::Instance;
 use self::models::Model;
 use self::room::Room;
+use self::runs::Run;
 use self::starts::Starts;
 use self::watchers::Watchers;
 use crate::jobs::{Asked, Continuation, Jobs};
@@ -58,6 +60,7 @@ pub(crate) mod parking;
 pub(crate) mod processes;
 pub(crate) mod restarting;
 pub(crate) mod room;
+pub(crate) mod runs;
 pub(crate) mod sandboxes;
 pub(crate) mod slot;
 pub(crate) mod starts;
@@ -74,6 +77,7 @@ pub(crate) enum Owner {
     Agent(InstanceRef),
     Connector(WorkspaceId, ConnectionName),
     Model(WorkspaceId, ResourceName),
+    Task(WorkspaceId, TaskId),
 }
 
 impl Owner {
@@ -82,13 +86,16 @@ impl Owner {
             Self::Agent(_) => ChildRole::Agent,
             Self::Connector(..) => ChildRole::Connector,
             Self::Model(..) => ChildRole::Model,
+            Self::Task(..) => ChildRole::Task,
         }
     }
 
     fn workspace_id(&self) -> &WorkspaceId {
         match self {
             Self::Agent(instance) => &instance.workspace_id,
-            Self::Connector(workspace_id, _) | Self::Model(workspace_id, _) => workspace_id,
+            Self::Connector(workspace_id, _)
+            | Self::Model(workspace_id, _)
+            | Self::Task(workspace_id, _) => workspace_id,
         }
     }
 }
@@ -111,6 +118,8 @@ pub(crate) struct Workspace {
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
+    /// The runs of tasks that are under way.
+    runs: BTreeMap<TaskId, Run>,
     /// How many events of which instances are parked.
     parked: BTreeMap<InstanceKey, u64>,
     /// The secrets its configuration names, whether they are there or not.
@@ -136,6 +145,7 @@ impl Workspace {
             instances: BTreeMap::new(),
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
+            runs: BTreeMap::new(),
             parked: BTreeMap::new(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
@@ -259,6 +269,9 @@ impl Fleet {
             for name in workspace.models.keys() {
                 owners.push(Owner::Model(id.clone(), name.clone()));
             }
+            for task in workspace.runs.keys() {
+                owners.push(Owner::Task(id.clone(), task.clone()));
+            }
         }
         if is_for_all {
             self.trees.forget(self.now.mono_ms);
@@ -266,14 +279,15 @@ impl Fleet {
         Tick { owners, is_for_all }
     }
 
-    /// Ends the workspaces that are ending and have nothing left to wait for. Whether everything has ended
-    /// that was to; this is said once.
-    pub(crate) fn has_just_ended(&mut self) -> bool {
+    /// Ends the workspaces that are ending and have nothing left to wait for; `is_busy` tells whether somebody
+    /// above still has. Whether everything has ended that was to; this is said once.
+    pub(crate) fn has_just_ended(&mut self, is_busy: impl Fn(&WorkspaceId) -> bool) -> bool {
         if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
             return false;
         }
-        self.finish_closed_workspaces();
+        self.finish_closed_workspaces(&is_busy);
         let is_over = self.owners.is_empty()
+            && !self.workspaces.keys().any(is_busy)
             && self.jobs.is_empty()
             && self.workspaces.values().all(|w| w.closing.is_none());
         match &mut self.stopping {

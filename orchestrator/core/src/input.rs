@@ -16,7 +16,7 @@ use goondan_store::writer::Completion;
 
 use crate::Accounts;
 use crate::exchange::{
-    Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
+    Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply, TaskDone,
 };
 use crate::listing::{ListPurpose, ListedInstances};
 
@@ -80,6 +80,8 @@ pub enum Input {
         /// What came of it.
         done: ProposalsDone,
     },
+    /// Something was done about the work area of a task, or could not be.
+    Tasks(Box<TaskDone>),
     /// A process was started.
     Spawned {
         /// The process.

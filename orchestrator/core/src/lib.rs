@@ -9,6 +9,7 @@
 //! * `fleet`: what runs. It knows nothing of the others.
 //! * `calls`: what agents want done outside, what that takes, and whom people are asked on the way.
 //! * `requests`: what clients ask for.
+//! * `tasks`: what tasks do next, and in which order that becomes durable.
 //! * `routing`: what one of them says to another.
 //! * `router`: which instance an event belongs to.
 //! * `jobs`: what follows when the store has done something.
@@ -43,9 +44,14 @@ mod router;
 mod routing;
 #[cfg(test)]
 mod simulation;
+mod tasks;
 
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
+pub use exchange::tasks::{
+    CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, SecretsRead, TaskDone, TaskRef,
+    TaskWork,
+};
 pub use exchange::{
     Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,
     Share, StateDone, StateWork, Supply,
@@ -59,6 +65,7 @@ pub use refusals::control_error;
 use calls::Calls;
 use fleet::Fleet;
 use requests::Requests;
+use tasks::Tasks;
 
 /// What the orchestrator is told about itself at its start.
 #[derive(Debug, Clone)]
@@ -83,6 +90,7 @@ pub struct Core {
     fleet: Fleet,
     calls: Calls,
     requests: Requests,
+    tasks: Tasks,
 }
 
 impl Core {
@@ -92,6 +100,7 @@ impl Core {
             fleet: Fleet::new(facts, next_uuid),
             calls: Calls::default(),
             requests: Requests::default(),
+            tasks: Tasks::default(),
         }
     }
 
@@ -122,6 +131,7 @@ impl Core {
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
+            Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
                 process,
@@ -133,19 +143,28 @@ impl Core {
             }
             Input::Broken { process, problem } => self.fleet.on_broken(process, &problem),
             Input::Exited { process, how } => self.on_exited(process, &how),
-            Input::NoRoom { process, how } => self.fleet.on_no_room(process, &how),
+            Input::NoRoom { process, how } => self.on_no_room(process, &how),
             Input::Supply(supply) => self.fleet.on_supply(supply),
             Input::Stored(completion) => self.on_stored(completion),
             Input::Tick => self.on_tick(),
             Input::Reload => self.reload_all(),
             Input::FilesChanged { workspace_id } => self.on_files_changed(&workspace_id),
             Input::Watching { workspace_id, how } => self.on_watching(&workspace_id, how),
-            Input::Stop { grace_period_ms } => self.fleet.stop(grace_period_ms),
-            Input::ForceStop => self.fleet.force_stop(),
+            Input::Stop { grace_period_ms } => self.stop(grace_period_ms),
+            Input::ForceStop => {
+                self.fleet.force_stop();
+                self.tasks.on_stop(&mut self.fleet);
+            }
         }
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()
+    }
+
+    /// Stops everything: no new work, turns in progress finish, then the daemon ends.
+    pub(crate) fn stop(&mut self, grace_period_ms: Option<u64>) {
+        self.fleet.stop(grace_period_ms);
+        self.tasks.on_stop(&mut self.fleet);
     }
 
     /// Compares desired with actual everywhere (`SUP-5`).
@@ -160,13 +179,14 @@ impl Core {
         if tick.is_for_all {
             self.calls.forget_replies(&self.fleet);
         }
+        self.tasks.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();
     }
 
     /// Ends the workspaces and the daemon that are ending and have nothing left to wait for.
     fn finish_what_is_ending(&mut self) {
-        if self.fleet.has_just_ended() {
+        if self.fleet.has_just_ended(|id| self.tasks.is_busy(id)) {
             for token in self.requests.take_stops() {
                 self.fleet.respond(token, &Done {});
             }

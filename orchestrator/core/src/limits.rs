@@ -95,6 +95,26 @@ pub(crate) const CHILD_PROCESSES_MAX: usize = 16_384;
 /// Agents' processes that are being started at one time; further ones wait, those with work from another
 /// agent behind the others (`SEC-8`).
 pub(crate) const AGENT_STARTS_AT_ONCE_MAX: usize = 16;
+/// Runs of tasks at one time; further ones wait, the longest waiting first.
+pub(crate) const TASK_RUNS_AT_ONCE_MAX: usize = 20;
+/// Tasks of one workspace, those that have ended among them. One more is refused.
+pub(crate) const TASKS_PER_WORKSPACE_MAX: usize = 10_000;
+/// Requests about tasks of one workspace that wait until its tasks are read; further ones are told to come
+/// again.
+pub(crate) const TASK_REQUESTS_MAX: usize = 64;
+/// Bytes that a task's program wrote and that are not yet in its log; what comes beyond is dropped, which the
+/// log says.
+pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1 << 20;
+/// How often a checkpoint is made while a task's run is under way, in milliseconds.
+pub(crate) const TASK_CHECKPOINT_EACH_MS: u64 = 600_000;
+/// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
+pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
+/// How long after the work area of a task could not be written or read it is read again, in milliseconds.
+pub(crate) const TASK_RELOAD_MS: u64 = 30_000;
+/// How long a task's program has to end when it is asked to, in milliseconds; then it is killed.
+pub(crate) const RUN_END_GRACE_MS: u64 = 10_000;
+/// How much longer its process has, in milliseconds.
+pub(crate) const RUN_END_MARGIN_MS: u64 = 5_000;
 /// How long after the store could not say what became of a question it is asked again, in
 /// milliseconds.
 pub(crate) const LOOK_AGAIN_MS: u64 = 5_000;

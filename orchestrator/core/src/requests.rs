@@ -82,6 +82,9 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListInstances(_)
             | Call::ListEvents(_)
             | Call::ListQuestions(_)
+            | Call::ListTasks(_)
+            | Call::ShowTask(_)
+            | Call::ReadTaskLog(_)
             | Call::ReadAudit(_)
             | Call::ReadUsage(_)
             | Call::InstanceTurns(_)
@@ -276,7 +279,7 @@ impl Core {
                 .respond(token, &self.fleet.daemon_status(&self.calls)),
             Call::Stop(stop) => {
                 self.requests.stops.push(token);
-                self.fleet.stop(stop.grace_period_ms);
+                self.stop(stop.grace_period_ms);
             }
             Call::ListProcesses(list) => {
                 self.fleet.respond(
@@ -291,7 +294,10 @@ impl Core {
                 .respond(token, &self.fleet.workspace_infos(&self.calls)),
             Call::OpenWorkspace(open) => self.fleet.open_workspace(token, open),
             Call::Reload(reload) => self.reload(token, reload),
-            Call::CloseWorkspace(close) => self.fleet.close_workspace(token, &close.workspace_id),
+            Call::CloseWorkspace(close) => {
+                self.fleet.close_workspace(token, &close.workspace_id);
+                self.tasks.on_close(&mut self.fleet, &close.workspace_id);
+            }
             Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {
                 Ok(workspace) => {
                     let project_root = workspace.record.project_root.clone();
@@ -437,6 +443,26 @@ impl Core {
             }
             Call::MergeProposal(call) => {
                 self.use_proposals(Asker::Client(token, peer), ProposalWork::Merge(call));
+            }
+            call @ (Call::CreateTask(_)
+            | Call::ListTasks(_)
+            | Call::ShowTask(_)
+            | Call::StartTask(_)
+            | Call::PauseTask(_)
+            | Call::ResumeTask(_)
+            | Call::CancelTask(_)
+            | Call::ProvideTask(_)
+            | Call::AnswerTask(_)
+            | Call::ApproveTask(_)
+            | Call::ReworkTask(_)
+            | Call::SetTaskBudget(_)
+            | Call::ReadTaskLog(_)
+            | Call::CheckpointTask(_)
+            | Call::ListCheckpoints(_)
+            | Call::RestoreTask(_)
+            | Call::ImportTask(_)
+            | Call::RemoveTask(_)) => {
+                self.tasks.on_request(&mut self.fleet, token, peer, call);
             }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),

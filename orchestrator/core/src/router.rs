@@ -381,6 +381,7 @@ mod tests {
             conversation_key: None,
             entry_agent: "clerk".parse().unwrap(),
             agents: [agent("clerk"), agent("helper")].into(),
+            cli_agents: BTreeMap::new(),
             connections: BTreeMap::new(),
             local: None,
             models: BTreeMap::new(),

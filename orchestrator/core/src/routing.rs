@@ -7,7 +7,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{Cancelled, OpenTurn};
 
-use crate::exchange::StateWork;
+use crate::exchange::{StateWork, TaskRef};
 use crate::fleet::Owner;
 use crate::fleet::cancelling::Cancelling;
 use crate::fleet::parking::Parking;
@@ -99,6 +99,20 @@ impl Core {
                     self.calls.on_call_result(&mut self.fleet, process, result);
                 }
             }
+            (
+                message @ (ToOrchestrator::TaskStarted(_)
+                | ToOrchestrator::TaskNotStarted(_)
+                | ToOrchestrator::TaskTold(_)
+                | ToOrchestrator::TaskOutput(_)
+                | ToOrchestrator::TaskAlive(_)
+                | ToOrchestrator::TaskExited(_)),
+                Owner::Task(id, task),
+            ) => {
+                let at = TaskRef::new(id, task);
+                if let Err(problem) = self.tasks.on_message(&mut self.fleet, &at, message) {
+                    self.fleet.on_broken(process, &problem);
+                }
+            }
             (other, _) => {
                 let problem = format!("it sent `{}`, which its kind does not send", other.kind());
                 self.fleet.on_broken(process, &problem);
@@ -133,6 +147,20 @@ impl Core {
                 let is_called = self.calls.any_for(id, &target);
                 self.fleet.pump_model(id, name, is_called);
             }
+            Owner::Task(id, task) => {
+                if let Some((run, end)) = fleet.take_run(id, task, how) {
+                    self.tasks
+                        .on_run_gone(fleet, &TaskRef::new(id, task), run, end);
+                }
+            }
+        }
+    }
+
+    /// A process could not be started for want of room.
+    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) {
+        if let Some(Owner::Task(id, task)) = self.fleet.on_no_room(process, how) {
+            self.tasks
+                .on_no_room(&mut self.fleet, &TaskRef::new(&id, &task));
         }
     }
 
@@ -153,7 +181,7 @@ impl Core {
     pub(crate) fn on_time(&mut self, owner: &Owner) {
         self.fleet.on_time(owner);
         match owner {
-            Owner::Agent(_) => {}
+            Owner::Agent(_) | Owner::Task(..) => {}
             Owner::Connector(id, name) => {
                 let target = CallTarget::Connection { name: name.clone() };
                 self.calls.serve(&mut self.fleet, id, &target);

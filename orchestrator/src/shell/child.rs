@@ -255,6 +255,7 @@ impl Ending {
 fn log_name(role: ChildRole) -> &'static str {
     match role {
         ChildRole::Agent => ChildRole::Agent.as_str(),
+        ChildRole::Task => ChildRole::Task.as_str(),
         ChildRole::Connector | ChildRole::Model => ChildRole::Connector.as_str(),
     }
 }

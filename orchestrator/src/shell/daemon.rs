@@ -41,6 +41,7 @@ use super::programs::Programs;
 use super::proposals;
 use super::strays;
 use super::supervisor::Supervisor;
+use super::tasks::{Ground, TaskThread};
 use crate::args::Args;
 use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
@@ -203,7 +204,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     let listener = listen(&layout)?;
 
     let (hub, log_guard) =
-        LogHub::start(args.log_dir.as_deref(), &root.config().log, masks).map_err(io)?;
+        LogHub::start(args.log_dir.as_deref(), &root.config().log, masks.clone()).map_err(io)?;
     hub.install(TraceId::from_uuid(Uuid::now_v7()));
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
     adopt_orphans();
@@ -230,7 +231,23 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         events: events.clone(),
         hub: hub.clone(),
     };
-    let supervisor = Supervisor::new(core, launcher, reports, writers, projects.clone(), cgroups);
+    let tasks_thread = TaskThread::start(Ground {
+        disk: disk.clone(),
+        layout: layout.clone(),
+        secrets: projects.secrets.clone(),
+        masks,
+        events: events.clone(),
+    })
+    .map_err(io)?;
+    let supervisor = Supervisor::new(
+        core,
+        launcher,
+        reports,
+        writers,
+        projects.clone(),
+        cgroups,
+        tasks_thread,
+    );
 
     let ending = CancellationToken::new();
     let server = Server {
@@ -254,12 +271,13 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     tasks.spawn(forward_signals(signals, events));
 
     drop(sd_notify::notify(&[NotifyState::Ready]));
-    let writers = supervisor.run(incoming, stored).await;
+    let (writers, tasks_thread) = supervisor.run(incoming, stored).await;
 
     ending.cancel();
     signal_handle.close();
     while tasks.join_next().await.is_some() {}
     // Waiting for threads is the last thing there is to do.
+    tasks_thread.finish();
     writers.finish();
     remove_socket(&layout.socket());
     tracing::info!("orchestrator ended");

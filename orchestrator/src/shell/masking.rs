@@ -25,6 +25,7 @@ use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::limits::{MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN};
 
@@ -33,7 +34,7 @@ const MASK: &str = "[masked]";
 
 /// Fields of a log line that say whose it is. None is ever made of a value, and a line without them is
 /// of no use, whatever somebody puts into a variable.
-const IDENTITY: [&str; 10] = [
+const IDENTITY: [&str; 11] = [
     "timestamp",
     "level",
     "process",
@@ -42,6 +43,7 @@ const IDENTITY: [&str; 10] = [
     "agentName",
     "connection",
     "model",
+    "taskId",
     "traceId",
     "spanId",
 ];
@@ -182,6 +184,14 @@ impl Masks {
                     self.mask_any(&mut error.suggestion);
                 }
             }
+            ToOrchestrator::TaskNotStarted(not) => self.mask(&mut not.error),
+            ToOrchestrator::TaskOutput(output) => self.mask(&mut output.text),
+            ToOrchestrator::TaskTold(told) => {
+                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                for event in &mut told.events {
+                    known.raw(event);
+                }
+            }
             _ => {}
         }
     }
@@ -199,6 +209,17 @@ impl Known {
                 Cow::Owned(masked)
             }
             _ => Cow::Borrowed(text),
+        }
+    }
+
+    /// What is JSON stays JSON.
+    fn raw(&self, raw: &mut Box<RawValue>) {
+        let is_match = |finder: &AhoCorasick| finder.is_match(raw.get());
+        if self.finder.as_ref().is_some_and(is_match)
+            && let Ok(value) = serde_json::from_str(raw.get())
+            && let Ok(masked) = to_raw_value(&self.value(value))
+        {
+            *raw = masked;
         }
     }
 

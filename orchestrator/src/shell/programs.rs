@@ -59,7 +59,7 @@ impl Programs {
     /// `NotFound` if there is none.
     pub(super) fn of(&self, role: ChildRole) -> io::Result<&Path> {
         match role {
-            ChildRole::Agent => Ok(&self.agent),
+            ChildRole::Agent | ChildRole::Task => Ok(&self.agent),
             ChildRole::Connector | ChildRole::Model => match &self.connector {
                 Ok(path) => Ok(path),
                 Err(missing) => Err(io::Error::new(io::ErrorKind::NotFound, missing.clone())),

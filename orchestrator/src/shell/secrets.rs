@@ -24,6 +24,7 @@ use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Va
 use serde_json::json;
 
 mod consents;
+mod tasks;
 
 use super::masking::Masks;
 use goondan_core::{SecretWork, SecretsDone, control_error};
@@ -53,6 +54,8 @@ enum KeepError {
     },
     #[error("the workspace of `{}` has no id: {why}", path.display())]
     Unnamed { path: PathBuf, why: String },
+    #[error("`{0}` cannot name a secret")]
+    NoKey(String),
     #[error("there is no secret `{name}`{}", key_text(key.as_ref()))]
     NotFound {
         name: SecretName,
@@ -72,6 +75,7 @@ impl From<KeepError> for ControlError {
             KeepError::NotFound { .. } => {
                 Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
             }
+            KeepError::NoKey(_) => Self::new(ErrorCode::InvalidRequest, text),
             KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
                 .suggest("name an existing project; `gdn init` makes a new one"),
             KeepError::Unnamed { .. } => Self::new(ErrorCode::InvalidRequest, text)

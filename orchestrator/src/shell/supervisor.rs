@@ -32,6 +32,7 @@ use super::logs::LogHub;
 use super::memory;
 use super::strays;
 use super::supply;
+use super::tasks::TaskThread;
 use super::watching::Watches;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
 use goondan_core::limits::TICK_MS;
@@ -69,6 +70,7 @@ pub(super) struct Supervisor {
     kept: u64,
     children: HashMap<ProcessId, RunningChild>,
     cgroups: Cgroups,
+    tasks_thread: TaskThread,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
@@ -90,6 +92,7 @@ impl Supervisor {
         writers: Writers<Worker>,
         projects: Projects,
         cgroups: Cgroups,
+        tasks_thread: TaskThread,
     ) -> Self {
         Self {
             core,
@@ -103,6 +106,7 @@ impl Supervisor {
             kept: 0,
             children: HashMap::new(),
             cgroups,
+            tasks_thread,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             jobs: Vec::new(),
@@ -115,12 +119,12 @@ impl Supervisor {
         }
     }
 
-    /// Runs until the core says that everything has ended, and returns the writers, idle.
+    /// Runs until the core says that everything has ended, and returns the writers and the thread of the tasks, idle.
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
         mut stored: mpsc::UnboundedReceiver<Vec<Completion>>,
-    ) -> Writers<Worker> {
+    ) -> (Writers<Worker>, TaskThread) {
         let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_over {
@@ -156,7 +160,7 @@ impl Supervisor {
         drop(events);
         self.watches = Watches::default();
         self.tasks.shutdown().await;
-        self.writers
+        (self.writers, self.tasks_thread)
     }
 
     /// Hands over what the store is to do.

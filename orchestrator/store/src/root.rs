@@ -108,6 +108,18 @@ impl Layout {
         self.workspace(id).join("sandboxes")
     }
 
+    /// The work areas of one workspace's tasks (`TASK-1`).
+    #[must_use]
+    pub fn tasks(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspace(id).join("tasks")
+    }
+
+    /// The copies of work areas of tasks that were removed (`TASK-10`).
+    #[must_use]
+    pub fn backups(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
     /// The instances of one workspace.
     #[must_use]
     pub fn instances(&self, id: &WorkspaceId) -> PathBuf {

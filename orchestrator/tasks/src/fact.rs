@@ -1,69 +1,12 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::TASK_ID_CHARS_MAX;
-
-/// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
-/// or `-`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct TaskId(String);
-
-/// A text that is no id of a task.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no id of a task: at most {max} letters, digits, `-` and `_`, beginning with a letter or digit",
-    max = TASK_ID_CHARS_MAX
-)]
-pub struct InvalidTaskId(String);
-
-impl TaskId {
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for TaskId {
-    type Error = InvalidTaskId;
-
-    fn try_from(text: String) -> Result<Self, InvalidTaskId> {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let is_valid = text.len() <= TASK_ID_CHARS_MAX
-            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text.chars().all(is_allowed);
-        if is_valid {
-            Ok(Self(text))
-        } else {
-            Err(InvalidTaskId(
-                text.chars().take(TASK_ID_CHARS_MAX).collect(),
-            ))
-        }
-    }
-}
-
-impl From<TaskId> for String {
-    fn from(id: TaskId) -> Self {
-        id.0
-    }
-}
-
-/// What a task may take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Budget {
-    /// Most tokens, in and out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// Most money.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub micro_usd: Option<MicroUsd>,
-}
+pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 
 /// What a task is to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +14,8 @@ pub struct Budget {
 pub struct NewTask {
     /// Its id.
     pub task_id: TaskId,
+    /// The agent, one of `runtime.kind: cli`.
+    pub agent: AgentName,
     /// What people call it.
     pub title: String,
     /// What kind of task it is, such as `create_app`.
@@ -225,6 +170,12 @@ pub enum Fact {
     },
     CheckpointCreated {
         checkpoint_id: String,
+    },
+    /// The work area's files are those of an earlier checkpoint.
+    CheckpointRestored {
+        checkpoint_id: String,
+        /// The checkpoint of what was there before.
+        pre_restore: Option<String>,
     },
     DependencyRequested {
         id: String,

@@ -25,6 +25,8 @@ pub mod limits;
 pub mod machine;
 mod prompt;
 pub mod state;
+mod told;
+pub mod words;
 pub mod work_area;
 
 #[cfg(test)]

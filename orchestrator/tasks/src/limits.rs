@@ -52,11 +52,11 @@ pub const TEXT_CHARS_MAX: usize = 10_000;
 /// Characters of a title at most.
 pub const TITLE_CHARS_MAX: usize = 200;
 
-/// Characters of a task's id at most.
-pub const TASK_ID_CHARS_MAX: usize = 64;
-
 /// Phases of a task at most.
 pub const PHASES_MAX: u32 = 100;
 
 /// Figures that `tokens.json` lists one by one at most; the sums hold all.
 pub const TOKEN_HISTORY_MAX: usize = 1000;
+
+/// Lines of its history that are shown with a task.
+pub const RECENT_FACTS: usize = 10;

@@ -100,6 +100,15 @@ impl Task {
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
+            Input::Restored { id, pre_restore } => {
+                self.record(
+                    now,
+                    Fact::CheckpointRestored {
+                        checkpoint_id: id,
+                        pre_restore,
+                    },
+                );
+            }
             Input::Spawned {
                 run,
                 pid,
@@ -118,12 +127,25 @@ impl Task {
             Input::NotSpawned { run, error } if self.is_current(run) => {
                 self.run_ended(run, Outcome::NotStarted(error), now);
             }
+            Input::SecretsLost { run, names, error } if self.is_current(run) => {
+                self.ask_again(&names, now);
+                self.run_ended(run, Outcome::NotStarted(error), now);
+            }
             Input::Told { run, event } if self.is_current(run) => self.told(run, event, now),
             Input::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
             Input::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
+            Input::Stopped { run, code } => {
+                if self.is_current(run) {
+                    self.watch.is_ended_on_purpose = true;
+                    self.exited(run, code, now);
+                }
+                // The next run is for whoever opens the task again.
+                return Ok(std::mem::take(&mut self.output));
+            }
             // Of a run that is over.
             Input::Spawned { .. }
             | Input::NotSpawned { .. }
+            | Input::SecretsLost { .. }
             | Input::Told { .. }
             | Input::Alive { .. }
             | Input::Exited { .. } => {}

@@ -64,6 +64,9 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
+        Note::Restored(checkpoint) => format!(
+            "The files here were taken back to {checkpoint}. Look at what is there before you go on."
+        ),
         Note::Refused(protocol, problem) => {
             format!("Your block {protocol} was refused: {problem}")
         }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use goondan_cli_agents::blocks::{
     AgentError, Block, CustomTaskComplete, DependencyKind, DependencyRequest, ErrorKind,
-    PhaseComplete, Problem, QuestionCategory, Refusal, UserQuestion,
+    PhaseComplete, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, PermissionRequest, Reset, RunResult};
+use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
@@ -58,6 +58,7 @@ impl World {
                 tokens: Some(50_000),
                 micro_usd: None,
             },
+            agent: "coder".parse().unwrap(),
             tells_result: !seed.is_multiple_of(3),
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
@@ -96,7 +97,11 @@ impl World {
             assert!(said.is_some() || before.is_none());
             return;
         };
-        if self.area.write(&self.disk, &self.task, &output).is_err() {
+        if self
+            .area
+            .write(&self.disk, self.task.state(), &output.facts)
+            .is_err()
+        {
             self.restart();
             return;
         }
@@ -249,9 +254,9 @@ impl World {
             13 => Event::PermissionWithdrawn {
                 id: format!("p{number}"),
             },
-            14 => Event::Refused(Refusal {
-                protocol: "ERROR",
-                problem: Problem::Unterminated,
+            14 => Event::Refused(RefusedBlock {
+                protocol: "ERROR".to_owned(),
+                problem: "it is not closed".to_owned(),
             }),
             _ => Event::Text("words".to_owned()),
         }

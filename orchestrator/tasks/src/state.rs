@@ -4,48 +4,16 @@ use std::collections::BTreeMap;
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::time::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
 mod tokens;
 
+pub use goondan_protocol::task::TaskStatus as Status;
 pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
 pub const GIVE_UP: &str = "fail";
-
-/// How a task stands (`TASK-7`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// It was made and not started.
-    Idle,
-    /// Its agent works, or will as soon as it may.
-    Running,
-    /// A person must provide something.
-    WaitingDependency,
-    /// A person must answer.
-    WaitingQuestion,
-    /// A person must look at a phase.
-    WaitingReview,
-    /// A person, or its budget, holds it.
-    Paused,
-    /// It is done.
-    Completed,
-    /// It cannot be done.
-    Failed,
-    /// A person ended it.
-    Cancelled,
-}
-
-impl Status {
-    /// Whether nothing can change it any more.
-    #[must_use]
-    pub fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-}
 
 /// Something that was asked of people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +56,8 @@ pub enum Note {
     Failed(String),
     /// Its last run was ended on purpose.
     Interrupted,
+    /// Its files were taken back to a checkpoint.
+    Restored(String),
     /// What it wrote was no block.
     Refused(String, String),
 }
@@ -198,6 +168,17 @@ impl State {
         }
     }
 
+    /// What it waits for (`TASK-4`).
+    pub(crate) fn blocked_by(&self) -> Option<&'static str> {
+        match self.status() {
+            Status::WaitingDependency => Some("dependency"),
+            Status::WaitingQuestion => Some("question"),
+            Status::WaitingReview => Some("review"),
+            Status::Running if self.is_rate_limited => Some("rate_limit"),
+            _ => None,
+        }
+    }
+
     /// What waits for a person, in the order in which it was asked.
     pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
         let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());
@@ -289,6 +270,9 @@ impl State {
             Fact::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
             Fact::CheckpointCreated { checkpoint_id } => {
                 self.checkpoint = Some(checkpoint_id.clone());
+            }
+            Fact::CheckpointRestored { checkpoint_id, .. } => {
+                self.notes.push(Note::Restored(checkpoint_id.clone()));
             }
             Fact::DependencyRequested { id, request, until } => {
                 let what = Asked::Dependency(request.clone(), None);

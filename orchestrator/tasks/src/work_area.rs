@@ -4,6 +4,7 @@
 //! it, for people and programs that want to know how the task stands; where they differ, they are written
 //! anew.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ use goondan_trees::{ExcludeError, Excludes, TreeError};
 use serde::Serialize;
 
 use crate::fact::{Entry, Fact, NewTask};
-use crate::machine::{Output, Refused, Task};
+use crate::limits::RECENT_FACTS;
+use crate::machine::{Refused, Task};
 use crate::state::State;
 
 mod views;
@@ -41,8 +43,8 @@ const DIRECTORIES: [&str; 11] = [
 /// Where integration tests lie.
 const INTEGRATION_TESTS: &str = "tests/integration";
 
-/// The history, which is what counts.
-const HISTORY: &str = ".metadata/history.jsonl";
+/// The history, which is what counts, below the work area.
+pub const HISTORY: &str = ".metadata/history.jsonl";
 
 /// The link to the guide.
 const GUIDE: &str = "guide";
@@ -135,7 +137,9 @@ pub enum Log {
 }
 
 impl Log {
-    fn path(self) -> &'static str {
+    /// Its path below the work area.
+    #[must_use]
+    pub fn path(self) -> &'static str {
         match self {
             Self::Agent => ".logs/agent.log",
             Self::Stdout => ".logs/stdout.log",
@@ -150,6 +154,7 @@ impl Log {
 pub struct WorkArea {
     root: PathBuf,
     history: SealedLog,
+    recent: VecDeque<Entry>,
     /// What the views hold, as far as that is known.
     written: [Option<Vec<u8>>; 3],
 }
@@ -191,16 +196,10 @@ impl WorkArea {
         let mut area = Self {
             root: root.to_owned(),
             history,
+            recent: VecDeque::new(),
             written: Default::default(),
         };
-        area.write(
-            disk,
-            &task,
-            &Output {
-                facts: vec![created],
-                effects: Vec::new(),
-            },
-        )?;
+        area.write(disk, task.state(), &[created])?;
         Ok((area, task))
     }
 
@@ -228,6 +227,7 @@ impl WorkArea {
             return Err(damaged(finding.problem.clone()));
         }
         let mut state: Option<State> = None;
+        let mut recent = VecDeque::new();
         for span in reading.records {
             let record = history.record(span)?;
             let entry: Entry = serde_json::from_slice(&record)
@@ -244,6 +244,7 @@ impl WorkArea {
                     )));
                 }
             }
+            note(&mut recent, entry);
         }
         let state = state.ok_or_else(|| WorkAreaError::NoTask(root.to_owned()))?;
         // What a killed daemon wrote can be read before it is durable.
@@ -251,6 +252,7 @@ impl WorkArea {
         let mut area = Self {
             root: root.to_owned(),
             history,
+            recent,
             written: Default::default(),
         };
         for (known, name) in area.written.iter_mut().zip(views::NAMES) {
@@ -261,7 +263,8 @@ impl WorkArea {
         Ok((area, task, reading.findings))
     }
 
-    /// Writes what came of an input. Durable when it returns; only then its effects may be carried out.
+    /// Writes facts, and how the task stands with them. Durable when it returns; only then what follows from
+    /// them may be done.
     ///
     /// # Errors
     ///
@@ -269,17 +272,26 @@ impl WorkArea {
     pub fn write(
         &mut self,
         disk: &dyn Disk,
-        task: &Task,
-        output: &Output,
+        state: &State,
+        facts: &[Entry],
     ) -> Result<(), WorkAreaError> {
-        if output.facts.is_empty() {
+        if facts.is_empty() {
             return Ok(());
         }
-        for entry in &output.facts {
+        for entry in facts {
             self.history.append(entry)?;
         }
         self.history.sync()?;
-        self.write_views(disk, task.state())
+        for entry in facts {
+            note(&mut self.recent, entry.clone());
+        }
+        self.write_views(disk, state)
+    }
+
+    /// The last lines of the history, the newest last.
+    #[must_use]
+    pub fn recent(&self) -> &VecDeque<Entry> {
+        &self.recent
     }
 
     fn write_views(&mut self, disk: &dyn Disk, state: &State) -> Result<(), WorkAreaError> {
@@ -292,6 +304,12 @@ impl WorkArea {
             }
         }
         Ok(())
+    }
+
+    /// Where a log is.
+    #[must_use]
+    pub fn log_path(&self, log: Log) -> PathBuf {
+        self.root.join(log.path())
     }
 
     /// Appends to a log.
@@ -319,6 +337,14 @@ impl WorkArea {
         let line = ProtocolLine { timestamp, block };
         self.log(disk, Log::Protocols, &views::json_line(&line)?)
     }
+}
+
+/// Keeps the last of what happened.
+fn note(recent: &mut VecDeque<Entry>, entry: Entry) {
+    if recent.len() >= RECENT_FACTS {
+        recent.pop_front();
+    }
+    recent.push_back(entry);
 }
 
 /// A line of `protocols.jsonl`.

@@ -33,6 +33,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         description: prompt.clone(),
         total_phases: phases,
         budget: Budget::default(),
+        agent: "coder".parse().unwrap(),
         tells_result: format.tells_result(),
     };
     let mut clock = 0;
@@ -65,7 +66,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
     let mut effects = Vec::new();
     for input in inputs {
         let output = task.handle(input, now()).unwrap();
-        area.write(&disk, &task, &output).unwrap();
+        area.write(&disk, task.state(), &output.facts).unwrap();
         effects.extend(output.effects);
     }
     let disk = disk.after_crash(Crash::LoseUnsynced);

@@ -198,7 +198,8 @@ impl Block {
 }
 
 /// A line that tells how far the work is. Nothing is decided by it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Progress {
     /// `Phase N: title`.
     Phase {

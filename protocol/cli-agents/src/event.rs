@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::blocks::{Block, Progress, Refusal};
+use crate::blocks::{Block, Progress};
 use crate::usage::UsageReport;
 
-/// Something that an agent's output tells.
-#[derive(Debug, Clone, PartialEq)]
+/// Something that an agent's output tells. Its serde form is that of `task.told`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
     /// The program has a session by which it can be resumed.
     Session {
@@ -23,7 +25,7 @@ pub enum Event {
     /// A protocol block in the assistant's own text.
     Block(Block),
     /// A block that is none, and why. The agent should be told.
-    Refused(Refusal),
+    Refused(RefusedBlock),
     /// A line that tells how far the work is.
     Progress(Progress),
     /// A tool began or ended.
@@ -58,8 +60,19 @@ pub enum Event {
     Skipped(u64),
 }
 
+/// A block that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedBlock {
+    /// The block's tag, such as `USER_QUESTION`.
+    pub protocol: String,
+    /// What is wrong with it, in words.
+    pub problem: String,
+}
+
 /// When a rate limit ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Reset {
     /// At this time.
     At(Timestamp),
@@ -70,7 +83,8 @@ pub enum Reset {
 }
 
 /// What a tool does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ToolActivity {
     /// The id of the call, if it has one.
     pub id: String,
@@ -81,7 +95,8 @@ pub struct ToolActivity {
 }
 
 /// How a call of a tool stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ToolState {
     /// It began.
     Started,
@@ -92,7 +107,8 @@ pub enum ToolState {
 }
 
 /// A request for a permission.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PermissionRequest {
     /// Its id, which the answer repeats.
     pub id: String,
@@ -105,7 +121,8 @@ pub struct PermissionRequest {
 }
 
 /// What can be answered to a request for a permission.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PermissionOption {
     /// Its id.
     pub id: String,
@@ -118,7 +135,8 @@ pub struct PermissionOption {
 }
 
 /// How a run ended, as the program says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RunResult {
     /// Whether it says that all is well.
     pub is_ok: bool,

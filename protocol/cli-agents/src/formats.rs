@@ -1,7 +1,7 @@
 //! What each program writes, as events.
 
 use crate::blocks::{Found, Scanner};
-use crate::event::Event;
+use crate::event::{Event, RefusedBlock};
 use crate::format::Format;
 use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{Line, Lines, text_of};
@@ -67,7 +67,10 @@ impl Sink<'_> {
         self.events
             .extend(found.into_iter().map(|found| match found {
                 Found::Block(block) => Event::Block(block),
-                Found::Refused(refusal) => Event::Refused(refusal),
+                Found::Refused(refusal) => Event::Refused(RefusedBlock {
+                    protocol: refusal.protocol.to_owned(),
+                    problem: refusal.problem.to_string(),
+                }),
                 Found::Progress(progress) => Event::Progress(progress),
             }));
     }

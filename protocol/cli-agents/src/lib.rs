@@ -32,7 +32,8 @@ pub mod reply;
 pub mod usage;
 
 pub use event::{
-    Event, PermissionOption, PermissionRequest, Reset, RunResult, ToolActivity, ToolState,
+    Event, PermissionOption, PermissionRequest, RefusedBlock, Reset, RunResult, ToolActivity,
+    ToolState,
 };
 pub use format::Format;
 pub use formats::{Parser, Setup};

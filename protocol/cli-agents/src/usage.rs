@@ -7,12 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::usage::{MicroUsd, Usage};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits::USAGE_MESSAGES_MAX;
 
 /// Over what a figure is counted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Counter {
     /// This run of the program: the next one begins at zero.
     Run,
@@ -21,7 +23,8 @@ pub enum Counter {
 }
 
 /// What was taken so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UsageReport {
     /// Over what it is counted.
     pub counter: Counter,

@@ -183,6 +183,12 @@ pub enum ErrorCode {
     ProposalNotFound,
     /// The files, or the proposal, are not such that it can be done; nothing was changed.
     ProposalRefused,
+    /// No such task, or nothing in it waits by that id.
+    TaskNotFound,
+    /// There is one by that id already.
+    TaskTaken,
+    /// The task stands such that it cannot be done; nothing was changed.
+    TaskRefused,
     /// Only a person may do that, and the client was started by the daemon's own children.
     PersonNeeded,
     /// The instance has too many events waiting.

@@ -452,6 +452,9 @@ fn every_error_code_has_its_row() {
         ErrorCode::SandboxTaken,
         ErrorCode::ProposalNotFound,
         ErrorCode::ProposalRefused,
+        ErrorCode::TaskNotFound,
+        ErrorCode::TaskTaken,
+        ErrorCode::TaskRefused,
         ErrorCode::PersonNeeded,
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
@@ -480,6 +483,9 @@ fn every_error_code_has_its_row() {
             | ErrorCode::SandboxTaken
             | ErrorCode::ProposalNotFound
             | ErrorCode::ProposalRefused
+            | ErrorCode::TaskNotFound
+            | ErrorCode::TaskTaken
+            | ErrorCode::TaskRefused
             | ErrorCode::PersonNeeded
             | ErrorCode::Overloaded
             | ErrorCode::Stopping

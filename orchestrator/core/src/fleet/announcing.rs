@@ -61,6 +61,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
         Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
         Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
+        Event::TaskChanged { .. } => (Info, "a task stands in another way"),
         Event::ProposalCreated { .. }
         | Event::ProposalReviewed { .. }
         | Event::ProposalApplied { .. }
@@ -71,7 +72,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::InstanceDeleted { .. }
         | Event::EventRetried { .. }
         | Event::EventDropped { .. }
-        | Event::EventCancelled { .. } => return None,
+        | Event::EventCancelled { .. }
+        | Event::TaskDecided { .. } => return None,
     })
 }
 
@@ -84,6 +86,7 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::ProposalApplied { .. } => Audited::Workspace("proposalApplied"),
         Event::ProposalRejected { .. } => Audited::Workspace("proposalRejected"),
         Event::ProposalReverted { .. } => Audited::Workspace("proposalReverted"),
+        Event::TaskDecided { .. } => Audited::Workspace("taskDecided"),
         Event::InstanceCreated { .. } => Audited::Instance("created"),
         Event::InstanceImported { .. } => Audited::Instance("imported"),
         Event::InstanceRestarted { .. } => Audited::Instance("restarted"),
@@ -108,6 +111,9 @@ impl Owner {
             },
             Self::Model(_, model) => Worker::Model {
                 model: model.clone(),
+            },
+            Self::Task(_, task) => Worker::Task {
+                task_id: task.clone(),
             },
         }
     }

@@ -278,7 +278,7 @@ impl Fleet {
         let to = match self.owners.get(&process) {
             Some(Owner::Connector(_, name)) => Address::Connector { name: name.clone() },
             Some(Owner::Model(_, name)) => Address::Model { name: name.clone() },
-            Some(Owner::Agent(_)) | None => return,
+            Some(Owner::Agent(_) | Owner::Task(..)) | None => return,
         };
         let head = Head::new(Address::Orchestrator, to).answering(request_id);
         self.push(Effect::Send {

@@ -32,7 +32,15 @@ impl Fleet {
             };
             (Owner::Agent(at), &instance.slot, false)
         });
-        connectors.chain(models).chain(instances).collect()
+        let runs = of.runs.iter().map(|(task, run)| {
+            let owner = Owner::Task(id.clone(), task.clone());
+            (owner, &run.slot, false)
+        });
+        connectors
+            .chain(models)
+            .chain(instances)
+            .chain(runs)
+            .collect()
     }
 
     /// Events that somebody waits for and that do not wait for a turn, of conversations whose inbox is

@@ -44,6 +44,7 @@ impl Fleet {
             ],
             Owner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
             Owner::Model(_, name) => vec![("model".to_owned(), json!(name))],
+            Owner::Task(_, task) => vec![("taskId".to_owned(), json!(task))],
         };
         let workspace = ("workspaceId".to_owned(), json!(owner.workspace_id()));
         std::iter::once(workspace).chain(own).collect()
@@ -57,10 +58,11 @@ impl Fleet {
             },
             Owner::Connector(_, name) => Address::Connector { name: name.clone() },
             Owner::Model(_, name) => Address::Model { name: name.clone() },
+            Owner::Task(_, task) => Address::Task { id: task.clone() },
         })
     }
 
-    fn send(&mut self, owner: &Owner, process: ProcessId, message: ToChild) {
+    pub(super) fn send(&mut self, owner: &Owner, process: ProcessId, message: ToChild) {
         if let Some(to) = self.address_of(owner) {
             self.push(Effect::Send {
                 process,
@@ -114,7 +116,7 @@ impl Fleet {
         match owner {
             Owner::Agent(at) => self.on_agent_time(at),
             Owner::Connector(id, name) => self.pump_connector(id, name),
-            Owner::Model(..) => {}
+            Owner::Model(..) | Owner::Task(..) => {}
         }
     }
 
@@ -148,7 +150,7 @@ impl Fleet {
         };
         self.announce(owner.workspace_id(), event, None);
         match &owner {
-            Owner::Agent(_) => {}
+            Owner::Agent(_) | Owner::Task(..) => {}
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
                 if let Some(connector) = self.connector_mut(id, name) {
@@ -170,6 +172,7 @@ impl Fleet {
             Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
             Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
             Owner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
+            Owner::Task(id, task) => self.run_slot(id, task),
         }
     }
 
@@ -184,6 +187,10 @@ impl Fleet {
                 .with("role", "model")
                 .with("workspaceId", id.as_str())
                 .with("model", name.as_str()),
+            Owner::Task(id, task) => event
+                .with("role", "task")
+                .with("workspaceId", id.as_str())
+                .with("taskId", task.as_str()),
         }
     }
 
@@ -230,7 +237,7 @@ impl Fleet {
             return self.on_broken(process, &mismatch.to_string());
         }
         let expected = match owner {
-            Owner::Agent(_) => ChildRole::Agent,
+            Owner::Agent(_) | Owner::Task(..) => ChildRole::Agent,
             Owner::Connector(..) | Owner::Model(..) => ChildRole::Connector,
         };
         if hello.role != expected {
@@ -240,6 +247,7 @@ impl Fleet {
             Owner::Agent(at) => self.agent_assignment(at),
             Owner::Connector(id, name) => self.connector_assignment(id, name),
             Owner::Model(id, name) => self.model_assignment(id, name),
+            Owner::Task(id, task) => self.run_assignment(id, task),
         };
         let Some(assignment) = assignment else {
             return self.on_broken(process, "there is nothing for it to do");
@@ -254,6 +262,9 @@ impl Fleet {
             assignment,
         };
         self.send(owner, process, ToChild::welcome(owner.role(), welcome));
+        if let Owner::Task(id, task) = owner {
+            self.on_run_told(id, task);
+        }
     }
 
     /// A process does not keep to the protocol: it ends, and nothing else notices (`IPC-4`).

@@ -378,11 +378,9 @@ impl Fleet {
         self.let_in();
     }
 
-    /// A process could not be started for want of room.
-    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) {
-        let Some(owner) = self.owners.remove(&process) else {
-            return;
-        };
+    /// A process could not be started for want of room. Whose it was to be.
+    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<Owner> {
+        let owner = self.owners.remove(&process)?;
         if let Some(slot) = self.slot_mut(&owner) {
             slot.not_started(how.to_owned());
         }
@@ -395,6 +393,7 @@ impl Fleet {
         }
         self.make_place();
         self.start_next(process);
+        Some(owner)
     }
 }
 

@@ -15,6 +15,7 @@ use goondan_protocol::sandbox::{Level, Right};
 use super::connectors::Connector;
 use super::instance::Instance;
 use super::models::Model;
+use super::runs::Run;
 use super::slot::Up;
 use super::{Fleet, Workspace, health};
 use crate::Now;
@@ -132,6 +133,8 @@ impl Fleet {
                 let is_called = work.is_called(id, &target);
                 processes.push(model_info(self.now, id, name.as_str(), model, is_called));
             }
+            let runs = workspace.runs.iter();
+            processes.extend(runs.map(|(task, run)| run_info(self.now, id, task.as_str(), run)));
             let mut instances: Vec<_> = workspace.instances.iter().collect();
             instances.sort_by_key(|(key, _)| *key);
             let instances = instances.into_iter();
@@ -303,6 +306,33 @@ fn connector_info(
                 .as_ref()
                 .and_then(|r| r.definition.programs()),
         ),
+    }
+}
+
+fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
+    let up = run.slot.up();
+    let agent = &run.assignment.agent;
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Task,
+        name: task.to_owned(),
+        instance_key: None,
+        state: run.slot.shown(true),
+        readiness: None,
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: run.slot.crashes,
+        next_start_at: run.slot.next_start_at(now),
+        pending_events: 0,
+        turn_id: None,
+        trace_id: None,
+        waiting_for: Vec::new(),
+        questions: Vec::new(),
+        detail: run.slot.detail.clone(),
+        memory_bytes: None,
+        counted_memory_bytes: None,
+        limits: limits_of(up, Some(agent.limits)),
+        confinement: confinement_of(up, Some(agent.sandbox.require)),
     }
 }
 

@@ -385,14 +385,16 @@ impl Fleet {
         for at in self.instances_of(id) {
             self.drain_agent(&at, grace, reason);
         }
+        self.drain_runs(id, grace, reason);
     }
 
     /// Records workspaces as closed whose processes are gone, after the store has let go of their
     /// instances: whoever opens one next reads what is on disk.
-    pub(super) fn finish_closed_workspaces(&mut self) {
+    pub(super) fn finish_closed_workspaces(&mut self, is_busy: impl Fn(&WorkspaceId) -> bool) {
         let closing = self.workspaces.iter().filter(|(id, workspace)| {
             let is_closing = workspace.closing.as_ref().is_some_and(|c| !c.is_writing);
             is_closing
+                && !is_busy(id)
                 && self
                     .owners
                     .values()

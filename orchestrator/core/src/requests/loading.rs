@@ -88,6 +88,7 @@ impl Core {
             };
             self.fleet.announce(&id, opened, None);
         }
+        self.tasks.on_opened(&mut self.fleet, &id);
         for instance in found.with_work {
             let at = InstanceRef {
                 workspace_id: id.clone(),
@@ -219,6 +220,7 @@ impl Core {
             self.fleet.respond(token, &Done {});
         }
         self.calls.forget_calls_of(id);
+        self.tasks.forget(&mut self.fleet, id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {
                 Ok(()) => self.fleet.respond(token, &Done {}),

@@ -132,6 +132,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         conversation_key: None,
         entry_agent: ENTRY_AGENT.parse().unwrap(),
         agents,
+        cli_agents: BTreeMap::new(),
         connections: connections.collect(),
         local: None,
         models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),
@@ -267,6 +268,7 @@ pub(super) fn concerns(
             let name: ConnectionName = name.parse().unwrap();
             before.connections.get(&name) != after.connections.get(&name)
         }
+        ChildRole::Task => false,
         ChildRole::Model => {
             let name = name.parse().unwrap();
             before.models.get(&name) != after.models.get(&name)

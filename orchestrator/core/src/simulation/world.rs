@@ -29,8 +29,8 @@ use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
-    LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, control_error,
-    parked_among,
+    LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, TaskDone, TaskWork,
+    control_error, parked_among,
 };
 
 /// How often what goes wrong, in thousandths.
@@ -452,6 +452,16 @@ impl World {
                 assert!(self.children.is_empty(), "it ended before its children");
                 assert!(self.batch.is_empty(), "it ended before its store was done");
                 self.has_exited = true;
+            }
+            // There are no tasks in this world.
+            Effect::Tasks(work) => {
+                if let TaskWork::Load { workspace_id } = *work {
+                    let found = Ok(Vec::new());
+                    return vec![Input::Tasks(Box::new(TaskDone::Loaded {
+                        workspace_id,
+                        found,
+                    }))];
+                }
             }
             Effect::ListMetadata {
                 purpose,

@@ -111,6 +111,12 @@ impl Supervisor {
                     })
                 });
             }
+            Effect::Tasks(work) => {
+                if !self.tasks_thread.submit(*work) {
+                    tracing::error!("the thread of the tasks is gone; the daemon cannot go on");
+                    self.is_over = true;
+                }
+            }
             Effect::Respond { token, result } => self.respond(token, result),
             Effect::Progress { token, event } => {
                 self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {

@@ -13,17 +13,20 @@ impl Task {
     /// The next id, or why nothing more can be asked. goondan's own questions are not counted: without them
     /// the task could not go on.
     fn next_ask(&self, kind: char, is_own: bool) -> Result<String, &'static str> {
-        let count = self.state.asks.len();
         if is_own {
-            return Ok(format!("{kind}-{:04}", count + 1));
+            return Ok(self.next_id(kind));
         }
-        if count >= ASKS_MAX {
+        if self.state.asks.len() >= ASKS_MAX {
             return Err("the task has asked as much as it may");
         }
         if self.state.open_asks().count() >= OPEN_ASKS_MAX {
             return Err("too much waits for an answer already");
         }
-        Ok(format!("{kind}-{:04}", count + 1))
+        Ok(self.next_id(kind))
+    }
+
+    fn next_id(&self, kind: char) -> String {
+        format!("{kind}-{:04}", self.state.asks.len() + 1)
     }
 
     pub(super) fn ask(
@@ -86,6 +89,30 @@ impl Task {
                 self.let_exit(now);
             }
             Err(problem) => self.refuse("DEPENDENCY_REQUEST", problem.to_owned(), now),
+        }
+    }
+
+    /// Asks again for secrets that were provided, by the variables that hold them: nobody can read them any
+    /// more.
+    pub(super) fn ask_again(&mut self, names: &[String], now: Timestamp) {
+        let asked = |name: &String| {
+            let asks = self.state.asks.values().rev();
+            asks.filter_map(|ask| match &ask.what {
+                Asked::Dependency(request, Some(Provision::Secret(_))) => Some(request),
+                _ => None,
+            })
+            .find(|request| request.name == *name)
+            .cloned()
+        };
+        let requests: Vec<DependencyRequest> = names.iter().filter_map(asked).collect();
+        for request in requests {
+            let id = self.next_id('d');
+            let request = DependencyRequest {
+                required: true,
+                ..request
+            };
+            let until = None;
+            self.record(now, Fact::DependencyRequested { id, request, until });
         }
     }
 

@@ -51,6 +51,13 @@ pub enum Input {
         /// Its id.
         id: String,
     },
+    /// The work area was taken back to a checkpoint.
+    Restored {
+        /// Its id.
+        id: String,
+        /// The checkpoint of what was there before; none if nothing changed.
+        pre_restore: Option<String>,
+    },
     /// A run's process is there.
     Spawned {
         /// The run.
@@ -64,6 +71,15 @@ pub enum Input {
     NotSpawned {
         /// The run.
         run: u64,
+        /// Why.
+        error: String,
+    },
+    /// A run could not be started: secrets that were provided cannot be read. They are asked for again.
+    SecretsLost {
+        /// The run.
+        run: u64,
+        /// The variables that hold them.
+        names: Vec<String>,
         /// Why.
         error: String,
     },
@@ -81,6 +97,13 @@ pub enum Input {
     },
     /// A run's process is gone, with all that belongs to it.
     Exited {
+        /// The run.
+        run: u64,
+        /// Its exit code, if it has one.
+        code: Option<i32>,
+    },
+    /// The same, since the daemon or the workspace ends. The task goes on when it is open again.
+    Stopped {
         /// The run.
         run: u64,
         /// Its exit code, if it has one.

@@ -69,7 +69,7 @@ impl Task {
             _ if self.state.ended.is_some() => {}
             Event::Block(block) => self.block(block, now),
             Event::Refused(refusal) => {
-                self.refuse(refusal.protocol, refusal.problem.to_string(), now);
+                self.refuse(&refusal.protocol, refusal.problem, now);
             }
             Event::Progress(progress) => self.progress(progress, now),
             Event::Permission(request) => self.permission_asked(run, request, now),

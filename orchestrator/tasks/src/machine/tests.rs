@@ -29,6 +29,7 @@ impl Driven {
             description: "Build a shop.".to_owned(),
             total_phases: phases,
             budget: Budget::default(),
+            agent: "coder".parse().unwrap(),
             tells_result: true,
         };
         let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();

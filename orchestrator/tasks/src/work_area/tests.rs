@@ -28,6 +28,7 @@ fn new_task() -> NewTask {
         description: "Build it.".to_owned(),
         total_phases: 4,
         budget: Budget::default(),
+        agent: "coder".parse().unwrap(),
         tells_result: true,
     }
 }
@@ -109,7 +110,7 @@ fn live(
 ) -> Result<(), (usize, WorkAreaError)> {
     for (number, input) in life().into_iter().enumerate() {
         let output = task.handle(input, after(number)).unwrap();
-        area.write(disk, task, &output)
+        area.write(disk, task.state(), &output.facts)
             .map_err(|error| (number, error))?;
     }
     Ok(())

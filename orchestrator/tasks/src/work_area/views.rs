@@ -108,16 +108,6 @@ fn dollars(cost: MicroUsd) -> f64 {
     cost.0 as f64 / MicroUsd::USD.0 as f64
 }
 
-fn blocked_by(state: &State) -> Option<&'static str> {
-    match state.status() {
-        Status::WaitingDependency => Some("dependency"),
-        Status::WaitingQuestion => Some("question"),
-        Status::WaitingReview => Some("review"),
-        Status::Running if state.is_rate_limited => Some("rate_limit"),
-        _ => None,
-    }
-}
-
 /// The bytes of the three files.
 pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileError> {
     let ended_as = |status| {
@@ -147,7 +137,7 @@ pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileE
         progress: state.progress,
         tokens_used: state.tokens.total.usage.total(),
         last_update: state.updated_at,
-        blocked_by: blocked_by(state),
+        blocked_by: state.blocked_by(),
         checkpoint_id: state.checkpoint.as_deref(),
         metadata: AgentMetadata {
             model: state.model.as_deref(),

@@ -258,21 +258,18 @@ fn proto_5_text_of_any_program_is_read_by_its_lines() {
     ];
     assert_eq!(progress.collect::<Vec<_>>(), expected);
     let refused = events.iter().filter_map(|event| match event {
-        Event::Refused(refusal) => Some((refusal.protocol, refusal.problem.clone())),
+        Event::Refused(refusal) => Some((refusal.protocol.as_str(), refusal.problem.clone())),
         _ => None,
     });
     let refused: Vec<_> = refused.collect();
-    assert_eq!(refused[0], ("USER_QUESTION", Problem::Unterminated));
-    assert!(matches!(
-        &refused[1],
-        (
-            "DEPENDENCY_REQUEST",
-            Problem::BadValue { field: "type", .. }
-        )
-    ));
-    assert!(
-        matches!(&refused[2], ("PHASE_COMPLETE", Problem::BadValue { value, .. }) if value == "../../etc/passwd")
+    assert_eq!(
+        refused[0],
+        ("USER_QUESTION", Problem::Unterminated.to_string())
     );
+    assert_eq!(refused[1].0, "DEPENDENCY_REQUEST");
+    assert!(refused[1].1.contains("`type`"), "{refused:?}");
+    assert_eq!(refused[2].0, "PHASE_COMPLETE");
+    assert!(refused[2].1.contains("../../etc/passwd"), "{refused:?}");
     assert_eq!(refused.len(), 3);
 }
 

@@ -24,10 +24,11 @@ impl World {
             ChildRole::Agent => ("instanceKey", Role::Agent(Box::default())),
             ChildRole::Connector => ("connection", Role::Connector),
             ChildRole::Model => ("model", Role::Model),
+            ChildRole::Task => unreachable!("no task is made in this world"),
         };
         let name = match spawn.role {
             ChildRole::Agent => "agentName",
-            ChildRole::Connector | ChildRole::Model => owner,
+            ChildRole::Connector | ChildRole::Model | ChildRole::Task => owner,
         };
         let name = spawn.identity[name].as_str().unwrap().to_owned();
         let owner = format!("{owner} {}", spawn.identity[owner]);
@@ -64,7 +65,7 @@ impl World {
         let hello = Hello {
             version: Version::current(),
             role: match spawn.role {
-                ChildRole::Agent => ChildRole::Agent,
+                ChildRole::Agent | ChildRole::Task => ChildRole::Agent,
                 ChildRole::Connector | ChildRole::Model => ChildRole::Connector,
             },
             pid: self.next_pid,

@@ -1,0 +1,326 @@
+//! What is to be done about the work areas of tasks, and what came of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use goondan_cli_agents::blocks::Block;
+use goondan_protocol::control::{
+    CheckpointInfo, ControlError, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
+};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::{OutputStream, TaskId};
+use goondan_protocol::time::Timestamp;
+use goondan_tasks::fact::{Entry, NewTask};
+use goondan_tasks::state::State;
+
+use super::RequestToken;
+
+/// A task, among those of all workspaces.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskRef {
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// Its id.
+    pub task_id: TaskId,
+}
+
+impl TaskRef {
+    /// The task of this id in this workspace.
+    #[must_use]
+    pub fn new(workspace_id: &WorkspaceId, task_id: &TaskId) -> Self {
+        Self {
+            workspace_id: workspace_id.clone(),
+            task_id: task_id.clone(),
+        }
+    }
+}
+
+/// A text that is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Clear(pub String);
+
+impl fmt::Debug for Clear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clear(…)")
+    }
+}
+
+/// What goes to a log of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogText {
+    /// What its program wrote.
+    Output(OutputStream, String),
+    /// A protocol block, and when it came.
+    Block(Timestamp, Block),
+}
+
+/// What is to be done about the work areas of tasks.
+#[derive(Debug)]
+pub enum TaskWork {
+    /// Read all of a workspace.
+    Load {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+    },
+    /// Read one again, after it could not be written.
+    Reload {
+        /// The task.
+        at: TaskRef,
+    },
+    /// Make one.
+    Create {
+        /// The task.
+        at: TaskRef,
+        /// What it is to be.
+        new: Box<NewTask>,
+        /// What its guide leads to.
+        guide: Option<PathBuf>,
+        /// When it is made.
+        now: Timestamp,
+    },
+    /// Write what happened, and how the task stands with it. Of one task only one of these is under way.
+    Write {
+        /// The task.
+        at: TaskRef,
+        /// What happened.
+        facts: Vec<Entry>,
+        /// How it stands.
+        state: Arc<State>,
+    },
+    /// Append to a log. Nothing is reported but how much less waits.
+    Log {
+        /// The task.
+        at: TaskRef,
+        /// To what.
+        text: LogText,
+    },
+    /// Keep a value for a task, encrypted.
+    KeepSecret {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The dependency it is for.
+        id: String,
+        /// The value.
+        value: Clear,
+        /// When it was provided.
+        now: Timestamp,
+    },
+    /// Read what was kept, for a run.
+    ReadSecrets {
+        /// The task.
+        at: TaskRef,
+        /// The run.
+        run: u64,
+        /// The variables, with the dependencies whose values they are to hold.
+        references: Vec<(String, String)>,
+    },
+    /// Read a part of a log, and answer with it.
+    ReadLog {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The task.
+        at: TaskRef,
+        /// Which log.
+        log: TaskLog,
+        /// From which byte on; from the end backwards if it is negative.
+        offset: i64,
+    },
+    /// Copy a work area from elsewhere.
+    Import {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Remove a work area.
+    Remove {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Whether it is copied first.
+        with_backup: bool,
+    },
+    /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
+    MakeCheckpoint {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// What it says of itself.
+        about: CheckpointAbout,
+        /// When it is made.
+        now: Timestamp,
+    },
+    /// List the checkpoints of a work area, and answer with them.
+    ListCheckpoints {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The task.
+        at: TaskRef,
+    },
+    /// Take a work area back to a checkpoint, or tell what that would change.
+    Restore {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Which; the newest that can be if it is not said.
+        checkpoint_id: Option<String>,
+        /// Whether it is only told.
+        is_rehearsal: bool,
+        /// When it is done.
+        now: Timestamp,
+    },
+    /// Let go of the work areas of a workspace.
+    Close {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+    },
+}
+
+/// What a new checkpoint says of itself (`CKPT-2`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointAbout {
+    /// Why it is made.
+    pub kind: &'static str,
+    /// A name that a person gives it.
+    pub name: Option<String>,
+    /// The phase the task is in.
+    pub phase: u32,
+    /// Percent of it.
+    pub progress: u8,
+    /// How the task stands.
+    pub status: String,
+    /// The step it is in.
+    pub step: Option<String>,
+    /// Tokens taken so far.
+    pub tokens: u64,
+    /// Whether a program may be writing meanwhile.
+    pub is_live: bool,
+}
+
+/// A task as it was read.
+#[derive(Debug)]
+pub struct FoundTask {
+    /// Its id.
+    pub task_id: TaskId,
+    /// How it stands, with the last lines of its history, or why it cannot be read.
+    pub result: Result<(State, Vec<TaskHappening>), String>,
+}
+
+/// Secrets that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostSecrets {
+    /// The variables that hold them.
+    pub names: Vec<String>,
+    /// Why.
+    pub error: String,
+}
+
+/// Variables with the secrets they hold, or those that cannot be read.
+pub type SecretsRead = Result<BTreeMap<String, Clear>, LostSecrets>;
+
+/// What came of it.
+#[derive(Debug)]
+pub enum TaskDone {
+    /// These are the tasks of a workspace.
+    Loaded {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The tasks, or why they cannot be listed.
+        found: Result<Vec<FoundTask>, String>,
+    },
+    /// A task was read again.
+    Reloaded {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The task.
+        found: FoundTask,
+    },
+    /// A task was made, or not.
+    Created {
+        /// The task.
+        at: TaskRef,
+        /// Why not.
+        result: Result<(), ControlError>,
+    },
+    /// What happened is durable, or not.
+    Written {
+        /// The task.
+        at: TaskRef,
+        /// Why not.
+        result: Result<(), String>,
+    },
+    /// Something is in a log, or was given up.
+    Logged {
+        /// The task.
+        at: TaskRef,
+        /// How many bytes of output it was.
+        bytes: usize,
+    },
+    /// A value is kept, or not.
+    SecretKept {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The dependency it is for.
+        id: String,
+        /// Why not.
+        result: Result<(), ControlError>,
+    },
+    /// What was kept for a run.
+    SecretsRead {
+        /// The task.
+        at: TaskRef,
+        /// The run.
+        run: u64,
+        /// What.
+        result: SecretsRead,
+    },
+    /// A work area was copied from elsewhere, or not.
+    Imported {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// The task, or why not.
+        result: Result<FoundTask, ControlError>,
+    },
+    /// A checkpoint was made, or not.
+    CheckpointMade {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// The checkpoint, or why there is none.
+        result: Result<CheckpointInfo, ControlError>,
+    },
+    /// A work area was taken back to a checkpoint, or not.
+    Restored {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Whether it is only told what would change.
+        is_rehearsal: bool,
+        /// What changed, or why nothing did.
+        result: Result<TaskRestored, ControlError>,
+    },
+    /// A work area was removed, or not.
+    Removed {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it.
+        token: RequestToken,
+        /// Where its copy is, or why it was not.
+        result: Result<TaskRemoved, ControlError>,
+    },
+}

@@ -1,0 +1,326 @@
+//! Tasks: what each of them does next, and in which order that becomes durable (`TASK-1`, `TASK-7`, `TASK-8`).
+//!
+//! What a task does is decided by its own machine (`goondan_tasks`). Here is what stands around it:
+//!
+//! * `entry`: one task, and what of it is on its way to disk. Nothing that follows from a fact is done, and
+//!   nobody is told of it, before the fact is durable.
+//! * `runs`: the processes that work for tasks: so many at a time, the others wait.
+//! * `checkpoints`: when the files of a task are kept, and taken back.
+//! * `asking`, `reading`: what clients ask for. Only a person changes anything.
+//! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use goondan_protocol::control::{Call, ControlError, ErrorCode};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::task::TaskId;
+use goondan_tasks::machine::{Effect as TaskEffect, Input as TaskInput, Refused};
+
+use crate::exchange::{TaskDone, TaskRef, TaskWork};
+use crate::fleet::Fleet;
+use crate::{Effect, Peer, RequestToken};
+
+mod asking;
+mod checkpoints;
+mod entry;
+mod opening;
+mod reading;
+mod runs;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use entry::{Batch, Decision, Entry, Written};
+
+/// The tasks of all open workspaces.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    spaces: BTreeMap<WorkspaceId, Space>,
+    /// Those whose run waits for a place, the longest waiting first.
+    waiting: VecDeque<TaskRef>,
+    /// Those for whose run secrets are being read.
+    reading: BTreeSet<TaskRef>,
+    /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
+    start_at_ms: u64,
+}
+
+/// The tasks of one workspace.
+#[derive(Debug, Default)]
+struct Space {
+    /// Whether they are read.
+    is_loaded: bool,
+    /// Requests that wait until they are.
+    held: Vec<(RequestToken, Peer, Call)>,
+    entries: BTreeMap<TaskId, Entry>,
+    /// Requests about work areas that are being carried out.
+    works: usize,
+}
+
+/// Why there is no such task.
+fn not_found(at: &TaskRef) -> ControlError {
+    let (id, task) = (&at.workspace_id, &at.task_id);
+    let text = format!("there is no task `{task}` in workspace `{id}`");
+    ControlError::new(ErrorCode::TaskNotFound, text).suggest("`gdn task list --all` shows all")
+}
+
+/// Why the task does not take it.
+fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
+    let text = format!("task `{}`: {refused}", at.task_id);
+    let code = match refused {
+        Refused::Unknown(_) => ErrorCode::TaskNotFound,
+        _ => ErrorCode::TaskRefused,
+    };
+    let hint = format!("`gdn task show {}` tells how it stands", at.task_id);
+    ControlError::new(code, text).suggest(hint)
+}
+
+impl Tasks {
+    fn entry_mut(&mut self, at: &TaskRef) -> Option<&mut Entry> {
+        self.spaces
+            .get_mut(&at.workspace_id)?
+            .entries
+            .get_mut(&at.task_id)
+    }
+
+    fn entry(&self, at: &TaskRef) -> Option<&Entry> {
+        self.spaces.get(&at.workspace_id)?.entries.get(&at.task_id)
+    }
+
+    /// Whether something of a workspace's tasks is still to become durable.
+    pub(crate) fn is_busy(&self, id: &WorkspaceId) -> bool {
+        self.spaces.get(id).is_some_and(|space| {
+            let is_opening = !space.is_loaded;
+            is_opening || space.works > 0 || space.entries.values().any(Entry::is_busy)
+        })
+    }
+
+    fn work(fleet: &mut Fleet, work: TaskWork) {
+        fleet.push(Effect::Tasks(Box::new(work)));
+    }
+
+    /// Gives a task an input of its machine, for `decision` if a client waits for what comes of it. What
+    /// follows is done once it is durable.
+    fn input(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        input: TaskInput,
+        decision: Option<Decision>,
+    ) {
+        self.take_input(fleet, at, input, decision);
+        self.flush(fleet, at);
+    }
+
+    fn take_input(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        input: TaskInput,
+        decision: Option<Decision>,
+    ) {
+        let now = fleet.now().wall;
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let token = decision.as_ref().map(|decision| decision.token);
+        let error = match entry.handle(input, decision, now) {
+            Ok(()) => return,
+            Err(entry::NotTaken::Refused(why)) => refused(at, &why),
+            Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
+            Err(entry::NotTaken::Busy(why)) => busy(at, why),
+        };
+        if let Some(token) = token {
+            fleet.respond_error(token, error);
+        }
+    }
+
+    /// Has what happened written, unless something is being written already; what needs no writing is done.
+    fn flush(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        while let Some(entry) = self.entry_mut(at) {
+            if let Some((facts, state)) = entry.next_write() {
+                let at = at.clone();
+                return Self::work(fleet, TaskWork::Write { at, facts, state });
+            }
+            let Some(batch) = entry.take_unwritten() else {
+                return;
+            };
+            self.carry_out(fleet, at, batch);
+        }
+    }
+
+    /// Something was written, or not.
+    fn on_written(&mut self, fleet: &mut Fleet, at: &TaskRef, result: Result<(), String>) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                let Some(Written { batch, changed }) = entry.written() else {
+                    return;
+                };
+                if let Some((status, blocked_by)) = changed {
+                    let task_id = at.task_id.clone();
+                    let event = LifecycleEvent::TaskChanged {
+                        task_id,
+                        status,
+                        blocked_by,
+                    };
+                    fleet.announce(&at.workspace_id, event, None);
+                }
+                self.carry_out(fleet, at, batch);
+                self.flush(fleet, at);
+            }
+            Err(error) => self.on_damaged(fleet, at, &error),
+        }
+    }
+
+    /// Does what follows from what is durable: first the effects, then the answers.
+    fn carry_out(&mut self, fleet: &mut Fleet, at: &TaskRef, batch: Batch) {
+        for effect in batch.effects {
+            self.carry_out_effect(fleet, at, effect);
+        }
+        for decision in batch.decisions {
+            let event = LifecycleEvent::TaskDecided {
+                task_id: at.task_id.clone(),
+                decision: decision.what,
+            };
+            fleet.announce(&at.workspace_id, event, None);
+            match decision.answer {
+                Some(answer) => fleet.respond(decision.token, &answer),
+                None => self.tell_info(fleet, decision.token, at),
+            }
+        }
+    }
+
+    fn carry_out_effect(&mut self, fleet: &mut Fleet, at: &TaskRef, effect: TaskEffect) {
+        match effect {
+            TaskEffect::StartRun {
+                run,
+                session,
+                prompt,
+                environment,
+            } => {
+                let order = entry::StartOrder {
+                    run,
+                    session,
+                    prompt,
+                    environment,
+                };
+                self.queue_run(fleet, at, order);
+            }
+            TaskEffect::EndRun { run } => self.end_run(fleet, at, run),
+            TaskEffect::PauseRun { run } => self.hold_run(fleet, at, run, true),
+            TaskEffect::ContinueRun { run } => self.hold_run(fleet, at, run, false),
+            TaskEffect::AnswerPermission {
+                run,
+                request,
+                decision,
+            } => Self::answer_permission(fleet, at, run, request, decision),
+            TaskEffect::MakeCheckpoint { kind } => {
+                self.make_checkpoint(fleet, at, kind, None, None);
+            }
+        }
+    }
+
+    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: TaskDone) {
+        match done {
+            TaskDone::Loaded {
+                workspace_id,
+                found,
+            } => self.on_loaded(fleet, &workspace_id, found),
+            TaskDone::Reloaded {
+                workspace_id,
+                found,
+            } => self.on_reloaded(fleet, &workspace_id, found),
+            TaskDone::Created { at, result } => self.on_created(fleet, &at, result),
+            TaskDone::Written { at, result } => self.on_written(fleet, &at, result),
+            TaskDone::Logged { at, bytes } => {
+                if let Some(entry) = self.entry_mut(&at) {
+                    entry.output_waiting = entry.output_waiting.saturating_sub(bytes);
+                }
+            }
+            TaskDone::SecretKept {
+                at,
+                token,
+                id,
+                result,
+            } => self.on_secret_kept(fleet, &at, token, id, result),
+            TaskDone::SecretsRead { at, run, result } => {
+                self.on_secrets_read(fleet, &at, run, result);
+            }
+            TaskDone::Imported {
+                workspace_id,
+                token,
+                result,
+            } => self.on_imported(fleet, &workspace_id, token, result),
+            TaskDone::CheckpointMade { at, token, result } => {
+                self.on_checkpoint_made(fleet, &at, token, result);
+            }
+            TaskDone::Restored {
+                at,
+                token,
+                is_rehearsal,
+                result,
+            } => self.on_restored(fleet, &at, token, is_rehearsal, result),
+            TaskDone::Removed { at, token, result } => self.on_removed(fleet, &at, token, result),
+        }
+    }
+
+    /// What the passing of time asks for.
+    pub(crate) fn on_time(&mut self, fleet: &mut Fleet) {
+        if fleet.is_stopping() {
+            return;
+        }
+        let now = fleet.now();
+        let mut due = Vec::new();
+        for (id, space) in &mut self.spaces {
+            let is_open = fleet.workspace(id).is_ok_and(|w| w.closing.is_none());
+            if !is_open || !space.is_loaded {
+                continue;
+            }
+            for (task, entry) in &mut space.entries {
+                if entry.is_due(now) {
+                    due.push(TaskRef::new(id, task));
+                }
+            }
+        }
+        for at in due {
+            self.on_due(fleet, &at);
+        }
+        self.make_periodic_checkpoints(fleet);
+        self.start_waiting(fleet);
+    }
+
+    fn on_due(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        if entry.begin_reload() {
+            return Self::work(fleet, TaskWork::Reload { at: at.clone() });
+        }
+        // What waits for a place shows no sign of life, and is not stalled for it.
+        if let Some(run) = entry.queued_run() {
+            self.take_input(fleet, at, TaskInput::Alive { run }, None);
+        }
+        self.input(fleet, at, TaskInput::Tick, None);
+    }
+}
+
+/// Why nothing can be done about a task in this moment.
+fn busy(at: &TaskRef, why: &str) -> ControlError {
+    let text = format!("nothing can be done about task `{}` now: {why}", at.task_id);
+    ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
+}
+
+/// Why nothing can be done about a task for now.
+fn damaged(at: &TaskRef, why: &str) -> ControlError {
+    let text = format!(
+        "the work area of task `{}` cannot be used: {why}",
+        at.task_id
+    );
+    ControlError::new(ErrorCode::Damaged, text).suggest(
+        "mend the cause; it is read again by itself, and nothing that was acknowledged is lost",
+    )
+}

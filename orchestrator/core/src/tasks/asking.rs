@@ -1,0 +1,574 @@
+//! What clients ask for about tasks. Only a person changes anything.
+
+use goondan_protocol::control::{
+    AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, ReadTaskLog,
+    RemoveTask, TaskRemoved,
+};
+use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::task::{AgentFormat, TASK_ID_CHARS_MAX, TaskId};
+use goondan_tasks::fact::{NewTask, Provision};
+use goondan_tasks::machine::{Input as TaskInput, Task};
+use goondan_tasks::state::{Asked, State};
+
+use super::entry::{Decision, Entry};
+use super::{Tasks, not_found, reading, refused};
+use crate::exchange::tasks::{Clear, FoundTask};
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::workspaces::being_stopped;
+use crate::fleet::{Fleet, bundle_of};
+use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_WORKSPACE_MAX};
+use crate::{Peer, RequestToken};
+
+/// Characters of a title that become part of an id at most.
+const TITLE_PART_CHARS: usize = 40;
+
+/// A request about one task: which, and what a person has to be to ask for it; none if anybody may.
+fn subject_of(call: &Call) -> Option<(TaskRef, Option<&'static str>)> {
+    macro_rules! about {
+        ($call:expr, $needs:expr) => {
+            Some((TaskRef::new(&$call.workspace_id, &$call.task_id), $needs))
+        };
+    }
+    match call {
+        Call::ShowTask(call) => about!(call, None),
+        Call::ReadTaskLog(call) => about!(call, None),
+        Call::ListCheckpoints(call) => about!(call, None),
+        Call::StartTask(call) => about!(call, Some("to start a task")),
+        Call::PauseTask(call) => about!(call, Some("to pause a task")),
+        Call::ResumeTask(call) => about!(call, Some("to resume a task")),
+        Call::CancelTask(call) => about!(call, Some("to cancel a task")),
+        Call::ProvideTask(call) => about!(call, Some("to provide what a task needs")),
+        Call::AnswerTask(call) => about!(call, Some("to answer a task's question")),
+        Call::ApproveTask(call) => about!(call, Some("to approve a phase")),
+        Call::ReworkTask(call) => about!(call, Some("to have a phase done better")),
+        Call::SetTaskBudget(call) => about!(call, Some("to set what a task may take")),
+        Call::CheckpointTask(call) => about!(call, Some("to make a checkpoint")),
+        Call::RestoreTask(call) => about!(call, Some("to restore a task")),
+        Call::RemoveTask(call) => about!(call, Some("to remove a task")),
+        _ => None,
+    }
+}
+
+fn person_needed(what: &str) -> ControlError {
+    let text =
+        format!("{what} is for a person: a program that an agent or a connector started may not");
+    ControlError::new(ErrorCode::PersonNeeded, text)
+        .suggest("do it from a terminal of your own: `gdn task list --needs-me` shows what waits")
+}
+
+/// The workspace, and what only a person may.
+fn workspace_of(call: &Call) -> (Option<WorkspaceId>, Option<&'static str>) {
+    match call {
+        Call::CreateTask(call) => (Some(call.workspace_id.clone()), Some("to make a task")),
+        Call::ImportTask(call) => (Some(call.workspace_id.clone()), Some("to import a task")),
+        Call::ListTasks(call) => (call.workspace_id.clone(), None),
+        other => match subject_of(other) {
+            Some((at, needs)) => (Some(at.workspace_id), needs),
+            None => (None, None),
+        },
+    }
+}
+
+impl Tasks {
+    pub(crate) fn on_request(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        peer: Peer,
+        call: Call,
+    ) {
+        let (id, needs_person) = workspace_of(&call);
+        if let Some(what) = needs_person
+            && peer.is_below_daemon
+        {
+            return fleet.respond_error(token, person_needed(what));
+        }
+        if let Some(id) = &id {
+            let problem = match fleet.workspace(id) {
+                Ok(workspace) if needs_person.is_some() && workspace.closing.is_some() => {
+                    Some(being_stopped(id))
+                }
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(error) = problem {
+                return fleet.respond_error(token, error);
+            }
+        }
+        if let Some(unread) = self.unread(id.as_ref())
+            && let Some(space) = self.spaces.get_mut(&unread)
+        {
+            if space.held.len() >= TASK_REQUESTS_MAX {
+                let error = reading::too_many(&unread, TASK_REQUESTS_MAX);
+                return fleet.respond_error(token, error);
+            }
+            space.held.push((token, peer, call));
+            return;
+        }
+        match call {
+            Call::ListTasks(list) => fleet.respond(token, &self.list(&list)),
+            Call::CreateTask(create) => self.create(fleet, token, create),
+            Call::ImportTask(import) => self.import(fleet, token, import),
+            other => {
+                if let Some((at, _)) = subject_of(&other) {
+                    self.on_request_about(fleet, token, &at, other);
+                }
+            }
+        }
+    }
+
+    fn on_request_about(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        call: Call,
+    ) {
+        // Long: one arm for each method.
+        if self.entry(at).is_none() {
+            return fleet.respond_error(token, not_found(at));
+        }
+        let review = self
+            .entry(at)
+            .and_then(Entry::state)
+            .and_then(State::review);
+        let (input, what) = match call {
+            Call::ShowTask(_) => return self.show(fleet, token, at),
+            Call::ReadTaskLog(read) => return self.read_log(fleet, token, at, &read),
+            Call::ProvideTask(provide) => return self.provide(fleet, token, at, provide),
+            Call::RemoveTask(remove) => return self.remove(fleet, token, at, &remove),
+            Call::CheckpointTask(make) => {
+                return self.make_checkpoint(fleet, at, "manual", make.name, Some(token));
+            }
+            Call::ListCheckpoints(_) => {
+                let at = at.clone();
+                return Self::work(fleet, TaskWork::ListCheckpoints { token, at });
+            }
+            Call::RestoreTask(restore) => return self.restore(fleet, token, at, restore),
+            Call::StartTask(_) => (TaskInput::Start, "start".to_owned()),
+            Call::PauseTask(_) => (TaskInput::Pause, "pause".to_owned()),
+            Call::ResumeTask(_) => (TaskInput::Resume, "resume".to_owned()),
+            Call::CancelTask(_) => (TaskInput::Cancel, "cancel".to_owned()),
+            Call::AnswerTask(AnswerTask { id, text, .. }) => {
+                let found = self.only_ask(at, id.as_deref(), |what| {
+                    matches!(what, Asked::Question(..))
+                });
+                match found {
+                    Ok(id) => (
+                        TaskInput::Answer {
+                            id: id.clone(),
+                            text,
+                        },
+                        format!("answer {id}"),
+                    ),
+                    Err(error) => return fleet.respond_error(token, error),
+                }
+            }
+            Call::ApproveTask(approve) => {
+                let phase = approve.phase.or(review).unwrap_or_default();
+                let what = format!("approve phase {phase}");
+                (TaskInput::Approve { phase }, what)
+            }
+            Call::ReworkTask(rework) => {
+                let phase = rework.phase.or(review).unwrap_or_default();
+                let (what, text) = (format!("rework phase {phase}"), rework.text);
+                (TaskInput::Rework { phase, text }, what)
+            }
+            Call::SetTaskBudget(set) => (TaskInput::SetBudget(set.budget), "budget".to_owned()),
+            _ => return,
+        };
+        self.input(fleet, at, input, Some(Decision::new(token, what)));
+    }
+
+    /// The id of what waits for a person: the one that is named, by its id or name, or the only one.
+    fn only_ask(
+        &self,
+        at: &TaskRef,
+        named: Option<&str>,
+        is_asked_for: impl Fn(&Asked) -> bool,
+    ) -> Result<String, ControlError> {
+        let Some(entry) = self.entry(at) else {
+            return Err(not_found(at));
+        };
+        let Some(state) = entry.state() else {
+            let why = entry.damage().unwrap_or("it is being made or removed");
+            return Err(super::damaged(at, why));
+        };
+        let open: Vec<(&str, &Asked)> = state
+            .open_asks()
+            .map(|(id, ask)| (id, &ask.what))
+            .filter(|(_, what)| is_asked_for(what))
+            .collect();
+        if let Some(named) = named {
+            let by_name = open.iter().find(
+                |(_, what)| matches!(what, Asked::Dependency(request, _) if request.name == named),
+            );
+            return Ok(by_name.map_or(named, |(id, _)| id).to_owned());
+        }
+        match open.as_slice() {
+            [(id, _)] => Ok((*id).to_owned()),
+            [] => {
+                let text = format!("nothing of that kind waits in task `{}`", at.task_id);
+                Err(ControlError::new(ErrorCode::TaskNotFound, text)
+                    .suggest(format!("`gdn task show {}` tells what does", at.task_id)))
+            }
+            several => {
+                let ids: Vec<&str> = several.iter().map(|(id, _)| *id).collect();
+                let text = format!("several wait in task `{}`: {}", at.task_id, ids.join(", "));
+                Err(ControlError::new(ErrorCode::TaskRefused, text).suggest("name one of them"))
+            }
+        }
+    }
+
+    fn read_log(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        read: &ReadTaskLog,
+    ) {
+        Self::work(
+            fleet,
+            TaskWork::ReadLog {
+                token,
+                at: at.clone(),
+                log: read.log,
+                offset: read.offset,
+            },
+        );
+    }
+
+    fn provide(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        provide: ProvideTask,
+    ) {
+        let ProvideTask { id, value, .. } = provide;
+        let found = self.only_ask(at, id.as_deref(), |what| {
+            matches!(what, Asked::Dependency(..))
+        });
+        let id = match found {
+            Ok(id) => id,
+            Err(error) => return fleet.respond_error(token, error),
+        };
+        let state = self.entry(at).and_then(Entry::state);
+        let ask = state.and_then(|state| state.open_asks().find(|(open, _)| *open == id));
+        let is_secret = ask.is_some_and(|(_, ask)| {
+            matches!(&ask.what, Asked::Dependency(request, _) if request.kind.is_environment())
+        });
+        if !is_secret {
+            let what = format!("provide {id}");
+            let provision = Provision::Ready(value);
+            let input = TaskInput::Provide { id, provision };
+            return self.input(fleet, at, input, Some(Decision::new(token, what)));
+        }
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        let now = fleet.now().wall;
+        Self::work(
+            fleet,
+            TaskWork::KeepSecret {
+                at: at.clone(),
+                token,
+                id,
+                value: Clear(value),
+                now,
+            },
+        );
+    }
+
+    pub(super) fn on_secret_kept(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        token: RequestToken,
+        id: String,
+        result: Result<(), ControlError>,
+    ) {
+        self.work_done(&at.workspace_id);
+        if let Err(error) = result {
+            return fleet.respond_error(token, error);
+        }
+        if self.entry(at).is_none() {
+            return fleet.respond_error(token, not_found(at));
+        }
+        let what = format!("provide {id}");
+        // It is kept under the id of the dependency.
+        let provision = Provision::Secret(id.clone());
+        let input = TaskInput::Provide { id, provision };
+        self.input(fleet, at, input, Some(Decision::new(token, what)));
+    }
+
+    pub(super) fn work_done(&mut self, id: &WorkspaceId) {
+        if let Some(space) = self.spaces.get_mut(id) {
+            space.works = space.works.saturating_sub(1);
+        }
+    }
+
+    fn create(&mut self, fleet: &mut Fleet, token: RequestToken, create: CreateTask) {
+        match self.try_create(fleet, token, create) {
+            Ok(work) => Self::work(fleet, work),
+            Err(error) => fleet.respond_error(token, error),
+        }
+    }
+
+    fn try_create(
+        &mut self,
+        fleet: &Fleet,
+        token: RequestToken,
+        create: CreateTask,
+    ) -> Result<TaskWork, ControlError> {
+        let id = create.workspace_id;
+        let (agent, format, guide) = agent_for(fleet, &id, create.agent.as_ref())?;
+        let space = self.spaces.entry(id.clone()).or_default();
+        if space.entries.len() >= TASKS_PER_WORKSPACE_MAX {
+            let text = format!("workspace `{id}` has {TASKS_PER_WORKSPACE_MAX} tasks already");
+            let error = ControlError::new(ErrorCode::TaskRefused, text);
+            return Err(error.suggest("`gdn task rm` removes those that have ended"));
+        }
+        let is_taken = |task: &TaskId| space.entries.contains_key(task);
+        let task_id = match create.task_id {
+            Some(task_id) if is_taken(&task_id) => return Err(taken(&id, &task_id)),
+            Some(task_id) => task_id,
+            None => free_id(&create.title, is_taken)?,
+        };
+        let at = TaskRef::new(&id, &task_id);
+        let new = NewTask {
+            task_id: task_id.clone(),
+            agent,
+            title: create.title,
+            kind: create.kind,
+            description: create.description,
+            total_phases: create.total_phases,
+            budget: create.budget,
+            tells_result: format.tells_result(),
+        };
+        let now = fleet.now().wall;
+        let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;
+        let made_for = Decision::new(token, "new");
+        let entry = Entry::new(task, created, made_for, create.start);
+        space.entries.insert(task_id, entry);
+        Ok(TaskWork::Create {
+            at,
+            new: Box::new(new),
+            guide,
+            now,
+        })
+    }
+
+    pub(super) fn on_created(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        result: Result<(), ControlError>,
+    ) {
+        let Some(space) = self.spaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let Some(entry) = space.entries.get_mut(&at.task_id) else {
+            return;
+        };
+        let made_for = entry.made_for.take();
+        let Some((decision, is_started)) = made_for else {
+            return;
+        };
+        if let Err(error) = result {
+            space.entries.remove(&at.task_id);
+            return fleet.respond_error(decision.token, error);
+        }
+        entry.made();
+        if is_started {
+            let decision = Decision::new(decision.token, "new and start");
+            return self.input(fleet, at, TaskInput::Start, Some(decision));
+        }
+        self.tell_decided(fleet, at, "new");
+        self.tell_info(fleet, decision.token, at);
+    }
+
+    pub(super) fn tell_decided(&self, fleet: &mut Fleet, at: &TaskRef, what: &str) {
+        let event = LifecycleEvent::TaskDecided {
+            task_id: at.task_id.clone(),
+            decision: what.to_owned(),
+        };
+        fleet.announce(&at.workspace_id, event, None);
+    }
+
+    fn import(&mut self, fleet: &mut Fleet, token: RequestToken, import: ImportTask) {
+        let ImportTask { workspace_id, path } = import;
+        let Some(space) = self.spaces.get_mut(&workspace_id) else {
+            return;
+        };
+        if space.works >= TASK_REQUESTS_MAX {
+            let error = reading::too_many(&workspace_id, TASK_REQUESTS_MAX);
+            return fleet.respond_error(token, error);
+        }
+        space.works += 1;
+        Self::work(
+            fleet,
+            TaskWork::Import {
+                workspace_id,
+                token,
+                path,
+            },
+        );
+    }
+
+    pub(super) fn on_imported(
+        &mut self,
+        fleet: &mut Fleet,
+        id: &WorkspaceId,
+        token: RequestToken,
+        result: Result<FoundTask, ControlError>,
+    ) {
+        self.work_done(id);
+        let now = fleet.now();
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => return fleet.respond_error(token, error),
+        };
+        let at = TaskRef::new(id, &found.task_id);
+        if let Some(space) = self.spaces.get_mut(id) {
+            let entry = Entry::found(found.result, now);
+            space.entries.insert(found.task_id, entry);
+        }
+        self.tell_decided(fleet, &at, "import");
+        self.tell_info(fleet, token, &at);
+        self.take_up(fleet, &at);
+    }
+
+    fn remove(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        remove: &RemoveTask,
+    ) {
+        let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let is_over = entry
+            .state()
+            .is_none_or(|state| state.status().is_final() && state.run.is_none());
+        if entry.checkpoints > 0 || entry.is_restoring {
+            let error = super::busy(at, "a checkpoint is being made or restored");
+            return fleet.respond_error(token, error);
+        }
+        if is_running || !is_over || entry.is_busy() {
+            let text = format!("task `{}` has not ended", at.task_id);
+            let error = ControlError::new(ErrorCode::TaskRefused, text);
+            let hint = format!("`gdn task cancel {}` ends it", at.task_id);
+            return fleet.respond_error(token, error.suggest(hint));
+        }
+        entry.leave();
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        Self::work(
+            fleet,
+            TaskWork::Remove {
+                at: at.clone(),
+                token,
+                with_backup: !remove.no_backup,
+            },
+        );
+    }
+
+    pub(super) fn on_removed(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        token: RequestToken,
+        result: Result<TaskRemoved, ControlError>,
+    ) {
+        self.work_done(&at.workspace_id);
+        match result {
+            Ok(removed) => {
+                if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+                    space.entries.remove(&at.task_id);
+                }
+                self.tell_decided(fleet, at, "remove");
+                fleet.respond(token, &removed);
+            }
+            Err(error) => {
+                if let Some(entry) = self.entry_mut(at) {
+                    entry.stay();
+                }
+                fleet.respond_error(token, error);
+            }
+        }
+    }
+}
+
+/// The agent for a new task: the one that is named, or the only one.
+fn agent_for(
+    fleet: &Fleet,
+    id: &WorkspaceId,
+    named: Option<&AgentName>,
+) -> Result<(AgentName, AgentFormat, Option<std::path::PathBuf>), ControlError> {
+    let bundle = bundle_of(fleet.workspace(id)?)?;
+    let agents = bundle.cli_agents();
+    let names: Vec<String> = agents.keys().map(ToString::to_string).collect();
+    let hint = if names.is_empty() {
+        "give an agent `runtime.kind: cli` in `goondan.yaml`".to_owned()
+    } else {
+        format!("the agents for tasks are: {}", names.join(", "))
+    };
+    let found = match named {
+        Some(name) => agents.get(name),
+        None if agents.len() == 1 => agents.values().next(),
+        None => {
+            let text = if names.is_empty() {
+                "the project has no agent for tasks"
+            } else {
+                "the project has several agents for tasks, and none is named"
+            };
+            return Err(ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint));
+        }
+    };
+    let agent = found.ok_or_else(|| {
+        let name = named.map(ToString::to_string).unwrap_or_default();
+        let text = format!("there is no agent `{name}` of `runtime.kind: cli`");
+        ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint)
+    })?;
+    Ok((agent.name.clone(), agent.format, agent.guide.clone()))
+}
+
+/// Why a task cannot be made.
+pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
+    let text = format!("workspace `{id}` has a task `{task}` already");
+    ControlError::new(ErrorCode::TaskTaken, text).suggest("name another id, or none")
+}
+
+/// An id that is made of a title and is not taken.
+fn free_id(title: &str, is_taken: impl Fn(&TaskId) -> bool) -> Result<TaskId, ControlError> {
+    let mut slug = String::new();
+    for c in title.chars() {
+        if slug.len() >= TITLE_PART_CHARS {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    let slug = if slug.is_empty() { "task" } else { slug };
+    debug_assert!(slug.len() < TASK_ID_CHARS_MAX, "room for a number");
+    let numbered = (1..=TASKS_PER_WORKSPACE_MAX + 1).map(|number| match number {
+        1 => slug.to_owned(),
+        _ => format!("{slug}-{number}"),
+    });
+    numbered
+        .filter_map(|text| TaskId::try_from(text).ok())
+        .find(|task| !is_taken(task))
+        .ok_or_else(|| {
+            let text = format!("no id is free that is made of `{slug}`");
+            ControlError::new(ErrorCode::TaskTaken, text).suggest("name an id")
+        })
+}

@@ -1,0 +1,253 @@
+//! Checkpoints of tasks: when they are made, and when a work area may be taken back to one (`CKPT-1`, `CKPT-4`).
+
+use goondan_protocol::control::{
+    CheckpointInfo, ControlError, ErrorCode, RestoreTask, TaskRestored,
+};
+use goondan_protocol::task::TaskStatus;
+use goondan_tasks::machine::Input as TaskInput;
+use serde_json::Value;
+
+use super::Tasks;
+use super::entry::{Decision, Entry, RestoreOrder};
+use crate::exchange::tasks::CheckpointAbout;
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::Fleet;
+use crate::limits::{TASK_CHECKPOINT_EACH_MS, TASK_CHECKPOINTS_WAITING_MAX};
+use crate::{LogEvent, RequestToken};
+
+/// What a run's process hears when its files are to be taken back.
+const RESTORED: &str = "the task's files are restored";
+
+fn word_of(status: TaskStatus) -> String {
+    let word = serde_json::to_value(status).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}
+
+impl Tasks {
+    /// Has a checkpoint made, for a client or by itself.
+    pub(super) fn make_checkpoint(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        kind: &'static str,
+        name: Option<String>,
+        token: Option<RequestToken>,
+    ) {
+        let now = fleet.now().wall;
+        let is_live = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let Some(state) = entry.state() else {
+            let why = entry.damage().unwrap_or("it is being made or removed");
+            let error = super::damaged(at, why);
+            if let Some(token) = token {
+                fleet.respond_error(token, error);
+            }
+            return;
+        };
+        let about = CheckpointAbout {
+            kind,
+            name,
+            phase: state.current_phase,
+            progress: state.progress(),
+            status: word_of(state.status()),
+            step: state.step().map(ToOwned::to_owned),
+            tokens: state.tokens.total().usage.total(),
+            is_live,
+        };
+        if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
+            if let Some(token) = token {
+                let error = super::busy(at, "checkpoints of it are being made or restored");
+                fleet.respond_error(token, error);
+            }
+            return;
+        }
+        entry.checkpoints += 1;
+        if let (Some(_), Some(space)) = (token, self.spaces.get_mut(&at.workspace_id)) {
+            space.works += 1;
+        }
+        let at = at.clone();
+        Self::work(
+            fleet,
+            TaskWork::MakeCheckpoint {
+                at,
+                token,
+                about,
+                now,
+            },
+        );
+    }
+
+    pub(super) fn on_checkpoint_made(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        token: Option<RequestToken>,
+        result: Result<CheckpointInfo, ControlError>,
+    ) {
+        if token.is_some() {
+            self.work_done(&at.workspace_id);
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.checkpoints = entry.checkpoints.saturating_sub(1);
+        }
+        match (result, token) {
+            (Ok(info), token) => {
+                let id = info.checkpoint_id.clone();
+                let decision = token.map(|token| Decision {
+                    answer: Some(serde_json::to_value(&info).unwrap_or_default()),
+                    ..Decision::new(token, format!("checkpoint {id}"))
+                });
+                self.input(fleet, at, TaskInput::CheckpointMade { id }, decision);
+            }
+            (Err(error), Some(token)) => fleet.respond_error(token, error),
+            (Err(error), None) => {
+                let event = LogEvent::warn("a checkpoint of a task could not be made");
+                let event = event.with("workspaceId", at.workspace_id.as_str());
+                let event = event.with("taskId", at.task_id.as_str());
+                fleet.log(event.with("error", error.message));
+            }
+        }
+    }
+
+    /// Makes checkpoints of those that have run for long since their last.
+    pub(super) fn make_periodic_checkpoints(&mut self, fleet: &mut Fleet) {
+        let now_ms = fleet.now().mono_ms;
+        let mut due = Vec::new();
+        for (id, space) in &mut self.spaces {
+            for (task, entry) in &mut space.entries {
+                if entry.checkpoint_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
+                    continue;
+                }
+                let is_running = fleet.run_of(id, task).is_some();
+                let next = now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
+                entry.checkpoint_at_ms = is_running.then_some(next);
+                // While it is paused, nothing changes.
+                let is_paused = entry.state().map(|s| s.status()) == Some(TaskStatus::Paused);
+                if is_running && !is_paused {
+                    due.push(TaskRef::new(id, task));
+                }
+            }
+        }
+        for at in due {
+            self.make_checkpoint(fleet, &at, "periodic", None, None);
+        }
+    }
+
+    /// Takes a work area back, once no run is under way; or tells what that would change.
+    pub(super) fn restore(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        restore: RestoreTask,
+    ) {
+        let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        if entry.is_restoring {
+            return fleet.respond_error(token, super::busy(at, "its files are being restored"));
+        }
+        let Some(status) = entry.state().map(|state| state.status()) else {
+            let why = entry.damage().unwrap_or("it is being made or removed");
+            let error = super::damaged(at, why);
+            return fleet.respond_error(token, error);
+        };
+        let checkpoint_id = restore.checkpoint_id;
+        if restore.dry_run {
+            return self.work_on_restore(fleet, token, at, checkpoint_id, true);
+        }
+        if status == TaskStatus::Running {
+            let text = format!("task `{}` is running", at.task_id);
+            let error = ControlError::new(ErrorCode::TaskRefused, text);
+            let hint = format!("pause it first: `gdn task pause {}`", at.task_id);
+            return fleet.respond_error(token, error.suggest(hint));
+        }
+        entry.is_restoring = true;
+        entry.restore = Some(RestoreOrder {
+            token,
+            checkpoint_id,
+        });
+        if is_running {
+            return fleet.end_run(at, RESTORED);
+        }
+        if let Some(run) = entry.queued_run() {
+            self.forget_start(at);
+            let input = TaskInput::Stopped { run, code: None };
+            self.input(fleet, at, input, None);
+        }
+        self.begin_restore(fleet, at);
+    }
+
+    /// No run is under way any more: a restore that waited for that begins.
+    pub(super) fn begin_restore(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        let order = self.entry_mut(at).and_then(|entry| entry.restore.take());
+        if let Some(order) = order {
+            self.work_on_restore(fleet, order.token, at, order.checkpoint_id, false);
+        }
+    }
+
+    fn work_on_restore(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        checkpoint_id: Option<String>,
+        is_rehearsal: bool,
+    ) {
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        let (at, now) = (at.clone(), fleet.now().wall);
+        Self::work(
+            fleet,
+            TaskWork::Restore {
+                at,
+                token,
+                checkpoint_id,
+                is_rehearsal,
+                now,
+            },
+        );
+    }
+
+    pub(super) fn on_restored(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        token: RequestToken,
+        is_rehearsal: bool,
+        result: Result<TaskRestored, ControlError>,
+    ) {
+        self.work_done(&at.workspace_id);
+        if !is_rehearsal && let Some(entry) = self.entry_mut(at) {
+            entry.is_restoring = false;
+        }
+        let restored = match result {
+            Ok(restored) => restored,
+            Err(error) => return fleet.respond_error(token, error),
+        };
+        let answer: Value = serde_json::to_value(&restored).unwrap_or_default();
+        if is_rehearsal {
+            return fleet.respond(token, &answer);
+        }
+        let id = restored.checkpoint_id;
+        let decision = Decision {
+            answer: Some(answer),
+            ..Decision::new(token, format!("restore {id}"))
+        };
+        let pre_restore = restored.pre_restore;
+        let input = TaskInput::Restored { id, pre_restore };
+        self.input(fleet, at, input, Some(decision));
+    }
+
+    /// What waited for a task that cannot be used any more.
+    pub(super) fn give_up_restore(&mut self, at: &TaskRef) -> Option<RequestToken> {
+        let entry: &mut Entry = self.entry_mut(at)?;
+        let order = entry.restore.take()?;
+        entry.is_restoring = false;
+        Some(order.token)
+    }
+}

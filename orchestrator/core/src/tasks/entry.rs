@@ -1,0 +1,387 @@
+//! One task, and what of it is on its way to disk.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use goondan_protocol::control::{TaskHappening, TaskInfo};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskStatus;
+use goondan_protocol::time::Timestamp;
+use goondan_tasks::fact::Entry as Happened;
+use goondan_tasks::limits::RECENT_FACTS;
+use goondan_tasks::machine::{Effect, Input, Refused, Task};
+use goondan_tasks::state::State;
+use goondan_tasks::words::happening;
+use serde_json::Value;
+
+use crate::limits::TASK_RELOAD_MS;
+use crate::{Now, RequestToken};
+
+/// What a client wants of a task, and waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) token: RequestToken,
+    /// What, for the audit log.
+    pub(super) what: String,
+    /// The answer; if none, how the task stands then.
+    pub(super) answer: Option<Value>,
+}
+
+impl Decision {
+    pub(super) fn new(token: RequestToken, what: impl Into<String>) -> Self {
+        Self {
+            token,
+            what: what.into(),
+            answer: None,
+        }
+    }
+}
+
+/// A restore that waits for the end of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RestoreOrder {
+    pub(super) token: RequestToken,
+    pub(super) checkpoint_id: Option<String>,
+}
+
+/// What came of inputs, and what follows once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    facts: Vec<Happened>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) decisions: Vec<Decision>,
+}
+
+/// What is durable now.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) batch: Batch,
+    /// How the task stands, and what it waits for, if that is another now.
+    pub(super) changed: Option<(TaskStatus, Option<String>)>,
+}
+
+/// A run that is to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StartOrder {
+    pub(super) run: u64,
+    pub(super) session: Option<String>,
+    pub(super) prompt: String,
+    /// Variables that hold secrets, with the references of these.
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// A run that has no process yet.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) order: StartOrder,
+    /// Whether its program is to be stopped at once.
+    pub(super) is_held: bool,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Its work area is being made.
+    New(Task, Happened),
+    /// It is as it is here, or will be when all is written.
+    Open(Task),
+    /// Its work area could not be read or written.
+    Damaged {
+        why: String,
+        /// When it is read again, on the clock of `Now::mono_ms`; none while a process still runs for it, or
+        /// while it is being read.
+        reload_at_ms: Option<u64>,
+    },
+    /// Its work area is being removed.
+    Leaving(Task),
+}
+
+/// Why an input was not taken.
+#[derive(Debug)]
+pub(super) enum NotTaken {
+    /// The task does not allow it.
+    Refused(Refused),
+    /// Its work area cannot be used.
+    Damaged(String),
+    /// Something else is being done with it.
+    Busy(&'static str),
+}
+
+/// One task.
+#[derive(Debug)]
+pub(super) struct Entry {
+    body: Body,
+    /// How it stands on disk, as far as that was ever known.
+    durable: Option<Arc<State>>,
+    /// What happened last, in words.
+    recent: VecDeque<TaskHappening>,
+    /// What is being written, and how the task stands with it.
+    writing: Option<(Batch, Arc<State>)>,
+    next: Batch,
+    /// When its machine is to see the time.
+    due: Option<Timestamp>,
+    /// The run that is under way and has no process yet.
+    pub(super) pending: Option<Pending>,
+    /// Whoever waits for it to be made, and whether it is started then.
+    pub(super) made_for: Option<(Decision, bool)>,
+    /// Checkpoints that are asked for and not made yet.
+    pub(super) checkpoints: usize,
+    /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
+    pub(super) checkpoint_at_ms: Option<u64>,
+    /// Whether its files are being taken back, or will be when its run is over.
+    pub(super) is_restoring: bool,
+    pub(super) restore: Option<RestoreOrder>,
+    /// Bytes of output that are on their way to its log.
+    pub(super) output_waiting: usize,
+    /// Bytes of output that were dropped, and not yet told of.
+    pub(super) output_dropped: usize,
+}
+
+impl Entry {
+    fn with(body: Body, durable: Option<Arc<State>>) -> Self {
+        Self {
+            body,
+            durable,
+            recent: VecDeque::new(),
+            writing: None,
+            next: Batch::default(),
+            due: None,
+            pending: None,
+            made_for: None,
+            checkpoints: 0,
+            checkpoint_at_ms: None,
+            is_restoring: false,
+            restore: None,
+            output_waiting: 0,
+            output_dropped: 0,
+        }
+    }
+
+    /// One whose work area is being made.
+    pub(super) fn new(task: Task, created: Happened, made_for: Decision, is_started: bool) -> Self {
+        Self {
+            made_for: Some((made_for, is_started)),
+            ..Self::with(Body::New(task, created), None)
+        }
+    }
+
+    /// One that was read from its work area, or could not be.
+    pub(super) fn found(result: Result<(State, Vec<TaskHappening>), String>, now: Now) -> Self {
+        match result {
+            Ok((state, recent)) => {
+                let durable = Arc::new(state.clone());
+                let body = Body::Open(Task::restored(state));
+                Self {
+                    recent: recent.into(),
+                    ..Self::with(body, Some(durable))
+                }
+            }
+            Err(why) => {
+                let reload_at_ms = Some(now.mono_ms.saturating_add(TASK_RELOAD_MS));
+                Self::with(Body::Damaged { why, reload_at_ms }, None)
+            }
+        }
+    }
+
+    /// Its work area is there.
+    pub(super) fn made(&mut self) {
+        if let Body::New(task, created) = &self.body {
+            let task = task.clone();
+            self.durable = Some(Arc::new(task.state().clone()));
+            self.recent.push_back(happening(created));
+            self.body = Body::Open(task);
+        }
+    }
+
+    /// How it stands, with what is still to become durable.
+    pub(super) fn state(&self) -> Option<&State> {
+        match &self.body {
+            Body::Open(task) => Some(task.state()),
+            Body::New(..) | Body::Damaged { .. } | Body::Leaving(_) => None,
+        }
+    }
+
+    /// How it stands on disk, as far as that is known.
+    pub(super) fn durable(&self) -> Option<&State> {
+        self.durable.as_deref()
+    }
+
+    pub(super) fn recent(&self) -> Vec<TaskHappening> {
+        self.recent.iter().cloned().collect()
+    }
+
+    /// Why its work area cannot be used, if it cannot.
+    pub(super) fn damage(&self) -> Option<&str> {
+        match &self.body {
+            Body::Damaged { why, .. } => Some(why),
+            Body::New(..) | Body::Open(_) | Body::Leaving(_) => None,
+        }
+    }
+
+    /// What a list says of it; none while it is not there yet.
+    pub(super) fn info(&self, id: &WorkspaceId) -> Option<TaskInfo> {
+        let state = self.durable.as_ref()?;
+        Some(TaskInfo {
+            damaged: self.damage().map(ToOwned::to_owned),
+            ..state.info(id)
+        })
+    }
+
+    /// Whether something of it is still to become durable.
+    pub(super) fn is_busy(&self) -> bool {
+        let is_written = self.writing.is_none() && self.next.is_empty();
+        !is_written || matches!(self.body, Body::New(..))
+    }
+
+    /// Gives its machine an input.
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        decision: Option<Decision>,
+        now: Timestamp,
+    ) -> Result<(), NotTaken> {
+        if self.is_restoring && decision.as_ref().is_some_and(|made| made.answer.is_none()) {
+            return Err(NotTaken::Busy("its files are being restored"));
+        }
+        let task = match &mut self.body {
+            Body::Open(task) => task,
+            Body::Damaged { why, .. } => return Err(NotTaken::Damaged(why.clone())),
+            Body::New(..) => return Err(NotTaken::Busy("it is being made")),
+            Body::Leaving(_) => return Err(NotTaken::Busy("it is being removed")),
+        };
+        let output = task.handle(input, now).map_err(NotTaken::Refused)?;
+        self.due = task.next_tick(now);
+        self.next.facts.extend(output.facts);
+        self.next.effects.extend(output.effects);
+        self.next.decisions.extend(decision);
+        Ok(())
+    }
+
+    /// What is to be written now: nothing while something is being written.
+    pub(super) fn next_write(&mut self) -> Option<(Vec<Happened>, Arc<State>)> {
+        let Body::Open(task) = &self.body else {
+            return None;
+        };
+        if self.writing.is_some() || self.next.facts.is_empty() {
+            return None;
+        }
+        let state = Arc::new(task.state().clone());
+        let batch = std::mem::take(&mut self.next);
+        let facts = batch.facts.clone();
+        self.writing = Some((batch, state.clone()));
+        Some((facts, state))
+    }
+
+    /// What needs no writing, and stands behind nothing that does.
+    pub(super) fn take_unwritten(&mut self) -> Option<Batch> {
+        let is_free = self.writing.is_none() && self.next.facts.is_empty();
+        (is_free && !self.next.is_empty()).then(|| std::mem::take(&mut self.next))
+    }
+
+    /// What was being written is durable.
+    pub(super) fn written(&mut self) -> Option<Written> {
+        let (batch, state) = self.writing.take()?;
+        for fact in &batch.facts {
+            if self.recent.len() >= RECENT_FACTS {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(happening(fact));
+        }
+        let stands = |state: &State| (state.status(), state.waits_for());
+        let before = self.durable.as_deref().map(stands);
+        let after = stands(&state);
+        self.durable = Some(state);
+        let changed = (before.as_ref() != Some(&after)).then_some(after);
+        Some(Written { batch, changed })
+    }
+
+    /// What was being written is not. Whoever waits for it, or for what was to be written next; none of it
+    /// is known any more.
+    pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<RequestToken> {
+        let writing = self.writing.take().map(|(batch, _)| batch);
+        let next = std::mem::take(&mut self.next);
+        let batches = writing.into_iter().chain([next]);
+        let decisions = batches.flat_map(|batch| batch.decisions);
+        let tokens = decisions.map(|decision| decision.token).collect();
+        self.body = Body::Damaged { why, reload_at_ms };
+        self.pending = None;
+        self.due = None;
+        tokens
+    }
+
+    /// No process runs for it any more: a damaged one is to be read again.
+    pub(super) fn reload_at(&mut self, at_ms: u64) {
+        if let Body::Damaged { reload_at_ms, .. } = &mut self.body {
+            *reload_at_ms = Some(at_ms);
+        }
+    }
+
+    /// Whether it is damaged and to be read again now, which then is under way.
+    pub(super) fn begin_reload(&mut self) -> bool {
+        match &mut self.body {
+            Body::Damaged { reload_at_ms, .. } => reload_at_ms.take().is_some(),
+            Body::New(..) | Body::Open(_) | Body::Leaving(_) => false,
+        }
+    }
+
+    /// It was read again.
+    pub(super) fn reloaded(
+        &mut self,
+        result: Result<(State, Vec<TaskHappening>), String>,
+        now: Now,
+    ) {
+        let durable = self.durable.take();
+        let Self {
+            output_waiting,
+            output_dropped,
+            checkpoints,
+            is_restoring,
+            ..
+        } = *self;
+        *self = Self {
+            output_waiting,
+            output_dropped,
+            checkpoints,
+            is_restoring,
+            ..Self::found(result, now)
+        };
+        if self.durable.is_none() {
+            self.durable = durable;
+        }
+    }
+
+    /// Whether there is anything to do about it at this time.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        match &self.body {
+            Body::Open(_) => !self.is_restoring && self.due.is_some_and(|due| now.wall >= due),
+            Body::Damaged { reload_at_ms, .. } => {
+                reload_at_ms.is_some_and(|at_ms| now.mono_ms >= at_ms)
+            }
+            Body::New(..) | Body::Leaving(_) => false,
+        }
+    }
+
+    /// The number of the run that waits for its process.
+    pub(super) fn queued_run(&self) -> Option<u64> {
+        self.pending.as_ref().map(|pending| pending.order.run)
+    }
+
+    /// Its work area is to be removed: nothing changes it any more.
+    pub(super) fn leave(&mut self) {
+        if let Body::Open(task) = &self.body {
+            self.body = Body::Leaving(task.clone());
+        }
+    }
+
+    /// It was not removed.
+    pub(super) fn stay(&mut self) {
+        if let Body::Leaving(task) = &self.body {
+            self.body = Body::Open(task.clone());
+        }
+    }
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.effects.is_empty() && self.decisions.is_empty()
+    }
+}

@@ -1,0 +1,140 @@
+//! The tasks of a workspace that is opened or closed, and of a daemon that ends.
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_tasks::machine::Input as TaskInput;
+
+use super::entry::Entry;
+use super::{Space, Tasks};
+use crate::LogEvent;
+use crate::exchange::tasks::FoundTask;
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::Fleet;
+use crate::fleet::workspaces::being_stopped;
+use crate::refusals::stopping_error;
+
+impl Tasks {
+    /// A workspace is open: its tasks are read.
+    pub(crate) fn on_opened(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        self.spaces.insert(id.clone(), Space::default());
+        let workspace_id = id.clone();
+        Self::work(fleet, TaskWork::Load { workspace_id });
+    }
+
+    pub(super) fn on_loaded(
+        &mut self,
+        fleet: &mut Fleet,
+        id: &WorkspaceId,
+        found: Result<Vec<FoundTask>, String>,
+    ) {
+        let now = fleet.now();
+        let Some(space) = self.spaces.get_mut(id) else {
+            return;
+        };
+        space.is_loaded = true;
+        let held = std::mem::take(&mut space.held);
+        let mut opened = Vec::new();
+        match found {
+            Ok(found) => {
+                for task in found {
+                    opened.push(TaskRef::new(id, &task.task_id));
+                    if let Err(why) = &task.result {
+                        let event = LogEvent::error("a task cannot be read");
+                        let event = event.with("workspaceId", id.as_str());
+                        let event = event.with("taskId", task.task_id.as_str());
+                        fleet.log(event.with("error", why.as_str()));
+                    }
+                    let entry = Entry::found(task.result, now);
+                    space.entries.insert(task.task_id, entry);
+                }
+            }
+            Err(why) => {
+                let event = LogEvent::error("the tasks of a workspace cannot be listed");
+                let event = event.with("workspaceId", id.as_str());
+                fleet.log(event.with("error", why));
+            }
+        }
+        for at in opened {
+            self.take_up(fleet, &at);
+        }
+        for (token, peer, call) in held {
+            self.on_request(fleet, token, peer, call);
+        }
+    }
+
+    pub(super) fn on_reloaded(&mut self, fleet: &mut Fleet, id: &WorkspaceId, found: FoundTask) {
+        let now = fleet.now();
+        let at = TaskRef::new(id, &found.task_id);
+        if let Some(entry) = self.entry_mut(&at) {
+            entry.reloaded(found.result, now);
+            self.take_up(fleet, &at);
+        }
+    }
+
+    /// A task goes on from what is on disk. A run that was under way is over: nobody listens to it any more,
+    /// and what was left of it was ended.
+    pub(super) fn take_up(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        if super::runs::is_ending(fleet, at) {
+            return;
+        }
+        let Some(state) = self.entry(at).and_then(Entry::state) else {
+            return;
+        };
+        let input = match &state.run {
+            Some(run) => TaskInput::Exited {
+                run: run.number,
+                code: None,
+            },
+            None => TaskInput::Tick,
+        };
+        self.input(fleet, at, input, None);
+    }
+
+    /// The daemon ends.
+    pub(crate) fn on_stop(&mut self, fleet: &mut Fleet) {
+        let ids: Vec<WorkspaceId> = self.spaces.keys().cloned().collect();
+        for id in ids {
+            self.end_starts(fleet, &id);
+            let space = self.spaces.get_mut(&id);
+            for (token, _, _) in space
+                .map(|s| std::mem::take(&mut s.held))
+                .unwrap_or_default()
+            {
+                fleet.respond_error(token, stopping_error());
+            }
+        }
+    }
+
+    /// A workspace is closed.
+    pub(crate) fn on_close(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        self.end_starts(fleet, id);
+        let space = self.spaces.get_mut(id);
+        for (token, _, _) in space
+            .map(|s| std::mem::take(&mut s.held))
+            .unwrap_or_default()
+        {
+            fleet.respond_error(token, being_stopped(id));
+        }
+    }
+
+    /// Runs that wait for a place are not started any more, but when the tasks are opened again.
+    fn end_starts(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        let space = self.spaces.get(id).into_iter();
+        let queued: Vec<(TaskRef, u64)> = space
+            .flat_map(|space| &space.entries)
+            .filter_map(|(task, entry)| Some((TaskRef::new(id, task), entry.queued_run()?)))
+            .collect();
+        for (at, run) in queued {
+            self.forget_start(&at);
+            let input = TaskInput::Stopped { run, code: None };
+            self.input(fleet, &at, input, None);
+        }
+    }
+
+    /// A closed workspace is not known any more.
+    pub(crate) fn forget(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        self.spaces.remove(id);
+        self.waiting.retain(|at| at.workspace_id != *id);
+        let workspace_id = id.clone();
+        Self::work(fleet, TaskWork::Close { workspace_id });
+    }
+}

@@ -1,0 +1,108 @@
+//! What clients are told of tasks: what is durable of them.
+
+use goondan_protocol::control::{ControlError, ErrorCode, ListTasks, TaskInfo};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskStatus;
+use goondan_tasks::state::State;
+
+use super::Tasks;
+use super::entry::Entry;
+use crate::RequestToken;
+use crate::exchange::TaskRef;
+use crate::fleet::Fleet;
+
+impl Tasks {
+    /// Answers with what a list says of a task.
+    pub(super) fn tell_info(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
+        let info = self
+            .entry(at)
+            .and_then(|entry| entry.info(&at.workspace_id));
+        match info {
+            Some(info) => fleet.respond(token, &info),
+            None => fleet.respond_error(token, super::not_found(at)),
+        }
+    }
+
+    /// The tasks, those that wait for a person first, then those that are under way.
+    pub(super) fn list(&self, list: &ListTasks) -> Vec<TaskInfo> {
+        let only = list.workspace_id.as_ref();
+        let spaces = self.spaces.iter();
+        let spaces = spaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
+        let entries = spaces.flat_map(|(id, space)| {
+            let entries = space.entries.iter();
+            entries.map(move |(task, entry)| (TaskRef::new(id, task), entry))
+        });
+        let mut found: Vec<(bool, TaskInfo)> = entries
+            .filter_map(|(at, entry)| {
+                let needs_person = needs_person(entry);
+                Some((needs_person, shown(&at, entry)?))
+            })
+            .filter(|(needs_person, info)| {
+                let is_asked_for = list.all || !info.status.is_final() || info.damaged.is_some();
+                (*needs_person || !list.needs_me) && is_asked_for
+            })
+            .collect();
+        found.sort_by_key(|(needs_person, info)| {
+            let newest_first = std::cmp::Reverse(info.updated_at);
+            (!needs_person, info.status.is_final(), newest_first)
+        });
+        found.into_iter().map(|(_, info)| info).collect()
+    }
+
+    pub(super) fn show(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
+        let Some(entry) = self.entry(at) else {
+            return fleet.respond_error(token, super::not_found(at));
+        };
+        let Some(state) = entry.durable() else {
+            let why = entry.damage().unwrap_or("it is being made").to_owned();
+            return fleet.respond_error(token, super::damaged(at, &why));
+        };
+        let work_area = fleet.work_area(at);
+        let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
+        detail.info.damaged = entry.damage().map(ToOwned::to_owned);
+        fleet.respond(token, &detail);
+    }
+
+    /// The workspaces whose tasks are not read yet, among those that are asked about.
+    pub(super) fn unread(&self, only: Option<&WorkspaceId>) -> Option<WorkspaceId> {
+        let mut spaces = self.spaces.iter();
+        let unread =
+            spaces.find(|(id, space)| !space.is_loaded && only.is_none_or(|only| only == *id));
+        unread.map(|(id, _)| id.clone())
+    }
+}
+
+fn needs_person(entry: &Entry) -> bool {
+    entry.damage().is_some() || entry.durable().is_some_and(State::needs_person)
+}
+
+/// What a list says of a task; of one of which nothing was ever read, that.
+fn shown(at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
+    entry.info(&at.workspace_id).or_else(|| {
+        let damaged = entry.damage()?.to_owned();
+        let epoch = goondan_protocol::time::Timestamp::from_unix_millis(0);
+        Some(TaskInfo {
+            workspace_id: at.workspace_id.clone(),
+            task_id: at.task_id.clone(),
+            title: String::new(),
+            kind: String::new(),
+            agent: "unknown".parse().ok()?,
+            status: TaskStatus::Idle,
+            blocked_by: None,
+            current_phase: 0,
+            total_phases: 0,
+            progress: 0,
+            tokens: 0,
+            cost: goondan_protocol::usage::MicroUsd::default(),
+            created_at: epoch,
+            updated_at: epoch,
+            damaged: Some(damaged),
+        })
+    })
+}
+
+/// Why more requests cannot wait.
+pub(super) fn too_many(id: &WorkspaceId, most: usize) -> ControlError {
+    let text = format!("{most} requests about tasks of `{id}` wait already");
+    ControlError::new(ErrorCode::Overloaded, text).suggest("try again later")
+}

@@ -1,0 +1,408 @@
+//! The processes that work for tasks: one for each run, so many at a time (`TASK-8`).
+
+use std::collections::BTreeMap;
+
+use goondan_cli_agents::Event;
+use goondan_cli_agents::reply::Decision as Permission;
+use goondan_protocol::ipc::{ToOrchestrator, ToTask};
+use goondan_protocol::task::{
+    CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
+};
+use goondan_tasks::machine::Input as TaskInput;
+
+use super::Tasks;
+use super::entry::{Entry, Pending, StartOrder};
+use crate::LogEvent;
+use crate::exchange::tasks::{Clear, LogText, SecretsRead};
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::runs::RunEnd;
+use crate::fleet::{Fleet, bundle_of};
+use crate::limits::{
+    ROOM_RETRY_MS, TASK_CHECKPOINT_EACH_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX,
+};
+
+/// What a run's process hears when it is to end its program.
+const ENDED: &str = "the run is over";
+
+impl Tasks {
+    /// A run is to be started when there is a place for it.
+    pub(super) fn queue_run(&mut self, fleet: &mut Fleet, at: &TaskRef, order: StartOrder) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let run = order.run;
+        entry.pending = Some(Pending {
+            order,
+            is_held: false,
+        });
+        if is_ending(fleet, at) {
+            self.forget_start(at);
+            let input = TaskInput::Stopped { run, code: None };
+            return self.input(fleet, at, input, None);
+        }
+        self.waiting.push_back(at.clone());
+        self.start_waiting(fleet);
+    }
+
+    /// The run of a task does not wait for a place any more.
+    pub(super) fn forget_start(&mut self, at: &TaskRef) {
+        self.waiting.retain(|waiting| waiting != at);
+        self.reading.remove(at);
+        if let Some(entry) = self.entry_mut(at) {
+            entry.pending = None;
+        }
+    }
+
+    /// Starts the runs that wait, as long as there are places.
+    pub(super) fn start_waiting(&mut self, fleet: &mut Fleet) {
+        if fleet.is_stopping() || fleet.now().mono_ms < self.start_at_ms {
+            return;
+        }
+        while fleet.runs_under_way() + self.reading.len() < TASK_RUNS_AT_ONCE_MAX
+            && fleet.has_place_for_run()
+        {
+            let may_start = |at: &TaskRef| {
+                let pending = self.entry(at).and_then(|entry| entry.pending.as_ref());
+                pending.is_none_or(|pending| !pending.is_held)
+            };
+            let Some(index) = self.waiting.iter().position(may_start) else {
+                return;
+            };
+            if let Some(at) = self.waiting.remove(index) {
+                self.start_run(fleet, &at);
+            }
+        }
+    }
+
+    fn start_run(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let Some(pending) = &entry.pending else {
+            return;
+        };
+        let references = pending.order.environment.clone();
+        let run = pending.order.run;
+        if references.is_empty() {
+            return self.begin_run(fleet, at, BTreeMap::new());
+        }
+        self.reading.insert(at.clone());
+        let at = at.clone();
+        Self::work(
+            fleet,
+            TaskWork::ReadSecrets {
+                at,
+                run,
+                references,
+            },
+        );
+    }
+
+    pub(super) fn on_secrets_read(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        result: SecretsRead,
+    ) {
+        if !self.reading.remove(at) {
+            // It does not wait any more.
+            return;
+        }
+        let queued = self.entry(at).and_then(Entry::queued_run);
+        if queued == Some(run) {
+            match result {
+                Ok(secrets) => self.begin_run(fleet, at, secrets),
+                Err(lost) => {
+                    self.forget_start(at);
+                    let error = format!(
+                        "what was provided for {} cannot be read: {}; provide it again with `gdn task provide`",
+                        lost.names.join(", "),
+                        lost.error
+                    );
+                    let names = lost.names;
+                    let input = TaskInput::SecretsLost { run, names, error };
+                    self.input(fleet, at, input, None);
+                }
+            }
+        }
+        self.start_waiting(fleet);
+    }
+
+    fn begin_run(&mut self, fleet: &mut Fleet, at: &TaskRef, secrets: BTreeMap<String, Clear>) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let Some(state) = entry.state() else {
+            return;
+        };
+        let name = state.task.agent.clone();
+        let tells_result = state.task.tells_result;
+        let Some(Pending { order, is_held }) = entry.pending.take() else {
+            return;
+        };
+        let run = order.run;
+        let agent = agent_of(fleet, at, &name).and_then(|agent| {
+            // How a run's end is read was settled when the task was made.
+            if agent.format.tells_result() == tells_result {
+                Ok(agent)
+            } else {
+                Err(format!(
+                    "agent `{name}` now has the format of another kind than when the task was made"
+                ))
+            }
+        });
+        match agent.and_then(|agent| assignment(fleet, at, agent, order, secrets)) {
+            Ok(assignment) => {
+                fleet.begin_run(at, assignment, is_held);
+                let now_ms = fleet.now().mono_ms;
+                if let Some(entry) = self.entry_mut(at) {
+                    entry.checkpoint_at_ms = Some(now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS));
+                }
+            }
+            Err(error) => {
+                self.input(fleet, at, TaskInput::NotSpawned { run, error }, None);
+            }
+        }
+    }
+
+    /// A run is to end.
+    pub(super) fn end_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
+        if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
+            return fleet.end_run(at, ENDED);
+        }
+        // It has no process yet, or none any more.
+        self.forget_start(at);
+        self.input(fleet, at, TaskInput::Exited { run, code: None }, None);
+    }
+
+    /// A run's program is to be stopped where it is, or goes on.
+    pub(super) fn hold_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64, is_held: bool) {
+        if let Some(entry) = self.entry_mut(at)
+            && let Some(pending) = &mut entry.pending
+            && pending.order.run == run
+        {
+            pending.is_held = is_held;
+            self.start_waiting(fleet);
+        } else if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
+            fleet.hold_run(at, is_held);
+        }
+    }
+
+    pub(super) fn answer_permission(
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        request: String,
+        decision: Permission,
+    ) {
+        if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
+            let refusal = match decision {
+                Permission::Allow => None,
+                Permission::Refuse(why) => Some(why),
+            };
+            let answer = TaskPermission { request, refusal };
+            fleet.tell_run(&at.workspace_id, &at.task_id, ToTask::Permission(answer));
+        }
+    }
+
+    /// A run's process says something. What it may not say is an error, and ends it.
+    pub(crate) fn on_message(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        message: ToOrchestrator,
+    ) -> Result<(), String> {
+        let (id, task) = (&at.workspace_id, &at.task_id);
+        let Some(run) = fleet.run_of(id, task) else {
+            return Ok(());
+        };
+        match message {
+            ToOrchestrator::TaskStarted(started) => {
+                let input = TaskInput::Spawned {
+                    run,
+                    pid: started.pid,
+                    start_time: started.start_time,
+                };
+                self.input(fleet, at, input, None);
+            }
+            ToOrchestrator::TaskNotStarted(not) => {
+                fleet.note_run_end(id, task, RunEnd::NotStarted(not.error));
+            }
+            ToOrchestrator::TaskTold(told) => self.on_told(fleet, at, run, &told)?,
+            ToOrchestrator::TaskOutput(output) => self.on_output(fleet, at, output)?,
+            ToOrchestrator::TaskAlive(_) => {
+                self.input(fleet, at, TaskInput::Alive { run }, None);
+            }
+            ToOrchestrator::TaskExited(exited) => {
+                fleet.note_run_end(id, task, RunEnd::Exited(exited.code));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_told(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        told: &TaskTold,
+    ) -> Result<(), String> {
+        let read = |text: &str| {
+            serde_json::from_str::<Event>(text)
+                .map_err(|error| format!("it told what is no event: {error}"))
+        };
+        let events = told.events.iter().map(|raw| read(raw.get()));
+        let events: Vec<Event> = events.collect::<Result<_, _>>()?;
+        let now = fleet.now().wall;
+        for event in events {
+            if let Event::Block(block) = &event {
+                let text = LogText::Block(now, block.clone());
+                Self::log(fleet, at, text);
+            }
+            self.take_input(fleet, at, TaskInput::Told { run, event }, None);
+        }
+        self.flush(fleet, at);
+        Ok(())
+    }
+
+    fn on_output(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        output: TaskOutput,
+    ) -> Result<(), String> {
+        let TaskOutput { stream, mut text } = output;
+        // A mask may be longer than what it stands for.
+        if text.len() > 2 * TASK_OUTPUT_BYTES_MAX {
+            return Err("it sent more output at once than it may".to_owned());
+        }
+        let Some(entry) = self.entry_mut(at) else {
+            return Ok(());
+        };
+        if entry.output_waiting >= TASK_OUTPUT_WAITING_MAX {
+            entry.output_dropped = entry.output_dropped.saturating_add(text.len());
+            return Ok(());
+        }
+        let dropped = std::mem::take(&mut entry.output_dropped);
+        if dropped > 0 {
+            text = format!("\n[{dropped} bytes were dropped: they came too fast]\n{text}");
+        }
+        entry.output_waiting += text.len();
+        Self::log(fleet, at, LogText::Output(stream, text));
+        Ok(())
+    }
+
+    fn log(fleet: &mut Fleet, at: &TaskRef, text: LogText) {
+        let at = at.clone();
+        Self::work(fleet, TaskWork::Log { at, text });
+    }
+
+    /// A run's process is gone.
+    pub(crate) fn on_run_gone(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64, end: RunEnd) {
+        let now = fleet.now();
+        if let Some(entry) = self.entry_mut(at)
+            && entry.damage().is_some()
+        {
+            // What it did last may not be on disk: it is told as lost once the task is read again.
+            entry.reload_at(now.mono_ms);
+        } else {
+            // The files are to be taken back before anything else runs.
+            let is_restoring = self.entry(at).is_some_and(|entry| entry.is_restoring);
+            let is_ending = is_ending(fleet, at) || is_restoring;
+            let input = match end {
+                RunEnd::NotStarted(_) if is_ending => TaskInput::Stopped { run, code: None },
+                RunEnd::Exited(code) if is_ending => TaskInput::Stopped { run, code },
+                RunEnd::NotStarted(error) => TaskInput::NotSpawned { run, error },
+                RunEnd::Exited(code) => TaskInput::Exited { run, code },
+            };
+            self.input(fleet, at, input, None);
+            self.begin_restore(fleet, at);
+        }
+        self.start_waiting(fleet);
+    }
+
+    /// There was no room for a run's process: it is tried again when the task says so.
+    pub(crate) fn on_no_room(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        self.start_at_ms = fleet.now().mono_ms.saturating_add(ROOM_RETRY_MS);
+        let why = "there is no room for its process";
+        let gone = fleet.take_run(&at.workspace_id, &at.task_id, why);
+        if let Some((run, end)) = gone {
+            self.on_run_gone(fleet, at, run, end);
+        }
+    }
+
+    /// What happened could not be written: nothing of it is acknowledged, and the task goes on from what is on
+    /// disk.
+    pub(super) fn on_damaged(&mut self, fleet: &mut Fleet, at: &TaskRef, error: &str) {
+        let (id, task) = (&at.workspace_id, &at.task_id);
+        let event = LogEvent::error("what happened to a task could not be written");
+        let event = event.with("workspaceId", id.as_str());
+        let event = event.with("taskId", task.as_str());
+        fleet.log(event.with("error", error));
+        let is_running = fleet.run_of(id, task).is_some();
+        let now_ms = fleet.now().mono_ms;
+        self.forget_start(at);
+        if let Some(token) = self.give_up_restore(at) {
+            fleet.respond_error(token, super::damaged(at, error));
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            let reload_at_ms = (!is_running).then_some(now_ms);
+            let told = entry.damaged(error.to_owned(), reload_at_ms);
+            for token in told {
+                fleet.respond_error(token, super::damaged(at, error));
+            }
+        }
+        fleet.kill_run(at);
+    }
+}
+
+/// Whether the daemon or the workspace ends, so that the task waits until it is opened again.
+pub(super) fn is_ending(fleet: &Fleet, at: &TaskRef) -> bool {
+    let workspace = fleet.workspace(&at.workspace_id);
+    fleet.is_stopping() || workspace.map_or(true, |workspace| workspace.closing.is_some())
+}
+
+/// The agent that works for a task, as the configuration has it now.
+fn agent_of(
+    fleet: &Fleet,
+    at: &TaskRef,
+    name: &goondan_protocol::ids::AgentName,
+) -> Result<CliAgentDefinition, String> {
+    let workspace = fleet
+        .workspace(&at.workspace_id)
+        .map_err(|error| error.message)?;
+    let bundle = bundle_of(workspace).map_err(|error| error.message)?;
+    let agent = bundle.cli_agent(name).cloned();
+    agent.ok_or_else(|| {
+        format!("there is no agent `{name}` of `runtime.kind: cli` in `goondan.yaml` any more")
+    })
+}
+
+fn assignment(
+    fleet: &Fleet,
+    at: &TaskRef,
+    agent: CliAgentDefinition,
+    order: StartOrder,
+    secrets: BTreeMap<String, Clear>,
+) -> Result<TaskAssignment, String> {
+    let workspace = fleet
+        .workspace(&at.workspace_id)
+        .map_err(|error| error.message)?;
+    Ok(TaskAssignment {
+        workspace_id: at.workspace_id.clone(),
+        task_id: at.task_id.clone(),
+        run: order.run,
+        work_area: fleet.work_area(at),
+        project_root: workspace.record.project_root.clone(),
+        egress_socket: fleet.egress_socket_of(at, &agent),
+        agent,
+        session: order.session,
+        prompt: order.prompt,
+        secrets: secrets
+            .into_iter()
+            .map(|(name, Clear(value))| (name, value))
+            .collect(),
+    })
+}

@@ -1,0 +1,589 @@
+use goondan_cli_agents::blocks::{
+    Block, DependencyKind, DependencyRequest, QuestionCategory, UserQuestion,
+};
+use goondan_cli_agents::{Event, PermissionRequest, RunResult};
+use goondan_protocol::control::ErrorCode;
+use goondan_protocol::ipc::ToOrchestrator;
+use goondan_protocol::task::{OutputStream, TaskNotStarted, TaskOutput, TaskTold};
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::exchange::tasks::{LogText, TaskWork};
+use crate::limits::{
+    RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
+    TASK_RUNS_AT_ONCE_MAX,
+};
+use crate::{Input, Peer};
+
+fn new(task: &str, is_started: bool) -> Value {
+    json!({"taskId": task, "title": "Build it", "description": "Do so.", "start": is_started})
+}
+
+fn question() -> Event {
+    Event::Block(Block::UserQuestion(UserQuestion {
+        category: QuestionCategory::Choice,
+        question: "Which?".to_owned(),
+        options: vec!["a".to_owned(), "b".to_owned()],
+        default: None,
+        required: true,
+    }))
+}
+
+fn needs_key() -> Event {
+    Event::Block(Block::DependencyRequest(DependencyRequest {
+        kind: DependencyKind::ApiKey,
+        name: "API_KEY".to_owned(),
+        description: String::new(),
+        required: true,
+        default: None,
+    }))
+}
+
+fn result() -> Event {
+    Event::Result(RunResult {
+        is_ok: true,
+        text: "done".to_owned(),
+        denied: Vec::new(),
+    })
+}
+
+fn session() -> Event {
+    Event::Session {
+        id: "s-1".to_owned(),
+        model: None,
+    }
+}
+
+#[test]
+fn task_7_a_task_asks_is_answered_and_is_completed() {
+    let mut world = World::new();
+    let made = world.get("task.new", &new("t", true)).unwrap();
+    assert_eq!(
+        (&made["status"], &made["agent"]),
+        (&json!("running"), &json!("coder"))
+    );
+    let process = world.run("t");
+    world.tell(process, &[session(), question(), result()]);
+    world.exit(process, Some(0));
+    world.settle();
+    assert_eq!(world.status("t"), "waiting_question");
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    assert_eq!(waiting[0]["taskId"], "t");
+    let refused = world.get("task.answer", &json!({"taskId": "t", "text": "c"}));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::TaskRefused);
+    let answered = world.get("task.answer", &json!({"taskId": "t", "text": "b"}));
+    assert_eq!(answered.unwrap()["status"], "running");
+    let again = world.get(
+        "task.answer",
+        &json!({"taskId": "t", "id": "q-0001", "text": "a"}),
+    );
+    assert_eq!(again.unwrap_err().code, ErrorCode::TaskRefused);
+    let process = world.run("t");
+    let assignment = world.children[&process].assignment.as_ref().unwrap();
+    assert_eq!(
+        (assignment.run, assignment.session.as_deref()),
+        (2, Some("s-1"))
+    );
+    assert!(
+        assignment.prompt.contains("Which?"),
+        "{}",
+        assignment.prompt
+    );
+    world.tell(process, &[result()]);
+    world.exit(process, Some(0));
+    world.settle();
+    assert_eq!(world.status("t"), "completed");
+    assert!(
+        world
+            .get("task.list", &json!({}))
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    world.get("task.remove", &json!({"taskId": "t"})).unwrap();
+    let gone = world.get("task.show", &json!({"taskId": "t"})).unwrap_err();
+    assert_eq!(gone.code, ErrorCode::TaskNotFound);
+}
+
+#[test]
+fn task_7_nothing_is_done_or_acknowledged_before_it_is_durable() {
+    let mut world = World::new();
+    let token = world.ask("task.new", &new("t", true));
+    assert!(world.answers.is_empty() && world.works.len() == 1);
+    world.work();
+    assert!(
+        world.answers.is_empty(),
+        "it was made, and its start is not written"
+    );
+    assert!(world.children.is_empty());
+    world.work();
+    assert_eq!(
+        world.answers.remove(&token).unwrap().unwrap()["status"],
+        "running"
+    );
+    let process = world.run("t");
+    // Told while the disk is busy: one write after the other, in their order.
+    world.tell(process, &[session()]);
+    world.tell(process, &[question()]);
+    let token = world.ask("task.cancel", &json!({"taskId": "t"}));
+    let writes = |world: &World| {
+        let is_write = |work: &&TaskWork| matches!(work, TaskWork::Write { .. });
+        world.works.iter().filter(is_write).count()
+    };
+    assert_eq!(writes(&world), 1, "of one task one write is under way");
+    assert!(!world.children[&process].is_asked_to_end);
+    assert_eq!(world.status("t"), "cancelled");
+    assert!(world.children[&process].is_asked_to_end);
+    assert_eq!(
+        world.answers.remove(&token).unwrap().unwrap()["status"],
+        "cancelled"
+    );
+    let facts = world.facts("t");
+    let place = |event: &str| facts.iter().position(|fact| fact == event).unwrap();
+    assert!(place("session_opened") < place("question_asked"));
+    assert!(place("question_asked") < place("task_cancelled"));
+}
+
+#[test]
+fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.tell(process, &[session(), question()]);
+    world.settle();
+    world.is_disk_full = true;
+    let token = world.ask("task.answer", &json!({"taskId": "t", "text": "a"}));
+    world.settle();
+    let error = world.answers.remove(&token).unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::Damaged);
+    assert!(
+        world.children.is_empty(),
+        "nobody listens to its run any more"
+    );
+    let listed = world.get("task.list", &json!({})).unwrap();
+    assert!(listed[0]["damaged"].is_string(), "{listed}");
+    world.pass(TASK_RELOAD_MS);
+    world.settle();
+    assert_eq!(world.status("t"), "waiting_question");
+    world
+        .get("task.answer", &json!({"taskId": "t", "text": "a"}))
+        .unwrap();
+    let answers = world.facts("t");
+    assert_eq!(
+        answers
+            .iter()
+            .filter(|fact| *fact == "question_answered")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn task_1_a_killed_daemon_goes_on_with_every_task() {
+    let mut world = World::new();
+    world.get("task.new", &new("asks", true)).unwrap();
+    let process = world.run("asks");
+    world.tell(process, &[session(), question(), result()]);
+    world.exit(process, Some(0));
+    world.get("task.new", &new("works", true)).unwrap();
+    let process = world.run("works");
+    world.tell(process, &[session()]);
+    world.settle();
+    world.kill_daemon();
+    // What is asked before the tasks are read waits until they are.
+    let early = world.ask("task.answer", &json!({"taskId": "asks", "text": "a"}));
+    assert!(!world.answers.contains_key(&early));
+    world.settle();
+    assert_eq!(
+        world.answers.remove(&early).unwrap().unwrap()["status"],
+        "running"
+    );
+    for task in ["asks", "works"] {
+        let process = world.run(task);
+        let assignment = world.children[&process].assignment.as_ref().unwrap();
+        assert_eq!(
+            (assignment.run, assignment.session.as_deref()),
+            (2, Some("s-1"))
+        );
+        world.tell(process, &[result()]);
+        world.exit(process, Some(0));
+        world.settle();
+        assert_eq!(world.status(task), "completed");
+    }
+}
+
+#[test]
+fn task_8_a_daemon_that_ends_ends_its_runs_and_asks_nobody_for_it() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.step(Input::Stop {
+        grace_period_ms: None,
+    });
+    assert!(world.children[&process].is_asked_to_end);
+    let late = world.get("task.new", &new("late", false)).unwrap_err();
+    assert_eq!(late.code, ErrorCode::Stopping);
+    assert!(!world.has_exited);
+    world.exit(process, None);
+    assert!(!world.has_exited, "how its run ended is not durable yet");
+    world.settle();
+    assert!(world.has_exited);
+    world.kill_daemon();
+    world.run("t");
+    assert_eq!(
+        world.status("t"),
+        "running",
+        "it goes on by itself, without a session too"
+    );
+}
+
+#[test]
+fn task_8_a_workspace_that_is_closed_and_opened_again_has_its_tasks() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    let token = world.ask("workspace.close", &json!({}));
+    world.exit(process, None);
+    world.settle();
+    assert!(world.answers.remove(&token).unwrap().is_ok());
+    world.open();
+    world.run("t");
+    assert_eq!(world.status("t"), "running");
+}
+
+#[test]
+fn task_7_only_a_person_changes_a_task() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    let below = Peer {
+        pid: None,
+        is_below_daemon: true,
+    };
+    for (method, more) in [
+        ("task.new", json!({"title": "x", "description": "y"})),
+        ("task.import", json!({"path": "/x"})),
+        ("task.start", json!({"taskId": "t"})),
+        ("task.pause", json!({"taskId": "t"})),
+        ("task.resume", json!({"taskId": "t"})),
+        ("task.cancel", json!({"taskId": "t"})),
+        ("task.provide", json!({"taskId": "t", "value": "x"})),
+        ("task.answer", json!({"taskId": "t", "text": "x"})),
+        ("task.approve", json!({"taskId": "t"})),
+        ("task.rework", json!({"taskId": "t", "text": "x"})),
+        ("task.budget", json!({"taskId": "t", "budget": {}})),
+        ("task.checkpoint", json!({"taskId": "t"})),
+        ("task.restore", json!({"taskId": "t"})),
+        ("task.remove", json!({"taskId": "t"})),
+    ] {
+        let token = world.ask_as(below, method, &more);
+        world.settle();
+        let error = world.answers.remove(&token).unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::PersonNeeded, "{method}");
+    }
+    for method in ["task.list", "task.show"] {
+        let params = match method {
+            "task.list" => json!({}),
+            _ => json!({"taskId": "t"}),
+        };
+        let token = world.ask_as(below, method, &params);
+        world.settle();
+        assert!(world.answers.remove(&token).unwrap().is_ok(), "{method}");
+    }
+}
+
+#[test]
+fn task_8_so_many_runs_at_once_and_the_others_wait_in_their_order() {
+    let mut world = World::new();
+    let name = |n: usize| format!("t{n:03}");
+    for n in 0..TASK_RUNS_AT_ONCE_MAX + 3 {
+        world.get("task.new", &new(&name(n), true)).unwrap();
+    }
+    assert_eq!(world.children.len(), TASK_RUNS_AT_ONCE_MAX);
+    for process in world.children.keys().copied().collect::<Vec<_>>() {
+        world.greet(process);
+        world.started(process);
+    }
+    // What waits for long is not taken for stalled.
+    for _ in 0..1_000 {
+        world.pass(10_000);
+        for process in world.children.keys().copied().collect::<Vec<_>>() {
+            world.say(
+                process,
+                ToOrchestrator::TaskAlive(goondan_protocol::task::TaskAlive {}),
+            );
+        }
+        world.settle();
+    }
+    let [first, second, third] = [0, 1, 2].map(|n| name(TASK_RUNS_AT_ONCE_MAX + n));
+    world.get("task.pause", &json!({"taskId": first})).unwrap();
+    world
+        .get("task.cancel", &json!({"taskId": second}))
+        .unwrap();
+    assert_eq!(world.status(&second), "cancelled");
+    let process = world.process_of(&name(4)).unwrap();
+    world.tell(process, &[result()]);
+    world.exit(process, Some(0));
+    world.settle();
+    assert!(world.process_of(&first).is_none(), "it is paused");
+    assert!(world.process_of(&third).is_some());
+    world.get("task.resume", &json!({"taskId": first})).unwrap();
+    let process = world.process_of(&name(5)).unwrap();
+    world.tell(process, &[result()]);
+    world.exit(process, Some(0));
+    world.settle();
+    assert!(world.process_of(&first).is_some());
+}
+
+#[test]
+fn task_8_a_paused_program_stands_still_and_one_that_will_not_end_is_killed() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    world.settle();
+    let process = world.process_of("t").unwrap();
+    world.get("task.pause", &json!({"taskId": "t"})).unwrap();
+    world.greet(process);
+    assert!(
+        world.children[&process].is_held,
+        "paused before it was told what to run"
+    );
+    world.get("task.resume", &json!({"taskId": "t"})).unwrap();
+    assert!(!world.children[&process].is_held);
+    world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
+    assert!(world.children[&process].is_asked_to_end);
+    world.pass(RUN_END_GRACE_MS);
+    assert!(world.children.contains_key(&process));
+    world.pass(RUN_END_MARGIN_MS);
+    assert!(world.children.is_empty());
+    world.settle();
+    assert_eq!(world.status("t"), "cancelled");
+}
+
+#[test]
+fn task_8_a_permission_reaches_the_run_that_asked() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    let request = PermissionRequest {
+        id: "p-1".to_owned(),
+        tool: "bash".to_owned(),
+        input: json!({"command": "ls"}),
+        options: Vec::new(),
+    };
+    world.tell(process, &[Event::Permission(request)]);
+    assert_eq!(world.status("t"), "waiting_question");
+    world
+        .get("task.answer", &json!({"taskId": "t", "text": "allow"}))
+        .unwrap();
+    assert_eq!(
+        world.children[&process].permissions,
+        [("p-1".to_owned(), true)]
+    );
+}
+
+#[test]
+fn proto_2_a_secret_reaches_the_next_run_and_is_asked_for_again_where_it_is_lost() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.tell(process, &[session(), needs_key(), result()]);
+    world.exit(process, Some(0));
+    world.settle();
+    assert_eq!(world.status("t"), "waiting_dependency");
+    let provided = world.get(
+        "task.provide",
+        &json!({"taskId": "t", "value": "very secret"}),
+    );
+    assert_eq!(provided.unwrap()["status"], "running");
+    let all = format!("{:?}", world.disk);
+    assert!(!all.contains("very secret"));
+    let process = world.run("t");
+    let assignment = world.children[&process].assignment.as_ref().unwrap();
+    assert_eq!(assignment.secrets["API_KEY"], "very secret");
+    assert!(!format!("{assignment:?}").contains("very secret"));
+    world.secrets.clear();
+    world.vanish(process);
+    world.settle();
+    assert!(world.children.is_empty());
+    assert_eq!(world.status("t"), "waiting_dependency");
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["asks"][0]["kind"], "secret");
+    let text = format!("{:?}", world.disk);
+    assert!(text.contains("gdn task provide"), "{text}");
+    world
+        .get("task.provide", &json!({"taskId": "t", "value": "another"}))
+        .unwrap();
+    world.pass(60_000);
+    let process = world.run("t");
+    let assignment = world.children[&process].assignment.as_ref().unwrap();
+    assert_eq!(assignment.secrets["API_KEY"], "another");
+}
+
+#[test]
+fn task_8_an_agent_that_left_the_configuration_is_named_and_asked_about() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    world.configure(false);
+    let error = world.get("task.new", &new("other", false)).unwrap_err();
+    assert_eq!(error.code, ErrorCode::AgentNotFound);
+    world.get("task.start", &json!({"taskId": "t"})).unwrap();
+    for _ in 0..6 {
+        world.pass(1_000_000);
+        world.settle();
+    }
+    assert_eq!(world.status("t"), "waiting_question");
+    let text = format!("{:?}", world.disk);
+    assert!(text.contains("there is no agent `coder`"), "{text}");
+    world.configure(true);
+    world
+        .get("task.answer", &json!({"taskId": "t", "text": "go on"}))
+        .unwrap();
+    world.run("t");
+    assert_eq!(world.status("t"), "running");
+}
+
+#[test]
+fn task_8_a_process_that_lies_is_ended_and_a_run_that_cannot_start_is_told() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    let raw = serde_json::value::to_raw_value(&json!({"no": "event"})).unwrap();
+    world.say(
+        process,
+        ToOrchestrator::TaskTold(TaskTold { events: vec![raw] }),
+    );
+    assert!(world.children.is_empty());
+    world.settle();
+    // Without a session, nobody knows what it did.
+    assert_eq!(world.status("t"), "waiting_question");
+    world
+        .get("task.answer", &json!({"taskId": "t", "text": "go on"}))
+        .unwrap();
+    let process = world.process_of("t").unwrap();
+    world.greet(process);
+    let error = "no such program".to_owned();
+    world.say(
+        process,
+        ToOrchestrator::TaskNotStarted(TaskNotStarted { error }),
+    );
+    world.vanish(process);
+    world.settle();
+    let text = format!("{:?}", world.disk);
+    assert!(text.contains("no such program"), "{text}");
+    assert!(world.children.is_empty(), "it waits before it tries again");
+}
+
+#[test]
+fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    let text = "x".repeat(60_000);
+    let output = |text: &str| {
+        ToOrchestrator::TaskOutput(TaskOutput {
+            stream: OutputStream::Stdout,
+            text: text.to_owned(),
+        })
+    };
+    for _ in 0..100 {
+        world.say(process, output(&text));
+    }
+    let waiting = |world: &World| -> usize {
+        let logs = world.works.iter().map(|work| match work {
+            TaskWork::Log {
+                text: LogText::Output(_, text),
+                ..
+            } => text.len(),
+            _ => 0,
+        });
+        logs.sum()
+    };
+    let bytes = waiting(&world);
+    assert!(bytes < TASK_OUTPUT_WAITING_MAX + 70_000, "{bytes}");
+    while let Some(TaskWork::Log { at, text }) = world.works.pop_front() {
+        let LogText::Output(_, text) = text else {
+            continue;
+        };
+        let done = crate::TaskDone::Logged {
+            at,
+            bytes: text.len(),
+        };
+        world.step(Input::Tasks(Box::new(done)));
+    }
+    world.say(process, output("and on"));
+    let last = format!("{:?}", world.works.back());
+    assert!(last.contains("bytes were dropped"), "{last}");
+}
+
+#[test]
+fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
+    let mut world = World::new();
+    let create = |title: &str| json!({"title": title, "description": "x"});
+    for (title, id) in [
+        ("Fix: the login!", "fix-the-login"),
+        ("Fix the login", "fix-the-login-2"),
+        ("할 일", "task"),
+    ] {
+        let made = world.get("task.new", &create(title)).unwrap();
+        assert_eq!(made["taskId"], id);
+    }
+    let taken = world.get("task.new", &new("task", false)).unwrap_err();
+    assert_eq!(taken.code, ErrorCode::TaskTaken);
+    let bad = world.get("task.new", &create(" ")).unwrap_err();
+    assert_eq!(bad.code, ErrorCode::TaskRefused);
+    let alive = world
+        .get("task.remove", &json!({"taskId": "task"}))
+        .unwrap_err();
+    assert_eq!(alive.code, ErrorCode::TaskRefused);
+}
+
+#[test]
+fn ckpt_4_files_are_restored_while_nothing_runs_and_the_agent_hears_of_it() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.tell(process, &[session()]);
+    let made = world
+        .get("task.checkpoint", &json!({"taskId": "t", "name": "mine"}))
+        .unwrap();
+    assert_eq!(made["name"], "mine");
+    let restore = json!({"taskId": "t"});
+    let refused = world.get("task.restore", &restore).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TaskRefused);
+    let rehearsal = json!({"taskId": "t", "dryRun": true});
+    let told = world.get("task.restore", &rehearsal).unwrap();
+    assert!(told["preRestore"].is_null());
+    world.get("task.pause", &json!({"taskId": "t"})).unwrap();
+    let token = world.ask("task.restore", &restore);
+    assert!(
+        world.children[&process].is_asked_to_end,
+        "its run is ended first"
+    );
+    let busy = world
+        .get("task.resume", &json!({"taskId": "t"}))
+        .unwrap_err();
+    assert_eq!(busy.code, ErrorCode::TaskRefused);
+    world.exit(process, None);
+    world.settle();
+    let restored = world.answers.remove(&token).unwrap().unwrap();
+    assert_eq!(restored["preRestore"], "checkpoint_009");
+    assert_eq!(world.status("t"), "paused");
+    world.get("task.resume", &json!({"taskId": "t"})).unwrap();
+    let process = world.run("t");
+    let assignment = world.children[&process].assignment.as_ref().unwrap();
+    assert!(assignment.prompt.contains("taken back to checkpoint_001"));
+}
+
+#[test]
+fn ckpt_1_a_run_that_goes_on_has_checkpoints_by_itself() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    for _ in 0..200 {
+        world.pass(10_000);
+        let alive = goondan_protocol::task::TaskAlive {};
+        world.say(process, ToOrchestrator::TaskAlive(alive));
+        world.settle();
+    }
+    assert_eq!(world.checkpoints, 3, "one each ten minutes, of 2,000 s");
+}

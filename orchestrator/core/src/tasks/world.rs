@@ -1,0 +1,552 @@
+//! A world of tasks alone: a daemon that may be killed, a disk that may fail, and processes that do what the test
+//! says.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use goondan_cli_agents::Event;
+use goondan_config::{Bundle, Lifecycle};
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{
+    Call, CheckpointInfo, ControlError, ErrorCode, TaskRemoved, TaskRestored,
+};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ipc::{Assignment, ChildRole, Hello, ToChild, ToOrchestrator, ToTask};
+use goondan_protocol::observe::ObservationBounds;
+use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::task::{
+    AgentFormat, CliAgentDefinition, PromptBy, TaskAssignment, TaskExited, TaskId, TaskStarted,
+    TaskTold,
+};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::writer::{Completion, Op, Report};
+use goondan_tasks::fact::{Entry, Fact};
+use goondan_tasks::state::State;
+use serde_json::{Value, json};
+
+use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, TaskDone, TaskWork};
+use crate::{
+    Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
+    ProcessId, RequestToken,
+};
+
+/// A process of a run.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) task: String,
+    pub(super) assignment: Option<TaskAssignment>,
+    pub(super) is_asked_to_end: bool,
+    pub(super) is_held: bool,
+    /// Ids of requests for permissions that were answered, and whether they were allowed.
+    pub(super) permissions: Vec<(String, bool)>,
+}
+
+pub(super) struct World {
+    pub(super) core: Core,
+    pub(super) now_ms: u64,
+    /// What is on disk.
+    pub(super) disk: BTreeMap<TaskId, Vec<Entry>>,
+    pub(super) secrets: BTreeMap<(TaskId, String), String>,
+    /// What the daemon wants done, in order.
+    pub(super) works: VecDeque<TaskWork>,
+    pub(super) children: BTreeMap<ProcessId, Child>,
+    pub(super) answers: BTreeMap<RequestToken, Result<Value, ControlError>>,
+    pub(super) logged: Vec<String>,
+    /// Whether the next write fails.
+    pub(super) is_disk_full: bool,
+    pub(super) has_exited: bool,
+    /// Runs whose process was told what to run, of each task.
+    pub(super) begun: BTreeSet<(TaskId, u64)>,
+    pub(super) checkpoints: u64,
+    next_token: u64,
+    bundle: Bundle,
+}
+
+pub(super) fn workspace() -> WorkspaceId {
+    "w".parse().unwrap()
+}
+
+fn agent() -> CliAgentDefinition {
+    CliAgentDefinition {
+        name: "coder".parse().unwrap(),
+        description: None,
+        command: vec!["coder".to_owned()],
+        resume: vec!["coder".to_owned(), "{session}".to_owned()],
+        format: AgentFormat::ClaudeStreamJson,
+        prompt: PromptBy::Stdin,
+        environment: BTreeMap::new(),
+        guide: None,
+        limits: ProcessLimits::default(),
+        sandbox: SandboxPolicy::off(),
+    }
+}
+
+fn bundle() -> Bundle {
+    let coder = agent();
+    Bundle {
+        package: None,
+        conversation_key: None,
+        entry_agent: "clerk".parse().unwrap(),
+        agents: BTreeMap::new(),
+        cli_agents: [(coder.name.clone(), coder)].into(),
+        connections: BTreeMap::new(),
+        local: None,
+        models: BTreeMap::new(),
+        prices: BTreeMap::new(),
+        budgets: Vec::new(),
+        grace_period_ms: 1_000,
+        lifecycle: Lifecycle::default(),
+        observation: ObservationBounds::default(),
+        digest: "1".to_owned(),
+    }
+}
+
+fn new_core() -> Core {
+    let facts = Facts {
+        layout: Layout::new("/state"),
+        pid: 1,
+        started_at: Timestamp::from_unix_millis(0),
+        log_dir: None,
+        cgroup: None,
+        is_memory_open: false,
+    };
+    let mut next = 0_u128;
+    Core::new(facts, move || {
+        next += 1;
+        uuid::Uuid::from_u128(next)
+    })
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let mut world = Self {
+            core: new_core(),
+            now_ms: 1_000_000,
+            disk: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            works: VecDeque::new(),
+            children: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            logged: Vec::new(),
+            is_disk_full: false,
+            has_exited: false,
+            begun: BTreeSet::new(),
+            checkpoints: 0,
+            next_token: 0,
+            bundle: bundle(),
+        };
+        world.open();
+        world.settle();
+        world
+    }
+
+    pub(super) fn open(&mut self) {
+        let record = WorkspaceRecord {
+            workspace_id: workspace(),
+            project_root: "/project".into(),
+            package: None,
+            registered: true,
+            watch: false,
+            env_files: Vec::new(),
+            extra: JsonObject::new(),
+        };
+        let loaded = Loaded {
+            purpose: LoadPurpose::Start,
+            workspace_id: Some(workspace()),
+            sources: Default::default(),
+            result: Ok(LoadedWorkspace {
+                record,
+                bundle: Ok(self.bundle.clone()),
+                fallback: None,
+                may_be_kept: false,
+                accounts: Accounts::default(),
+                with_work: Vec::new(),
+                parked: BTreeMap::new(),
+                to_begin_anew: Vec::new(),
+            }),
+        };
+        self.step(Input::Loaded(Box::new(loaded)));
+    }
+
+    /// The agent leaves the configuration, or comes back.
+    pub(super) fn configure(&mut self, has_agent: bool) {
+        self.bundle = bundle();
+        if !has_agent {
+            self.bundle.cli_agents.clear();
+            self.bundle.digest = "2".to_owned();
+        }
+        self.open();
+    }
+
+    /// The daemon and all its children are killed, and another starts.
+    pub(super) fn kill_daemon(&mut self) {
+        self.core = new_core();
+        self.works.clear();
+        self.children.clear();
+        self.has_exited = false;
+        self.open();
+    }
+
+    pub(super) fn step(&mut self, input: Input) {
+        let now = Now {
+            mono_ms: self.now_ms,
+            wall: Timestamp::from_unix_millis(i64::try_from(self.now_ms).unwrap()),
+        };
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for effect in self.core.handle(now, input) {
+                match effect {
+                    Effect::Spawn(spawn) => {
+                        assert_eq!(spawn.role, ChildRole::Task);
+                        let task = spawn.identity["taskId"].as_str().unwrap().to_owned();
+                        let is_there = self.children.values().any(|child| child.task == task);
+                        assert!(!is_there, "two processes for `{task}`");
+                        let child = Child {
+                            task,
+                            assignment: None,
+                            is_asked_to_end: false,
+                            is_held: false,
+                            permissions: Vec::new(),
+                        };
+                        let process = spawn.process;
+                        self.children.insert(process, child);
+                        inputs.push_back(Input::Spawned { process, pid: 7 });
+                    }
+                    Effect::Send {
+                        process, message, ..
+                    } => self.told(process, *message),
+                    Effect::Kill { process } => {
+                        if self.children.remove(&process).is_some() {
+                            let how = "killed".to_owned();
+                            inputs.push_back(Input::Exited { process, how });
+                        }
+                    }
+                    Effect::Store(job) => {
+                        let Op::Audit(_) = job.op else {
+                            panic!("{job:?}");
+                        };
+                        inputs.push_back(Input::Stored(Completion {
+                            token: job.token,
+                            report: Report::Audit(Ok(())),
+                        }));
+                    }
+                    Effect::Tasks(work) => self.works.push_back(*work),
+                    Effect::Respond { token, result } => {
+                        let before = self.answers.insert(token, result);
+                        assert!(before.is_none(), "{token:?} was answered twice");
+                    }
+                    Effect::WriteWorkspace(record) => inputs.push_back(Input::WorkspaceWritten {
+                        workspace_id: record.workspace_id,
+                        result: Ok(()),
+                    }),
+                    Effect::Log(event) => self.logged.push(event.message.to_owned()),
+                    Effect::Exit => self.has_exited = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, process: ProcessId, message: ToChild) {
+        let ToChild::Task(message) = message else {
+            panic!("{message:?}");
+        };
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        match message {
+            ToTask::Welcome(welcome) => {
+                let Assignment::Task(assignment) = welcome.assignment else {
+                    panic!("{:?}", welcome.assignment);
+                };
+                let run = (assignment.task_id.clone(), assignment.run);
+                assert!(self.begun.insert(run), "a run began twice: {assignment:?}");
+                let facts = &self.disk[&assignment.task_id];
+                let is_durable = facts.iter().any(
+                    |entry| matches!(&entry.fact, Fact::RunRequested { run, .. } if *run == assignment.run),
+                );
+                assert!(is_durable, "a run began before that was durable");
+                child.assignment = Some(*assignment);
+            }
+            ToTask::Shutdown(_) => child.is_asked_to_end = true,
+            ToTask::Pause(_) => child.is_held = true,
+            ToTask::Continue(_) => child.is_held = false,
+            ToTask::Permission(answer) => child
+                .permissions
+                .push((answer.request, answer.refusal.is_none())),
+            ToTask::Ping(_) => {}
+        }
+    }
+
+    pub(super) fn ask_as(&mut self, peer: Peer, method: &str, params: &Value) -> RequestToken {
+        self.next_token += 1;
+        let token = RequestToken(self.next_token);
+        let mut params = params.clone();
+        params["workspaceId"] = json!("w");
+        let call: Call =
+            serde_json::from_value(json!({"method": method, "params": params})).unwrap();
+        let call = Box::new(call);
+        self.step(Input::Request { token, peer, call });
+        token
+    }
+
+    pub(super) fn ask(&mut self, method: &str, params: &Value) -> RequestToken {
+        self.ask_as(Peer::default(), method, params)
+    }
+
+    /// Asks, and goes on until all is done.
+    pub(super) fn get(&mut self, method: &str, params: &Value) -> Result<Value, ControlError> {
+        let token = self.ask(method, params);
+        self.settle();
+        self.answers.remove(&token).unwrap()
+    }
+
+    pub(super) fn status(&mut self, task: &str) -> String {
+        self.settle();
+        let shown = self.get("task.show", &json!({"taskId": task})).unwrap();
+        shown["info"]["status"].as_str().unwrap().to_owned()
+    }
+
+    /// Does the next piece of work; false if there is none.
+    pub(super) fn work(&mut self) -> bool {
+        let Some(work) = self.works.pop_front() else {
+            return false;
+        };
+        if let Some(done) = self.perform(work) {
+            self.step(Input::Tasks(Box::new(done)));
+        }
+        true
+    }
+
+    pub(super) fn settle(&mut self) {
+        while self.work() {}
+    }
+
+    fn read(&self, task: &TaskId) -> FoundTask {
+        let facts = &self.disk[task];
+        let Fact::TaskCreated(new) = &facts[0].fact else {
+            panic!("{facts:?}");
+        };
+        let mut state = State::new(new.clone(), facts[0].timestamp);
+        for entry in &facts[1..] {
+            state.apply(entry);
+        }
+        FoundTask {
+            task_id: task.clone(),
+            result: Ok((state, Vec::new())),
+        }
+    }
+
+    fn perform(&mut self, work: TaskWork) -> Option<TaskDone> {
+        let fails = std::mem::take(&mut self.is_disk_full);
+        Some(match work {
+            TaskWork::Load { workspace_id } => TaskDone::Loaded {
+                workspace_id,
+                found: Ok(self.disk.keys().map(|task| self.read(task)).collect()),
+            },
+            TaskWork::Reload { at } => TaskDone::Reloaded {
+                workspace_id: at.workspace_id,
+                found: self.read(&at.task_id),
+            },
+            TaskWork::Create { at, new, now, .. } => {
+                let result = if fails {
+                    Err(ControlError::new(ErrorCode::Storage, "the disk is full"))
+                } else {
+                    let fact = Fact::TaskCreated(*new);
+                    let created = Entry {
+                        timestamp: now,
+                        fact,
+                    };
+                    let before = self.disk.insert(at.task_id.clone(), vec![created]);
+                    assert!(before.is_none(), "a task was made twice");
+                    Ok(())
+                };
+                TaskDone::Created { at, result }
+            }
+            TaskWork::Write { at, facts, state } => {
+                let result = if fails {
+                    Err("the disk is full".to_owned())
+                } else {
+                    self.disk.get_mut(&at.task_id).unwrap().extend(facts);
+                    let (read, _) = self.read(&at.task_id).result.unwrap();
+                    assert_eq!(read, *state, "what is shown is not what is on disk");
+                    Ok(())
+                };
+                TaskDone::Written { at, result }
+            }
+            TaskWork::Log { .. } | TaskWork::ReadLog { .. } | TaskWork::Close { .. } => {
+                return None;
+            }
+            TaskWork::KeepSecret {
+                at,
+                token,
+                id,
+                value,
+                ..
+            } => {
+                let key = (at.task_id.clone(), id.clone());
+                self.secrets.insert(key, value.0);
+                let result = Ok(());
+                TaskDone::SecretKept {
+                    at,
+                    token,
+                    id,
+                    result,
+                }
+            }
+            TaskWork::ReadSecrets {
+                at,
+                run,
+                references,
+            } => {
+                let mut found = BTreeMap::new();
+                let mut lost = Vec::new();
+                for (name, id) in references {
+                    match self.secrets.get(&(at.task_id.clone(), id)) {
+                        Some(value) => drop(found.insert(name, Clear(value.clone()))),
+                        None => lost.push(name),
+                    }
+                }
+                let error = "another System Root keeps it".to_owned();
+                let result = match lost.as_slice() {
+                    [] => Ok(found),
+                    _ => Err(LostSecrets { names: lost, error }),
+                };
+                TaskDone::SecretsRead { at, run, result }
+            }
+            TaskWork::Import { .. } | TaskWork::ListCheckpoints { .. } => return None,
+            TaskWork::MakeCheckpoint {
+                at,
+                token,
+                about,
+                now,
+            } => {
+                self.checkpoints += 1;
+                let result = Ok(CheckpointInfo {
+                    checkpoint_id: format!("checkpoint_{:03}", self.checkpoints),
+                    kind: about.kind.to_owned(),
+                    name: about.name,
+                    phase: about.phase,
+                    created_at: now,
+                    snapshot_size: 1,
+                    files: Some(1),
+                    damaged: None,
+                });
+                TaskDone::CheckpointMade { at, token, result }
+            }
+            TaskWork::Restore {
+                at,
+                token,
+                is_rehearsal,
+                ..
+            } => {
+                let is_running = self.process_of(at.task_id.as_str()).is_some();
+                assert!(is_rehearsal || !is_running, "a run is under way");
+                let result = Ok(TaskRestored {
+                    checkpoint_id: "checkpoint_001".to_owned(),
+                    skipped: Vec::new(),
+                    added: Vec::new(),
+                    changed: Vec::new(),
+                    removed: Vec::new(),
+                    pre_restore: (!is_rehearsal).then(|| "checkpoint_009".to_owned()),
+                });
+                TaskDone::Restored {
+                    at,
+                    token,
+                    is_rehearsal,
+                    result,
+                }
+            }
+            TaskWork::Remove { at, token, .. } => {
+                self.disk.remove(&at.task_id);
+                let result = Ok(TaskRemoved { backup: None });
+                TaskDone::Removed { at, token, result }
+            }
+        })
+    }
+
+    /// The process of a task.
+    pub(super) fn process_of(&self, task: &str) -> Option<ProcessId> {
+        let mut children = self.children.iter();
+        let found = children.find(|(_, child)| child.task == task);
+        found.map(|(process, _)| *process)
+    }
+
+    pub(super) fn say(&mut self, process: ProcessId, message: ToOrchestrator) {
+        self.step(Input::Message {
+            process,
+            message: Box::new(message),
+            request_id: None,
+            trace: None,
+        });
+    }
+
+    pub(super) fn greet(&mut self, process: ProcessId) {
+        let hello = Hello {
+            version: Version::current(),
+            role: ChildRole::Agent,
+            pid: 7,
+        };
+        self.say(process, ToOrchestrator::Hello(hello));
+    }
+
+    pub(super) fn started(&mut self, process: ProcessId) {
+        let started = TaskStarted {
+            pid: 8,
+            start_time: 9,
+        };
+        self.say(process, ToOrchestrator::TaskStarted(started));
+    }
+
+    pub(super) fn tell(&mut self, process: ProcessId, events: &[Event]) {
+        let events = events
+            .iter()
+            .map(|event| serde_json::value::to_raw_value(event).unwrap());
+        let told = TaskTold {
+            events: events.collect(),
+        };
+        self.say(process, ToOrchestrator::TaskTold(told));
+    }
+
+    /// A run's program exits, and its process with it.
+    pub(super) fn exit(&mut self, process: ProcessId, code: Option<i32>) {
+        self.say(process, ToOrchestrator::TaskExited(TaskExited { code }));
+        self.vanish(process);
+    }
+
+    /// A run's process is gone without a word.
+    pub(super) fn vanish(&mut self, process: ProcessId) {
+        if self.children.remove(&process).is_some() {
+            let how = "exit code 0".to_owned();
+            self.step(Input::Exited { process, how });
+        }
+    }
+
+    /// Time passes, with a tick of the daemon.
+    pub(super) fn pass(&mut self, millis: u64) {
+        self.now_ms += millis;
+        self.step(Input::Tick);
+    }
+
+    /// Begins the run that a task waits for: its process greets and starts the program.
+    pub(super) fn run(&mut self, task: &str) -> ProcessId {
+        self.settle();
+        let process = self.process_of(task).unwrap();
+        self.greet(process);
+        self.started(process);
+        self.settle();
+        process
+    }
+
+    pub(super) fn facts(&self, task: &str) -> Vec<String> {
+        let task = TaskId::try_from(task.to_owned()).unwrap();
+        let event = |entry: &Entry| {
+            let value = serde_json::to_value(entry).unwrap();
+            value["event"].as_str().unwrap().to_owned()
+        };
+        self.disk[&task].iter().map(event).collect()
+    }
+}

@@ -1,0 +1,279 @@
+//! The thread that owns the work areas of tasks: what the core asks of them is done here, one after the other
+//! (`TASK-1`).
+//!
+//! What waits for it is bounded by the core: of each task one write, so much output of its program, and so many
+//! requests of clients. What takes long (copying a work area, putting one aside) is done on a thread of its
+//! own.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use goondan_core::{
+    Input, LogText, LostSecrets, RequestToken, SecretsRead, TaskDone, TaskRef, TaskWork,
+};
+use goondan_durable::disk::Disk;
+use goondan_protocol::control::ControlError;
+use goondan_store::root::Layout;
+use tokio::sync::mpsc;
+
+use super::event::Event;
+use super::masking::Masks;
+use super::secrets::SecretKeeper;
+
+mod areas;
+mod checkpoints;
+mod logs;
+mod moving;
+
+use areas::Areas;
+
+/// What the work on tasks needs.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) layout: Layout,
+    pub(super) secrets: Arc<SecretKeeper>,
+    pub(super) masks: Arc<Masks>,
+    pub(super) events: mpsc::Sender<Event>,
+}
+
+impl Ground {
+    fn work_area(&self, at: &TaskRef) -> PathBuf {
+        self.layout
+            .tasks(&at.workspace_id)
+            .join(at.task_id.as_str())
+    }
+
+    fn report(&self, done: TaskDone) {
+        let input = Input::Tasks(Box::new(done));
+        // Nobody listens any more only when the daemon is ending.
+        drop(self.events.blocking_send(Event::Input(input)));
+    }
+
+    fn answer(&self, token: RequestToken, result: Result<serde_json::Value, ControlError>) {
+        drop(self.events.blocking_send(Event::Answer { token, result }));
+    }
+}
+
+/// The way to the thread, and to the one that makes checkpoints.
+#[derive(Debug)]
+pub(super) struct TaskThread {
+    works: Sender<TaskWork>,
+    checkpoints: Sender<TaskWork>,
+    thread: JoinHandle<()>,
+}
+
+impl TaskThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it starts no more threads.
+    pub(super) fn start(ground: Ground) -> io::Result<Self> {
+        let (works, waiting) = channel();
+        let (checkpoints, on_checkpoints) = channel();
+        let with = ground.clone();
+        // Nobody waits for it when the daemon ends: a checkpoint that is not finished is none.
+        std::thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || {
+                let boot = checkpoints::boot();
+                while let Ok(work) = on_checkpoints.recv() {
+                    checkpoints::carry_out(&with, &boot, work);
+                }
+            })?;
+        let thread = std::thread::Builder::new()
+            .name("tasks".to_owned())
+            .spawn(move || run(&ground, &waiting))?;
+        Ok(Self {
+            works,
+            checkpoints,
+            thread,
+        })
+    }
+
+    /// Hands it something to do; false if it is gone.
+    pub(super) fn submit(&self, work: TaskWork) -> bool {
+        let to = match &work {
+            TaskWork::MakeCheckpoint { .. }
+            | TaskWork::ListCheckpoints { .. }
+            | TaskWork::Restore { .. } => &self.checkpoints,
+            _ => &self.works,
+        };
+        to.send(work).is_ok()
+    }
+
+    /// Waits until it has done all it was handed. Blocks.
+    pub(super) fn finish(self) {
+        drop(self.works);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread of the tasks ended badly");
+        }
+    }
+}
+
+fn run(ground: &Ground, waiting: &Receiver<TaskWork>) {
+    let mut areas = Areas::new(ground.clone());
+    while let Ok(work) = waiting.recv() {
+        carry_out(ground, &mut areas, work);
+    }
+}
+
+fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
+    // Long: one arm for each kind of work.
+    match work {
+        TaskWork::Load { workspace_id } => {
+            let found = areas.load_all(&workspace_id);
+            ground.report(TaskDone::Loaded {
+                workspace_id,
+                found,
+            });
+        }
+        TaskWork::Reload { at } => {
+            areas.close(&at);
+            let found = areas.load(&at);
+            ground.report(TaskDone::Reloaded {
+                workspace_id: at.workspace_id,
+                found,
+            });
+        }
+        TaskWork::Create {
+            at,
+            new,
+            guide,
+            now,
+        } => {
+            let result = areas.create(&at, *new, guide.as_deref(), now);
+            ground.report(TaskDone::Created { at, result });
+        }
+        TaskWork::Write { at, facts, state } => {
+            let result = areas.write(&at, &state, &facts);
+            ground.report(TaskDone::Written { at, result });
+        }
+        TaskWork::Log { at, text } => {
+            let bytes = match &text {
+                LogText::Output(_, text) => text.len(),
+                LogText::Block(..) => 0,
+            };
+            areas.log(&at, &text);
+            if bytes > 0 {
+                ground.report(TaskDone::Logged { at, bytes });
+            }
+        }
+        TaskWork::KeepSecret {
+            at,
+            token,
+            id,
+            value,
+            now,
+        } => {
+            let work_area = ground.work_area(&at);
+            let result = ground.secrets.keep_for_task(&work_area, &id, &value.0, now);
+            ground.report(TaskDone::SecretKept {
+                at,
+                token,
+                id,
+                result,
+            });
+        }
+        TaskWork::ReadSecrets {
+            at,
+            run,
+            references,
+        } => {
+            let result = read_secrets(ground, &at, &references);
+            ground.report(TaskDone::SecretsRead { at, run, result });
+        }
+        TaskWork::ReadLog {
+            token,
+            at,
+            log,
+            offset,
+        } => {
+            let read = logs::read(ground.disk.as_ref(), &ground.work_area(&at), log, offset);
+            ground.answer(token, read);
+        }
+        TaskWork::Import {
+            workspace_id,
+            token,
+            path,
+        } => {
+            let with = ground.clone();
+            in_background(move || {
+                let result = moving::import(&with, &workspace_id, &path);
+                with.report(TaskDone::Imported {
+                    workspace_id,
+                    token,
+                    result,
+                });
+            });
+        }
+        TaskWork::Remove {
+            at,
+            token,
+            with_backup,
+        } => {
+            areas.close(&at);
+            let with = ground.clone();
+            in_background(move || {
+                let result = moving::remove(&with, &at, with_backup);
+                with.report(TaskDone::Removed { at, token, result });
+            });
+        }
+        TaskWork::Close { workspace_id } => areas.close_all(&workspace_id),
+        // Another thread does them.
+        TaskWork::MakeCheckpoint { .. }
+        | TaskWork::ListCheckpoints { .. }
+        | TaskWork::Restore { .. } => {}
+    }
+}
+
+/// Does something that takes long on a thread of its own; here, if there is none to be had.
+fn in_background(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(std::sync::Mutex::new(Some(work)));
+    let take = |work: &std::sync::Mutex<Option<_>>| {
+        work.lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take()
+    };
+    let theirs = work.clone();
+    let spawned = std::thread::Builder::new()
+        .name("task-files".to_owned())
+        .spawn(move || {
+            if let Some(work) = take(&theirs) {
+                work();
+            }
+        });
+    if spawned.is_err()
+        && let Some(work) = take(&work)
+    {
+        work();
+    }
+}
+
+fn read_secrets(ground: &Ground, at: &TaskRef, references: &[(String, String)]) -> SecretsRead {
+    let work_area = ground.work_area(at);
+    let ids: Vec<&str> = references.iter().map(|(_, id)| id.as_str()).collect();
+    let lost = |names: Vec<String>, error: String| LostSecrets { names, error };
+    let all = || references.iter().map(|(name, _)| name.clone()).collect();
+    let found = ground
+        .secrets
+        .read_for_task(&work_area, &ids)
+        .map_err(|error| lost(all(), error))?;
+    let missing: Vec<String> = references
+        .iter()
+        .filter(|(_, id)| !found.contains_key(id))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if !missing.is_empty() {
+        return Err(lost(missing, "it is not kept in the work area".to_owned()));
+    }
+    let read = references.iter().filter_map(|(name, id)| {
+        let value = found.get(id)?.clone();
+        Some((name.clone(), value))
+    });
+    Ok(read.collect())
+}

@@ -1,0 +1,294 @@
+//! The work areas that are open: the last that were used, so many at a time.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use goondan_core::{FoundTask, LogText, TaskRef};
+use goondan_durable::disk::EntryKind;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskId;
+use goondan_protocol::time::Timestamp;
+use goondan_tasks::fact::{Entry, NewTask};
+use goondan_tasks::state::State;
+use goondan_tasks::words::{happening, line};
+use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError};
+use goondan_trees::RealFolder;
+
+use super::Ground;
+use super::checkpoints::{self, RESTORING};
+use super::logs::{self, Sizes};
+use crate::limits::TASK_AREAS_OPEN_MAX;
+
+/// What an import that was not finished is called at first.
+pub(super) const STAGING_PREFIX: &str = ".import-";
+
+struct Open {
+    area: WorkArea,
+    sizes: Sizes,
+    /// When it was used last, in works.
+    used: u64,
+}
+
+/// The work areas that are open.
+pub(super) struct Areas {
+    ground: Ground,
+    open: HashMap<TaskRef, Open>,
+    works: u64,
+}
+
+fn text_of(error: &WorkAreaError) -> String {
+    goondan_log::error_chain(error)
+}
+
+/// Why a work area was not made, as a client is told it.
+pub(super) fn refused(error: &WorkAreaError) -> ControlError {
+    let code = match error {
+        WorkAreaError::Taken(_) => ErrorCode::TaskTaken,
+        WorkAreaError::Damaged { .. } | WorkAreaError::NoTask(_) => ErrorCode::Damaged,
+        WorkAreaError::Refused(_) => ErrorCode::TaskRefused,
+        WorkAreaError::File(_) | WorkAreaError::Guide(_) | WorkAreaError::Excludes(_) => {
+            ErrorCode::Storage
+        }
+    };
+    ControlError::new(code, text_of(error))
+}
+
+impl Areas {
+    pub(super) fn new(ground: Ground) -> Self {
+        Self {
+            ground,
+            open: HashMap::new(),
+            works: 0,
+        }
+    }
+
+    /// Reads all tasks of a workspace.
+    pub(super) fn load_all(&mut self, id: &WorkspaceId) -> Result<Vec<FoundTask>, String> {
+        let dir = self.ground.layout.tasks(id);
+        let disk = self.ground.disk.clone();
+        let text = |error: std::io::Error| format!("`{}`: {error}", dir.display());
+        if disk.stat(&dir).map_err(text)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for entry in disk.list(&dir).map_err(text)? {
+            let name = entry.name.to_string_lossy().into_owned();
+            if name.starts_with(STAGING_PREFIX) {
+                if let Err(error) = disk.remove_tree(&dir.join(&entry.name)) {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "what is left of an import cannot be removed"
+                    );
+                }
+                continue;
+            }
+            // Folders with `_` before their name are people's own (`TASK-10`).
+            if entry.kind != EntryKind::Directory || name.starts_with(['_', '.']) {
+                continue;
+            }
+            match TaskId::try_from(name) {
+                Ok(task) => found.push(self.load(&TaskRef::new(id, &task))),
+                Err(problem) => tracing::warn!(
+                    workspace_id = %id,
+                    error = &problem as &dyn std::error::Error,
+                    "a folder among the tasks is none"
+                ),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a task, and keeps its work area open if it may still change.
+    pub(super) fn load(&mut self, at: &TaskRef) -> FoundTask {
+        let root = self.ground.work_area(at);
+        let restoring = self.ground.disk.stat(&root.join(RESTORING));
+        if matches!(restoring, Ok(Some(_))) {
+            let boot = checkpoints::boot();
+            if let Err(error) = checkpoints::finish_restore(&root, at.task_id.as_str(), &boot) {
+                return FoundTask {
+                    task_id: at.task_id.clone(),
+                    result: Err(format!("a restore cannot be finished: {}", error.message)),
+                };
+            }
+        }
+        let result = self.try_load(at).map(|(area, state)| {
+            let recent = area.recent().iter().map(happening).collect();
+            if !state.status().is_final() {
+                self.keep(at.clone(), area);
+            }
+            (state, recent)
+        });
+        FoundTask {
+            task_id: at.task_id.clone(),
+            result: result.map_err(|error| text_of(&error)),
+        }
+    }
+
+    fn try_load(&self, at: &TaskRef) -> Result<(WorkArea, State), WorkAreaError> {
+        let root = self.ground.work_area(at);
+        let (area, task, findings) = WorkArea::load(self.ground.disk.as_ref(), &root)?;
+        for finding in findings {
+            tracing::warn!(
+                task_id = %at.task_id,
+                path = %finding.path.display(),
+                problem = finding.problem,
+                "the work area of a task was not as it was left"
+            );
+        }
+        let state = task.state().clone();
+        if state.task.task_id != at.task_id {
+            return Err(WorkAreaError::Damaged {
+                problem: format!("it is that of task `{}`", state.task.task_id),
+                path: root,
+            });
+        }
+        Ok((area, state))
+    }
+
+    /// Makes a work area.
+    pub(super) fn create(
+        &mut self,
+        at: &TaskRef,
+        new: NewTask,
+        guide: Option<&Path>,
+        now: Timestamp,
+    ) -> Result<(), ControlError> {
+        let area = self
+            .try_create(at, new, guide, now)
+            .map_err(|error| refused(&error))?;
+        self.keep(at.clone(), area);
+        let created = self.open.get(at).map(|open| open.area.recent().clone());
+        for entry in created.into_iter().flatten() {
+            self.log_fact(at, &entry);
+        }
+        Ok(())
+    }
+
+    fn try_create(
+        &self,
+        at: &TaskRef,
+        new: NewTask,
+        guide: Option<&Path>,
+        now: Timestamp,
+    ) -> Result<WorkArea, WorkAreaError> {
+        use goondan_durable::IoContext as _;
+        let Ground { disk, layout, .. } = &self.ground;
+        let root = self.ground.work_area(at);
+        goondan_durable::files::ensure_dir(disk.as_ref(), layout.root(), &root)?;
+        let folder = RealFolder::open(&root).during("open", &root)?;
+        let source = guide
+            .map(|path| RealFolder::open(path).during("open", path))
+            .transpose()?;
+        let guide = guide
+            .zip(source.as_ref())
+            .map(|(path, source)| Guide { path, source });
+        let (area, _) = WorkArea::create(disk.as_ref(), &folder, &root, new, guide, now)?;
+        Ok(area)
+    }
+
+    fn keep(&mut self, at: TaskRef, area: WorkArea) {
+        self.works += 1;
+        let open = Open {
+            area,
+            sizes: Sizes::default(),
+            used: self.works,
+        };
+        self.open.insert(at, open);
+        if self.open.len() > TASK_AREAS_OPEN_MAX {
+            let oldest = self.open.iter().min_by_key(|(_, open)| open.used);
+            if let Some(oldest) = oldest.map(|(at, _)| at.clone()) {
+                self.open.remove(&oldest);
+            }
+        }
+    }
+
+    /// The work area of a task, opened if it is not.
+    fn area(&mut self, at: &TaskRef) -> Result<&mut Open, WorkAreaError> {
+        if !self.open.contains_key(at) {
+            let (area, _) = self.try_load(at)?;
+            self.keep(at.clone(), area);
+        }
+        self.works += 1;
+        let used = self.works;
+        let open = self.open.get_mut(at);
+        let open = open.ok_or_else(|| WorkAreaError::NoTask(at.task_id.as_str().into()))?;
+        open.used = used;
+        Ok(open)
+    }
+
+    /// Writes what happened to a task.
+    pub(super) fn write(
+        &mut self,
+        at: &TaskRef,
+        state: &State,
+        facts: &[Entry],
+    ) -> Result<(), String> {
+        let disk = self.ground.disk.clone();
+        let written = self
+            .area(at)
+            .and_then(|open| open.area.write(disk.as_ref(), state, facts));
+        if let Err(error) = written {
+            self.open.remove(at);
+            return Err(text_of(&error));
+        }
+        for entry in facts {
+            self.log_fact(at, entry);
+        }
+        Ok(())
+    }
+
+    fn log_fact(&mut self, at: &TaskRef, entry: &Entry) {
+        let masks = self.ground.masks.clone();
+        let line = line(entry);
+        let text = masks.text(&line);
+        self.append(at, |disk, open| {
+            logs::append(
+                disk,
+                &open.area,
+                &mut open.sizes,
+                goondan_tasks::work_area::Log::Agent,
+                text.as_bytes(),
+            )
+        });
+    }
+
+    /// Appends to a log. What cannot be written is told in the daemon's own log, and nothing depends on it.
+    pub(super) fn log(&mut self, at: &TaskRef, text: &LogText) {
+        self.append(at, |disk, open| match text {
+            LogText::Output(stream, text) => {
+                let log = logs::of_stream(*stream);
+                logs::append(disk, &open.area, &mut open.sizes, log, text.as_bytes())
+            }
+            LogText::Block(now, block) => {
+                logs::append_block(disk, &open.area, &mut open.sizes, block, *now)
+            }
+        });
+    }
+
+    fn append(
+        &mut self,
+        at: &TaskRef,
+        append: impl FnOnce(&dyn goondan_durable::disk::Disk, &mut Open) -> Result<(), WorkAreaError>,
+    ) {
+        let disk = self.ground.disk.clone();
+        let appended = self.area(at).and_then(|open| append(disk.as_ref(), open));
+        if let Err(error) = appended {
+            tracing::warn!(
+                task_id = %at.task_id,
+                error = &error as &dyn std::error::Error,
+                "a log of a task could not be written"
+            );
+        }
+    }
+
+    /// Lets go of a work area.
+    pub(super) fn close(&mut self, at: &TaskRef) {
+        self.open.remove(at);
+    }
+
+    /// Lets go of all of a workspace.
+    pub(super) fn close_all(&mut self, id: &WorkspaceId) {
+        self.open.retain(|at, _| at.workspace_id != *id);
+    }
+}

@@ -1,0 +1,233 @@
+//! Checkpoints of work areas: made, listed and restored on a thread of their own, one after the other, since they
+//! take as long as the files are many (`CKPT-1` to `CKPT-5`).
+
+use std::path::Path;
+
+use goondan_checkpoints::{
+    AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Restored,
+    Retention, Store, Which,
+};
+use goondan_core::{CheckpointAbout, TaskDone, TaskRef, TaskWork};
+use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskRestored};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::RealFolder;
+
+use super::Ground;
+
+/// What is in the way of a restore that was not finished, below the work area.
+pub(super) const RESTORING: &str = ".checkpoints/restoring";
+
+/// Does one of the works that are about checkpoints.
+pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
+    match work {
+        TaskWork::MakeCheckpoint {
+            at,
+            token,
+            about,
+            now,
+        } => {
+            let result = make(ground, boot, &at, about, now);
+            ground.report(TaskDone::CheckpointMade { at, token, result });
+        }
+        TaskWork::ListCheckpoints { token, at } => {
+            let listed = open(ground, boot, &at).and_then(|store| list(&store));
+            let listed = listed.and_then(|listed| {
+                serde_json::to_value(listed)
+                    .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+            });
+            ground.answer(token, listed);
+        }
+        TaskWork::Restore {
+            at,
+            token,
+            checkpoint_id,
+            is_rehearsal,
+            now,
+        } => {
+            let result = restore(
+                ground,
+                boot,
+                &at,
+                checkpoint_id.as_deref(),
+                is_rehearsal,
+                now,
+            );
+            ground.report(TaskDone::Restored {
+                at,
+                token,
+                is_rehearsal,
+                result,
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Tells one start of the machine from another.
+pub(super) fn boot() -> String {
+    let known = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    known.map_or_else(
+        |_| uuid::Uuid::now_v7().to_string(),
+        |id| id.trim().to_owned(),
+    )
+}
+
+fn told(error: &CheckpointError) -> ControlError {
+    let text = goondan_log::error_chain(error);
+    let code = match error {
+        CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::TaskNotFound,
+        CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
+        CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
+        CheckpointError::TooMany { .. } | CheckpointError::Busy(_) => ErrorCode::TaskRefused,
+        _ => ErrorCode::Storage,
+    };
+    ControlError::new(code, text)
+}
+
+fn open(ground: &Ground, boot: &str, at: &TaskRef) -> Result<Store, ControlError> {
+    let path = ground.work_area(at);
+    open_at(&path, at.task_id.as_str(), boot)
+}
+
+fn open_at(path: &Path, task: &str, boot: &str) -> Result<Store, ControlError> {
+    let folder = RealFolder::open(path).map_err(|error| {
+        let text = format!("cannot open `{}`: {error}", path.display());
+        ControlError::new(ErrorCode::Storage, text)
+    })?;
+    let (store, findings) =
+        Store::open(Box::new(folder), task, boot).map_err(|error| told(&error))?;
+    for finding in findings {
+        tracing::warn!(
+            task_id = task,
+            path = %finding.path.display(),
+            problem = finding.problem,
+            "the checkpoints of a task were not as they were left"
+        );
+    }
+    Ok(store)
+}
+
+/// Finishes or takes back a restore that a crash interrupted.
+pub(super) fn finish_restore(path: &Path, task: &str, boot: &str) -> Result<(), ControlError> {
+    open_at(path, task, boot).map(drop)
+}
+
+fn size_of(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn make(
+    ground: &Ground,
+    boot: &str,
+    at: &TaskRef,
+    about: CheckpointAbout,
+    now: Timestamp,
+) -> Result<CheckpointInfo, ControlError> {
+    let mut store = open(ground, boot, at)?;
+    let request = MakeCheckpoint {
+        kind: about.kind,
+        phase: about.phase,
+        progress: about.progress,
+        agent_state: AgentState {
+            status: about.status,
+            current_step: about.step,
+        },
+        tokens_used: about.tokens,
+        consistency: if about.is_live {
+            Consistency::Live
+        } else {
+            Consistency::Stopped
+        },
+        name: about.name,
+    };
+    let made = store.make(&request, now).map_err(|error| told(&error))?;
+    // It is made, whatever becomes of the older ones.
+    if let Err(error) = store.prune(Retention::default()) {
+        tracing::warn!(
+            task_id = %at.task_id,
+            error = &error as &dyn std::error::Error,
+            "old checkpoints of a task could not be removed"
+        );
+    }
+    Ok(CheckpointInfo {
+        checkpoint_id: made.checkpoint_id.to_string(),
+        kind: request.kind.to_owned(),
+        name: request.name,
+        phase: request.phase,
+        created_at: now,
+        snapshot_size: made.snapshot_bytes,
+        files: Some(size_of(made.files)),
+        damaged: None,
+    })
+}
+
+fn list(store: &Store) -> Result<Vec<CheckpointInfo>, ControlError> {
+    let listed = store.list().map_err(|error| told(&error))?;
+    Ok(listed.into_iter().map(info).collect())
+}
+
+fn info(listed: Listed) -> CheckpointInfo {
+    let about = listed.about;
+    let epoch = Timestamp::from_unix_millis(0);
+    CheckpointInfo {
+        checkpoint_id: listed.id.to_string(),
+        kind: about
+            .as_ref()
+            .map(|about| about.kind.clone())
+            .unwrap_or_default(),
+        name: about.as_ref().and_then(|about| about.name.clone()),
+        phase: about.as_ref().map_or(0, |about| about.phase),
+        created_at: about.as_ref().map_or(epoch, |about| about.created_at),
+        snapshot_size: listed.size,
+        files: None,
+        damaged: listed.damaged,
+    }
+}
+
+fn restore(
+    ground: &Ground,
+    boot: &str,
+    at: &TaskRef,
+    checkpoint_id: Option<&str>,
+    is_rehearsal: bool,
+    now: Timestamp,
+) -> Result<TaskRestored, ControlError> {
+    let which = match checkpoint_id {
+        Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| told(&error))?),
+        None => Which::Latest,
+    };
+    let mut store = open(ground, boot, at)?;
+    let restored = store
+        .restore(which, is_rehearsal, now)
+        .map_err(|error| told(&error))?;
+    for kept in &restored.kept {
+        tracing::warn!(
+            task_id = %at.task_id,
+            path = kept,
+            "a restore kept aside what was written at that very moment"
+        );
+    }
+    let all = list(&store)?;
+    Ok(told_of(restored, &all))
+}
+
+fn told_of(restored: Restored, all: &[CheckpointInfo]) -> TaskRestored {
+    let texts =
+        |paths: Vec<goondan_trees::RelativePath>| paths.iter().map(ToString::to_string).collect();
+    let skipped = restored.fell_back_from.into_iter().filter_map(|(id, why)| {
+        let id = id.to_string();
+        let found = all.iter().find(|info| info.checkpoint_id == id)?;
+        Some(CheckpointInfo {
+            damaged: Some(why),
+            ..found.clone()
+        })
+    });
+    TaskRestored {
+        checkpoint_id: restored.used.to_string(),
+        skipped: skipped.collect(),
+        added: texts(restored.added),
+        changed: texts(restored.changed),
+        removed: texts(restored.removed),
+        pre_restore: restored.pre_restore.map(|id| id.to_string()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Work areas that come from elsewhere, and those that leave (`TASK-1`, `TASK-10`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_core::{FoundTask, TaskRef};
+use goondan_durable::files;
+use goondan_protocol::control::{ControlError, ErrorCode, TaskRemoved};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_tasks::words::happening;
+use goondan_tasks::work_area::WorkArea;
+use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::limits::Limits;
+use goondan_trees::{Excludes, RealFolder};
+
+use super::Ground;
+use super::areas::{STAGING_PREFIX, refused};
+use crate::limits::TASK_BACKUPS_OF_ONE_ID_MAX;
+
+fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -> ControlError {
+    let text = format!(
+        "cannot {what} `{}`: {}",
+        path.display(),
+        goondan_log::error_chain(error)
+    );
+    ControlError::new(ErrorCode::Storage, text)
+}
+
+/// Copies a work area into a workspace. What it holds is not believed: links that lead out of it, devices and
+/// repositories are left out, and what is no task is refused. A crash leaves the task there whole, or not.
+pub(super) fn import(
+    ground: &Ground,
+    id: &WorkspaceId,
+    path: &Path,
+) -> Result<FoundTask, ControlError> {
+    let disk = ground.disk.as_ref();
+    let tasks = ground.layout.tasks(id);
+    files::ensure_dir(disk, ground.layout.root(), &tasks)
+        .map_err(|error| storage("create", &tasks, &error))?;
+    if path.starts_with(ground.layout.root()) && path.starts_with(&tasks) {
+        let text = format!("`{}` is a task of this workspace already", path.display());
+        return Err(ControlError::new(ErrorCode::TaskTaken, text));
+    }
+    let source = RealFolder::open(path).map_err(|error| {
+        ControlError::new(
+            ErrorCode::InvalidRequest,
+            format!("cannot open `{}`: {error}", path.display()),
+        )
+        .suggest("name the directory of a task, with an absolute path")
+    })?;
+    let parent = RealFolder::open(&tasks).map_err(|error| storage("open", &tasks, &error))?;
+    let staging = format!("{STAGING_PREFIX}{}", uuid::Uuid::now_v7().simple());
+    let imported = copy_and_check(ground, &source, &parent, &tasks, &staging);
+    if imported.is_err() {
+        let staged = tasks.join(&staging);
+        if matches!(disk.stat(&staged), Ok(Some(_)))
+            && let Err(error) = disk.remove_tree(&staged)
+        {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "what is left of an import cannot be removed"
+            );
+        }
+    }
+    imported
+}
+
+fn copy_and_check(
+    ground: &Ground,
+    source: &RealFolder,
+    parent: &RealFolder,
+    tasks: &Path,
+    staging: &str,
+) -> Result<FoundTask, ControlError> {
+    use goondan_durable::disk::Folder as _;
+    let disk = ground.disk.as_ref();
+    let staged = tasks.join(staging);
+    let excludes = Excludes::new(&[".git"]).map_err(|error| storage("copy", &staged, &error))?;
+    let options = Options {
+        excludes,
+        outside_links: Unwanted::LeaveOut,
+        special: Unwanted::LeaveOut,
+        limits: Limits::default(),
+    };
+    let frozen = freeze(source, parent, staging, &options).map_err(|error| {
+        let text = format!(
+            "the work area cannot be copied: {}",
+            goondan_log::error_chain(&error)
+        );
+        ControlError::new(ErrorCode::InvalidRequest, text)
+    })?;
+    for left_out in frozen.left_out {
+        tracing::warn!(path = left_out.path, "an import leaves something out");
+    }
+    let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
+        let error = refused(&error);
+        ControlError::new(ErrorCode::InvalidRequest, error.message)
+            .suggest("name the directory of a task, with its `.metadata/history.jsonl`")
+    })?;
+    let state = task.state().clone();
+    let task_id = state.task.task_id.clone();
+    let recent = area.recent().iter().map(happening).collect();
+    drop(area);
+    parent
+        .rename_new(Path::new(staging), Path::new(task_id.as_str()))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let text = format!("the workspace has a task `{task_id}` already");
+                ControlError::new(ErrorCode::TaskTaken, text)
+            }
+            _ => storage("rename", &staged, &error),
+        })?;
+    parent
+        .sync_dir(Path::new(""))
+        .map_err(|error| storage("sync", tasks, &error))?;
+    // How it stands names the place where it lies.
+    let root = tasks.join(task_id.as_str());
+    drop(WorkArea::load(disk, &root).map_err(|error| refused(&error))?);
+    Ok(FoundTask {
+        task_id,
+        result: Ok((state, recent)),
+    })
+}
+
+/// Removes a work area: puts it among the backups, where it can be read as it was, or deletes it.
+pub(super) fn remove(
+    ground: &Ground,
+    at: &TaskRef,
+    with_backup: bool,
+) -> Result<TaskRemoved, ControlError> {
+    let disk = ground.disk.as_ref();
+    let work_area = ground.work_area(at);
+    let tasks = ground.layout.tasks(&at.workspace_id);
+    let sync = |path: &Path| {
+        disk.sync_dir(path)
+            .map_err(|error| storage("sync", path, &error))
+    };
+    if !with_backup {
+        disk.remove_tree(&work_area)
+            .map_err(|error| storage("remove", &work_area, &error))?;
+        sync(&tasks)?;
+        return Ok(TaskRemoved { backup: None });
+    }
+    let backups = ground.layout.backups();
+    files::ensure_dir(disk, ground.layout.root(), &backups)
+        .map_err(|error| storage("create", &backups, &error))?;
+    let backup = free_name(ground, &backups, at.task_id.as_str())?;
+    // It is on the same file system: nothing of it is copied, and nothing can be missing.
+    disk.rename(&work_area, &backup)
+        .map_err(|error| storage("move", &work_area, &error))?;
+    sync(&backups)?;
+    sync(&tasks)?;
+    if let Err(error) = WorkArea::load(disk, &backup) {
+        tracing::warn!(
+            task_id = %at.task_id,
+            error = &error as &dyn std::error::Error,
+            "a task that was removed cannot be read in its backup, nor could it before"
+        );
+    }
+    Ok(TaskRemoved {
+        backup: Some(backup),
+    })
+}
+
+fn free_name(ground: &Ground, backups: &Path, task: &str) -> Result<PathBuf, ControlError> {
+    for number in 1..=TASK_BACKUPS_OF_ONE_ID_MAX {
+        let name = match number {
+            1 => task.to_owned(),
+            _ => format!("{task}.{number}"),
+        };
+        let path = backups.join(name);
+        let there = ground
+            .disk
+            .stat(&path)
+            .map_err(|error| storage("look at", &path, &error))?;
+        if there.is_none() {
+            return Ok(path);
+        }
+    }
+    let text = format!("there are {TASK_BACKUPS_OF_ONE_ID_MAX} backups of `{task}` already");
+    Err(ControlError::new(ErrorCode::TaskRefused, text)
+        .suggest("remove some of them, or the task with `--no-backup`"))
+}

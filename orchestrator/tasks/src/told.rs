@@ -1,0 +1,146 @@
+//! What clients are told of a task.
+
+use std::path::Path;
+
+use goondan_protocol::control::{
+    TaskAsk, TaskAskKind, TaskDetail, TaskHappening, TaskInfo, TaskRun,
+};
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::fact::{Origin, PauseReason};
+use crate::state::{Ask, Asked, State};
+
+impl State {
+    /// The phase that waits for a review.
+    #[must_use]
+    pub fn review(&self) -> Option<u32> {
+        self.review
+    }
+
+    /// The step it is in, as its agent says.
+    #[must_use]
+    pub fn step(&self) -> Option<&str> {
+        self.step.as_deref()
+    }
+
+    /// Percent of the phase that the agent says are done.
+    #[must_use]
+    pub fn progress(&self) -> u8 {
+        self.progress
+    }
+
+    /// Whether a person must do something for it to go on.
+    #[must_use]
+    pub fn needs_person(&self) -> bool {
+        let is_over_budget = self.is_paused == Some(PauseReason::Budget);
+        self.ended.is_none()
+            && (self.review.is_some() || is_over_budget || self.open_asks().next().is_some())
+    }
+
+    /// What it waits for: as in `agent-state.json`, and `budget` while that holds it.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<String> {
+        let is_over_budget = self.ended.is_none() && self.is_paused == Some(PauseReason::Budget);
+        let waits_for = if is_over_budget {
+            Some("budget")
+        } else {
+            self.blocked_by()
+        };
+        waits_for.map(ToOwned::to_owned)
+    }
+
+    /// A line of the list of tasks.
+    #[must_use]
+    pub fn info(&self, workspace_id: &WorkspaceId) -> TaskInfo {
+        let total = self.tokens.total();
+        TaskInfo {
+            workspace_id: workspace_id.clone(),
+            task_id: self.task.task_id.clone(),
+            title: self.task.title.clone(),
+            kind: self.task.kind.clone(),
+            agent: self.task.agent.clone(),
+            status: self.status(),
+            blocked_by: self.waits_for(),
+            current_phase: self.current_phase,
+            total_phases: self.task.total_phases,
+            progress: self.progress,
+            tokens: total.usage.total(),
+            cost: total.cost,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            damaged: None,
+        }
+    }
+
+    /// All that is known of it.
+    #[must_use]
+    pub fn detail(
+        &self,
+        workspace_id: &WorkspaceId,
+        work_area: &Path,
+        recent: Vec<TaskHappening>,
+    ) -> TaskDetail {
+        let mut asks: Vec<TaskAsk> = self.open_asks().map(|(id, ask)| told(id, ask)).collect();
+        // What somebody must provide comes before what somebody must answer (`PROTO-5`).
+        asks.sort_by_key(|ask| matches!(ask.kind, TaskAskKind::Question | TaskAskKind::Permission));
+        TaskDetail {
+            info: self.info(workspace_id),
+            description: self.task.description.clone(),
+            work_area: work_area.to_owned(),
+            started_at: self.started_at,
+            ended_at: self.ended.map(|(_, at)| at),
+            failure: self.failure.clone(),
+            asks,
+            review: self.review,
+            documents: self.documents.clone(),
+            step: self.step.clone(),
+            run: self.run.as_ref().map(|run| TaskRun {
+                number: run.number,
+                pid: run.process.map(|(pid, _)| pid),
+            }),
+            runs: self.runs,
+            not_before: self.not_before,
+            session: self.session.clone(),
+            model: self.model.clone(),
+            budget: self.task.budget,
+            usage: self.tokens.total().usage,
+            checkpoint: self.checkpoint.clone(),
+            recent,
+        }
+    }
+}
+
+fn told(id: &str, ask: &Ask) -> TaskAsk {
+    let (kind, text, description, options, default) = match &ask.what {
+        Asked::Dependency(request, _) => (
+            if request.kind.is_environment() {
+                TaskAskKind::Secret
+            } else {
+                TaskAskKind::Dependency
+            },
+            &request.name,
+            request.description.clone(),
+            Vec::new(),
+            &request.default,
+        ),
+        Asked::Question(origin, question, _) => (
+            match origin {
+                Origin::Permission { .. } => TaskAskKind::Permission,
+                Origin::Agent | Origin::Supervisor => TaskAskKind::Question,
+            },
+            &question.question,
+            String::new(),
+            question.options.clone(),
+            &question.default,
+        ),
+    };
+    TaskAsk {
+        id: id.to_owned(),
+        kind,
+        text: text.clone(),
+        description,
+        options,
+        default: default.clone(),
+        until: ask.until,
+    }
+}

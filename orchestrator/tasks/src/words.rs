@@ -1,0 +1,106 @@
+//! Facts in words, for `agent.log` and for people.
+
+use goondan_protocol::control::TaskHappening;
+
+use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision};
+
+/// Characters of what a fact is about at most.
+const DETAIL_CHARS_MAX: usize = 200;
+
+/// A fact in words.
+#[must_use]
+pub fn happening(entry: &Entry) -> TaskHappening {
+    let written = serde_json::to_value(&entry.fact).unwrap_or_default();
+    let event = written.get("event").and_then(serde_json::Value::as_str);
+    let detail = detail(&entry.fact);
+    let line: Vec<&str> = detail.split_whitespace().collect();
+    TaskHappening {
+        at: entry.timestamp,
+        event: event.unwrap_or_default().to_owned(),
+        detail: line.join(" ").chars().take(DETAIL_CHARS_MAX).collect(),
+    }
+}
+
+/// The line of `agent.log` that tells of a fact, with its newline.
+#[must_use]
+pub fn line(entry: &Entry) -> String {
+    let TaskHappening { at, event, detail } = happening(entry);
+    let event = event.replace('_', " ");
+    if detail.is_empty() {
+        format!("{at} {event}\n")
+    } else {
+        format!("{at} {event}: {detail}\n")
+    }
+}
+
+/// What a fact is about; empty if its name says all.
+fn detail(fact: &Fact) -> String {
+    // Long: one arm for each fact.
+    match fact {
+        Fact::TaskCreated(task) => task.title.clone(),
+        Fact::RunRequested { run, session, .. } => match session {
+            Some(session) => format!("run {run}, goes on with session {session}"),
+            None => format!("run {run}"),
+        },
+        Fact::AgentStarted { run, pid, .. } => format!("run {run}, process {pid}"),
+        Fact::PromptTaken { run } => format!("run {run}"),
+        Fact::SessionOpened { session, model, .. } => match model {
+            Some(model) => format!("{session}, {model}"),
+            None => session.clone(),
+        },
+        Fact::RunEnded { run, outcome } => format!("run {run}: {}", outcome_words(outcome)),
+        Fact::RetryPlanned { at } => format!("not before {at}"),
+        Fact::PhaseStarted { phase } if *phase == 0 => String::new(),
+        Fact::PhaseStarted { phase }
+        | Fact::PhaseCompleted { phase, .. }
+        | Fact::ReviewRequested { phase }
+        | Fact::ReviewApproved { phase } => format!("phase {phase}"),
+        Fact::WorkCompleted { documents } => documents.join(", "),
+        Fact::StepStarted { step } => step.clone(),
+        Fact::ProgressMade { percent } => format!("{percent} %"),
+        Fact::DocumentCreated { file } => file.clone(),
+        Fact::CheckpointCreated { checkpoint_id }
+        | Fact::CheckpointRestored { checkpoint_id, .. } => checkpoint_id.clone(),
+        Fact::DependencyRequested { id, request, .. } => format!("{id} {}", request.name),
+        Fact::DependencyProvided { id, provision } => match provision {
+            Provision::Secret(_) => format!("{id} as a secret"),
+            Provision::Ready(text) => format!("{id} {text}"),
+            Provision::TimedOut(_) => format!("{id} not in time"),
+        },
+        Fact::QuestionAsked { id, question, .. } => format!("{id} {}", question.question),
+        Fact::QuestionAnswered { id, answer } => match answer {
+            Answer::Person(text) => format!("{id} {text}"),
+            Answer::TimedOut(_) => format!("{id} not in time"),
+            Answer::Withdrawn => format!("{id} is asked no more"),
+        },
+        Fact::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
+        Fact::ErrorReported { error } => error.message.clone(),
+        Fact::WorkHandedOff { text } => text.clone(),
+        Fact::ProtocolRefused { protocol, problem } => format!("{protocol}: {problem}"),
+        Fact::UsageRecorded { usage, cost, .. } => match cost {
+            Some(cost) => format!("{} tokens, {cost}", usage.total()),
+            None => format!("{} tokens", usage.total()),
+        },
+        Fact::BudgetWarned { percent } => format!("{percent} % are taken"),
+        Fact::TaskPaused { reason } => match reason {
+            PauseReason::Person => String::new(),
+            PauseReason::Budget => "the next call might pass the budget".to_owned(),
+        },
+        Fact::TaskFailed { reason } => reason.clone(),
+        Fact::BudgetChanged { .. }
+        | Fact::TaskResumed {}
+        | Fact::TaskCompleted {}
+        | Fact::TaskCancelled {} => String::new(),
+    }
+}
+
+fn outcome_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::Failed(why) => format!("failed: {why}"),
+        Outcome::Ended => "ended on purpose".to_owned(),
+        Outcome::RateLimited(until) => format!("the provider serves again at {until}"),
+        Outcome::Unknown => "how it ended is not known".to_owned(),
+        Outcome::NotStarted(why) => format!("not started: {why}"),
+    }
+}

@@ -1,0 +1,419 @@
+//! `task.*`: pieces of work for command-line agents, which people start, answer, approve and take back
+//! (`TASK-7`, `PROTO-2` to `PROTO-4`, `CKPT-4`).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentName, WorkspaceId};
+use crate::task::{TaskBudget, TaskId, TaskStatus};
+use crate::time::Timestamp;
+use crate::usage::{MicroUsd, Usage};
+
+/// `task.new`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateTask {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// Its id; one is made of the title if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// The agent, one of `runtime.kind: cli`; may be left out where there is one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// What people call it.
+    pub title: String,
+    /// What kind of task it is, such as `create_app`.
+    #[serde(rename = "type", default = "custom")]
+    pub kind: String,
+    /// What is to be done: the first prompt.
+    pub description: String,
+    /// Phases that are reviewed one by one; 0 for a task without.
+    #[serde(default)]
+    pub total_phases: u32,
+    /// What it may take.
+    #[serde(default)]
+    pub budget: TaskBudget,
+    /// Whether it is started at once.
+    #[serde(default)]
+    pub start: bool,
+}
+
+/// The kind of a task that says none.
+fn custom() -> String {
+    "custom".to_owned()
+}
+
+/// `task.list`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListTasks {
+    /// Only those of this workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// Only those that wait for a person.
+    #[serde(default)]
+    pub needs_me: bool,
+    /// Also those that have ended.
+    #[serde(default)]
+    pub all: bool,
+}
+
+macro_rules! about_one {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            /// The workspace.
+            pub workspace_id: WorkspaceId,
+            /// The task.
+            pub task_id: TaskId,
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+    )* };
+}
+
+about_one! {
+    /// `task.show`.
+    ShowTask {}
+    /// `task.start`.
+    StartTask {}
+    /// `task.pause`.
+    PauseTask {}
+    /// `task.resume`.
+    ResumeTask {}
+    /// `task.cancel`.
+    CancelTask {}
+    /// `task.approve`.
+    ApproveTask {
+        /// The phase; the one under review if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<u32>,
+    }
+    /// `task.rework`.
+    ReworkTask {
+        /// The phase; the one under review if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<u32>,
+        /// What is to be better.
+        text: String,
+    }
+    /// `task.answer`.
+    AnswerTask {
+        /// The id of the question; the only one that waits if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// The answer.
+        text: String,
+    }
+    /// `task.budget`.
+    SetTaskBudget {
+        /// What it may take from now on.
+        budget: TaskBudget,
+    }
+    /// `task.checkpoint`.
+    CheckpointTask {
+        /// A name, which keeps it from being removed for age.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    }
+    /// `task.checkpoints`.
+    ListCheckpoints {}
+    /// `task.restore`.
+    RestoreTask {
+        /// Which checkpoint; the newest if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint_id: Option<String>,
+        /// Only tell what would change.
+        #[serde(default)]
+        dry_run: bool,
+    }
+    /// `task.logs`.
+    ReadTaskLog {
+        /// Which of its logs.
+        log: TaskLog,
+        /// From which byte on; from the end backwards if it is negative.
+        #[serde(default)]
+        offset: i64,
+    }
+    /// `task.remove`.
+    RemoveTask {
+        /// Without a backup.
+        #[serde(default)]
+        no_backup: bool,
+    }
+}
+
+/// `task.provide`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProvideTask {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The task.
+    pub task_id: TaskId,
+    /// The id of the dependency, or its name; the only one that waits if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The value of a variable of the environment, which is kept encrypted; of anything else, a word on it.
+    pub value: String,
+}
+
+impl std::fmt::Debug for ProvideTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProvideTask")
+            .field("workspace_id", &self.workspace_id)
+            .field("task_id", &self.task_id)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `task.import`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportTask {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// A work area, absolute. It is copied; nothing but it is needed (`TASK-1`).
+    pub path: PathBuf,
+}
+
+/// A log of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskLog {
+    /// What happened, in words.
+    Agent,
+    /// What its program wrote.
+    Stdout,
+    /// What it wrote to standard error.
+    Stderr,
+    /// The protocol blocks.
+    Protocols,
+    /// Every fact, as JSON lines.
+    History,
+}
+
+/// A part of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskLogPart {
+    /// Its text. What is no UTF-8 is replaced.
+    pub text: String,
+    /// Where the next part begins.
+    pub next: u64,
+    /// Whether the log ends here, for now.
+    pub is_end: bool,
+}
+
+/// What a task waits for, of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskAsk {
+    /// Its id: what the answer names.
+    pub id: String,
+    /// What kind of thing it is.
+    pub kind: TaskAskKind,
+    /// The question; of a dependency, its name.
+    pub text: String,
+    /// What a dependency is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Answers to choose from; none if any text is an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// What stands in for an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// When it does; never, if an answer is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What kind of thing a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskAskKind {
+    /// A question of the agent, or of goondan: `task.answer`.
+    Question,
+    /// A permission for the agent's program: `task.answer` with `allow` or `refuse`.
+    Permission,
+    /// Something secret, which becomes a variable of the environment: `task.provide`.
+    Secret,
+    /// Something else that must be there: `task.provide`.
+    Dependency,
+}
+
+/// A line of the list of tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskInfo {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The task.
+    pub task_id: TaskId,
+    /// What people call it.
+    pub title: String,
+    /// What kind of task it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The agent.
+    pub agent: AgentName,
+    /// How it stands.
+    pub status: TaskStatus,
+    /// What it waits for: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` while that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
+    /// The phase it is in, from 1; 0 before the start and for a task without.
+    pub current_phase: u32,
+    /// Phases in all.
+    pub total_phases: u32,
+    /// Percent of the phase that the agent says are done.
+    pub progress: u8,
+    /// Tokens taken, in and out.
+    pub tokens: u64,
+    /// Money taken.
+    pub cost: MicroUsd,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When something last happened.
+    pub updated_at: Timestamp,
+    /// Why its work area cannot be read, if it cannot. Then the rest is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+/// All that is known of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskDetail {
+    /// What the list says of it.
+    pub info: TaskInfo,
+    /// What is to be done.
+    pub description: String,
+    /// Its work area.
+    pub work_area: PathBuf,
+    /// When it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it was completed, failed or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// What waits for a person, the most urgent first.
+    pub asks: Vec<TaskAsk>,
+    /// The phase under review.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<u32>,
+    /// Files that the agent wrote, as it says.
+    pub documents: Vec<String>,
+    /// The step it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The run that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<TaskRun>,
+    /// Runs so far.
+    pub runs: u64,
+    /// When the next run may begin, if it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// The session of its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The model its program works with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What it may take.
+    pub budget: TaskBudget,
+    /// What it has taken.
+    pub usage: Usage,
+    /// The newest checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// The last lines of its history, in words, the newest last.
+    pub recent: Vec<TaskHappening>,
+}
+
+/// The run that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskRun {
+    /// Its number, from 1.
+    pub number: u64,
+    /// The process id of its program, once it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+/// A line of a task's history, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskHappening {
+    /// When.
+    pub at: Timestamp,
+    /// What: the fact's `event`, such as `question_asked`.
+    pub event: String,
+    /// What it is about, in a few words; empty if the event says all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// A checkpoint (`CKPT-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CheckpointInfo {
+    /// Its id, such as `checkpoint_001`.
+    pub checkpoint_id: String,
+    /// Why it was made, such as `phase_completion`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// A name that a person gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The phase it was made in.
+    pub phase: u32,
+    /// When.
+    pub created_at: Timestamp,
+    /// Bytes of its snapshot.
+    pub snapshot_size: u64,
+    /// Files in it; told of one that was just made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Why it cannot be restored, if it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+/// What a restore changed, or would change. Paths are relative to the work area.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskRestored {
+    /// The checkpoint that was used.
+    pub checkpoint_id: String,
+    /// Newer ones that are damaged, and why.
+    pub skipped: Vec<CheckpointInfo>,
+    /// What was put back.
+    pub added: Vec<String>,
+    /// What is as it was.
+    pub changed: Vec<String>,
+    /// What was made later, and is in the checkpoint made before the restore.
+    pub removed: Vec<String>,
+    /// The checkpoint made before the restore; none if it was a rehearsal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_restore: Option<String>,
+}
+
+/// A task that was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskRemoved {
+    /// Where its backup is, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<PathBuf>,
+}

@@ -1,0 +1,314 @@
+//! Tasks: pieces of work for command-line agents, with a directory of their own (`TASK-1` to `TASK-10`).
+//!
+//! The daemon decides what a task does next. One process of the agent binary runs the agent's program for it, reads
+//! what the program writes, and tells it in the messages below. A process is one run: it ends with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::ids::{AgentName, WorkspaceId};
+use crate::process_limits::ProcessLimits;
+use crate::sandbox::SandboxPolicy;
+use crate::usage::MicroUsd;
+
+/// Characters of a task's id at most.
+pub const TASK_ID_CHARS_MAX: usize = 64;
+
+/// Bytes of one [`TaskOutput`] at most.
+pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
+/// or `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TaskId(Arc<str>);
+
+/// A text that is no id of a task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no id of a task: at most {max} letters, digits, `-` and `_`, beginning with a letter or digit",
+    max = TASK_ID_CHARS_MAX
+)]
+pub struct InvalidTaskId(String);
+
+impl TaskId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for TaskId {
+    type Error = InvalidTaskId;
+
+    fn try_from(text: String) -> Result<Self, InvalidTaskId> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let is_valid = text.len() <= TASK_ID_CHARS_MAX
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.chars().all(is_allowed);
+        if is_valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidTaskId(
+                text.chars().take(TASK_ID_CHARS_MAX).collect(),
+            ))
+        }
+    }
+}
+
+impl From<TaskId> for String {
+    fn from(id: TaskId) -> Self {
+        id.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = InvalidTaskId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTaskId> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+/// How a task stands (`TASK-7`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// It was made and not started.
+    Idle,
+    /// Its agent works, or will as soon as it may.
+    Running,
+    /// A person must provide something.
+    WaitingDependency,
+    /// A person must answer.
+    WaitingQuestion,
+    /// A person must look at a phase.
+    WaitingReview,
+    /// A person, or its budget, holds it.
+    Paused,
+    /// It is done.
+    Completed,
+    /// It cannot be done.
+    Failed,
+    /// A person ended it.
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Whether nothing can change it any more.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What a task may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskBudget {
+    /// Most tokens, in and out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Most money.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_usd: Option<MicroUsd>,
+}
+
+/// The form in which an agent's program writes what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentFormat {
+    /// Text of any program. All of it counts as the assistant's own.
+    Plain,
+    /// `claude --print --verbose --output-format stream-json`.
+    ClaudeStreamJson,
+    /// `codex exec --json`.
+    CodexJson,
+    /// The Agent Client Protocol, version 1, over standard input and output.
+    Acp,
+}
+
+impl AgentFormat {
+    /// Whether a run ends with a result in its output. Of one that does not, the exit says how it went.
+    #[must_use]
+    pub fn tells_result(self) -> bool {
+        self != Self::Plain
+    }
+}
+
+/// How a program gets its prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromptBy {
+    /// On its standard input, which is closed after it. With `acp`, and with `claude-stream-json`, in the form of
+    /// that protocol; then it stays open for answers to requests for permission.
+    #[default]
+    Stdin,
+    /// In place of `{prompt}` in its arguments.
+    Argument,
+}
+
+/// An Agent of `runtime.kind: cli` with its references resolved: a program that works for tasks (`TASK-8`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CliAgentDefinition {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The program and its arguments. `{prompt}` stands for the prompt, if it is given as an argument.
+    pub command: Vec<String>,
+    /// The same, to go on with a session, for which `{session}` stands. Empty: a session cannot be gone on with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resume: Vec<String>,
+    /// What it writes.
+    pub format: AgentFormat,
+    /// How it gets its prompt.
+    #[serde(default)]
+    pub prompt: PromptBy,
+    /// Variables of its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The directory that each task's `guide` leads to, absolute; never writable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<PathBuf>,
+    /// How much of the machine a run with all it starts may take.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
+    pub limits: ProcessLimits,
+    /// How the program is confined, and what it may touch beside its work area.
+    pub sandbox: SandboxPolicy,
+}
+
+/// Everything one run of a task's agent needs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskAssignment {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The task.
+    pub task_id: TaskId,
+    /// The run.
+    pub run: u64,
+    /// The agent.
+    pub agent: CliAgentDefinition,
+    /// The work area: where the program works, and all it may write to.
+    pub work_area: PathBuf,
+    /// The project it belongs to.
+    pub project_root: PathBuf,
+    /// Where its way to the hosts it may reach begins, if only some may be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_socket: Option<PathBuf>,
+    /// The session to go on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What the agent is told.
+    pub prompt: String,
+    /// Secrets that people provided, as variables of its environment. Never logged.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for TaskAssignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskAssignment")
+            .field("workspace_id", &self.workspace_id)
+            .field("task_id", &self.task_id)
+            .field("run", &self.run)
+            .field("agent", &self.agent.name)
+            .field("work_area", &self.work_area)
+            .field("secrets", &self.secrets.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// `task.started`: the program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStarted {
+    /// Its process id.
+    pub pid: u32,
+    /// When it started, as the kernel counts.
+    pub start_time: u64,
+}
+
+/// `task.not_started`: the program could not be started. The process ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskNotStarted {
+    /// Why, for people to read.
+    pub error: String,
+}
+
+/// `task.told`: what the program's output tells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskTold {
+    /// Events of `goondan-cli-agents`, raw, in their order.
+    pub events: Vec<Box<RawValue>>,
+}
+
+/// Which of a program's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// `task.output`: what the program wrote, for its log. What is no UTF-8 is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskOutput {
+    /// Where.
+    pub stream: OutputStream,
+    /// What: at most [`TASK_OUTPUT_BYTES_MAX`].
+    pub text: String,
+}
+
+/// `task.alive`: the program shows another sign of life than output: processor time, or a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskAlive {}
+
+/// `task.exited`: the program is gone, with all that belongs to it, and all it wrote was told. The process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskExited {
+    /// Its exit code, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+}
+
+/// `task.pause`: stop the program with all that belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPause {}
+
+/// `task.continue`: let it go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskContinue {}
+
+/// `task.permission`: the answer to a request of the program for a permission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskPermission {
+    /// The id of the request.
+    pub request: String,
+    /// Why it is refused; none if it is allowed, this once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+}
