@@ -183,7 +183,7 @@ fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
         ToConnector::Welcome(welcome) => match welcome.assignment {
             Assignment::Connector(assignment) => Ok(Role::Connection(*assignment)),
             Assignment::Model(assignment) => Ok(Role::Model(*assignment)),
-            Assignment::Agent(_) => Err(LinkError::NotAConnector),
+            Assignment::Agent(_) | Assignment::Task(_) => Err(LinkError::NotAConnector),
         },
         other => Err(LinkError::OutOfTurn {
             kind: other.kind(),
