@@ -93,4 +93,10 @@ mod tests {
         );
         assert_eq!(working_directory(Purpose::Own), Path::new("/"));
     }
+
+    #[test]
+    fn box_3_a_tasks_program_works_in_its_work_area() {
+        let work_area = Path::new("/tasks/t-1");
+        assert_eq!(working_directory(Purpose::Task { work_area }), work_area);
+    }
 }

@@ -375,7 +375,8 @@ impl Run {
                 cpu_ticks,
                 children,
             }) => {
-                if self.liveness.looked(cpu_ticks, children) && !self.state.is_paused {
+                let shows_life = self.liveness.looked(cpu_ticks, children);
+                if shows_life && !self.state.is_paused {
                     self.outbox.add(ToOrchestrator::TaskAlive(TaskAlive {}));
                 }
             }

@@ -1,7 +1,7 @@
 //! Each format, with a program that speaks it.
 
-use goondan_cli_agents::Event;
 use goondan_cli_agents::blocks::Block;
+use goondan_cli_agents::{Event, Parser, Setup};
 use goondan_protocol::ipc::ToTask;
 use goondan_protocol::task::{AgentFormat, TaskAssignment, TaskPermission};
 use serde_json::Value;
@@ -157,6 +157,60 @@ fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
         assert_eq!(prompt["sessionId"], session.unwrap_or("s-1"));
         let refused = asked.iter().find(|line| line["id"] == 5).unwrap();
         assert_eq!(refused["error"]["code"], -32601);
+    }
+}
+
+/// What the library reads of a transcript, texts that follow each other taken as one.
+fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<Event> {
+    let mut parser = Parser::new(
+        format,
+        &Setup {
+            prompt: prompt.to_owned(),
+            is_resumed: false,
+        },
+    );
+    let mut events = parser.push(transcript);
+    events.extend(parser.end());
+    joined(events)
+}
+
+fn joined(events: Vec<Event>) -> Vec<Event> {
+    let mut joined: Vec<Event> = Vec::new();
+    for event in events {
+        match (joined.last_mut(), event) {
+            (Some(Event::Text(before)), Event::Text(text)) => before.push_str(&text),
+            (_, event) => joined.push(event),
+        }
+    }
+    joined
+}
+
+#[test]
+fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
+    let directory = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../protocol/cli-agents/tests/transcripts"
+    );
+    let prompt = std::fs::read_to_string(format!("{directory}/prompt.txt")).unwrap();
+    for (format, name) in [
+        (AgentFormat::Plain, "plain.txt"),
+        (AgentFormat::ClaudeStreamJson, "claude.jsonl"),
+        (AgentFormat::ClaudeStreamJson, "claude_limit.jsonl"),
+        (AgentFormat::CodexJson, "codex.jsonl"),
+        (AgentFormat::CodexJson, "codex_limit.jsonl"),
+        (AgentFormat::Acp, "acp.jsonl"),
+    ] {
+        let path = format!("{directory}/{name}");
+        let transcript = std::fs::read(&path).unwrap();
+        let site = Site::new();
+        // In pieces that cut characters and lines.
+        let script = format!("dd if='{path}' bs=7 2>/dev/null");
+        let mut it = of_format(&site, format, &script);
+        it.prompt = prompt.clone();
+        let told = Run::start(&it).finish();
+        let expected = read_at_once(format, &transcript, &prompt);
+        assert_eq!(joined(told.events), expected, "{name}");
+        assert_eq!(told.stdout, String::from_utf8_lossy(&transcript), "{name}");
     }
 }
 

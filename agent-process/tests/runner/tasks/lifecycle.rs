@@ -70,6 +70,12 @@ fn task_8_a_program_that_cannot_be_started_says_why() {
     let error = Run::start(&it).finish().not_started.unwrap();
     assert!(error.contains("no command"), "{error}");
     let mut it = assignment(&site, "");
+    it.agent.prompt = PromptBy::Argument;
+    it.agent.command = ["true", "{prompt}"].map(str::to_owned).to_vec();
+    it.prompt = "long ".repeat(50_000);
+    let error = Run::start(&it).finish().not_started.unwrap();
+    assert!(error.contains("Argument list too long"), "{error}");
+    let mut it = assignment(&site, "");
     it.secrets
         .insert("GOONDAN_X".to_owned(), "hidden".to_owned());
     let error = Run::start(&it).finish().not_started.unwrap();
@@ -260,4 +266,14 @@ fn a_work_area_that_is_missing_is_said() {
     assert!(error.contains("could not be started"), "{error}");
     assert!(!Path::new(&it.work_area).exists());
     put(site.project.join("unused"), "");
+}
+
+#[test]
+fn task_8_a_silent_program_shows_that_it_lives_by_its_children() {
+    let site = Site::new();
+    let mut run = Run::start(&assignment(&site, "sleep 1000 & wait"));
+    run.until("a sign of life", |told| told.signs_of_life > 0);
+    assert_eq!((run.told.stdout.as_str(), run.told.exited), ("", None));
+    run.shut_down(10_000);
+    assert!(run.finish().exited.is_some());
 }
