@@ -172,6 +172,7 @@ impl Run {
                 Ok(0) => return Err(()),
                 Ok(count) => self.received.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(()),
                 Err(error) => panic!("{error}"),
             }
