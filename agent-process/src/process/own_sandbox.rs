@@ -1,27 +1,30 @@
 //! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
 
-use goondan_protocol::definition::AgentAssignment;
+use std::path::Path;
+
 use goondan_protocol::ipc::Confined;
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 use super::fault::ProcessError;
-#[cfg(target_os = "linux")]
-use crate::tools::allowed_to;
 
-/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on. `level` is
+/// how the programs it starts are confined, if it starts any, `programs` what those may touch, and `egress_socket`
+/// where their way to the hosts begins that they may reach.
 ///
 /// # Errors
 ///
 /// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+pub(crate) fn enter(
+    level: Option<Level>,
+    programs: &SandboxPolicy,
+    egress_socket: Option<&Path>,
+) -> Result<Confined, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
-    let sandbox = OwnSandbox::beside(assignment.agent.programs());
-    let programs = allowed_to(assignment).policy;
-    let own = OwnPolicy::of_agent(sandbox, &programs);
-    let held = own
-        .reaching(assignment.egress_socket.as_deref())
-        .enforce()?;
+    let sandbox = OwnSandbox::beside(level);
+    let own = OwnPolicy::of_agent(sandbox, programs);
+    let held = own.reaching(egress_socket).enforce()?;
     match &held.lacks {
         None => tracing::debug!(sandbox = %sandbox, "the agent's process is confined"),
         Some(lacks) => tracing::warn!(
@@ -38,7 +41,11 @@ pub(super) fn enter(assignment: &AgentAssignment) -> Result<Confined, ProcessErr
 
 /// Only Linux has one for it.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_: &AgentAssignment) -> Result<Confined, ProcessError> {
+pub(crate) fn enter(
+    _: Option<Level>,
+    _: &SandboxPolicy,
+    _: Option<&Path>,
+) -> Result<Confined, ProcessError> {
     Ok(Confined {
         rights: goondan_protocol::sandbox::Facts::new(),
         lacks: Some("the agent's own process is confined on Linux only".to_owned()),
