@@ -212,6 +212,9 @@ impl From<ControlError> for Failure {
                 Exit::Conflict,
                 "see every reason, with digests: `gdn proposal check`",
             ),
+            ErrorCode::TaskNotFound => (Exit::NotFound, "see what there is: `gdn task list --all`"),
+            ErrorCode::TaskTaken => (Exit::Conflict, "choose another id: `gdn task new --id ID`"),
+            ErrorCode::TaskRefused => (Exit::Conflict, "see how it stands: `gdn task show TASK`"),
             ErrorCode::PersonNeeded => (
                 Exit::PersonNeeded,
                 "do it from a terminal of your own, not from a tool of an agent",
