@@ -36,6 +36,7 @@ pub(crate) mod send;
 pub(crate) mod shutdown;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod task;
 pub(crate) mod trace;
 mod transcript;
 mod turns;

@@ -217,8 +217,8 @@ impl From<ControlError> for Failure {
                 "see every reason, with digests: `gdn proposal check`",
             ),
             ErrorCode::TaskNotFound => (Exit::NotFound, "see what there is: `gdn task list --all`"),
-            ErrorCode::TaskTaken => (Exit::Conflict, "choose another id, or none"),
-            ErrorCode::TaskRefused => (Exit::Conflict, "see how it stands: `gdn task show`"),
+            ErrorCode::TaskTaken => (Exit::Conflict, "choose another id: `gdn task new --id ID`"),
+            ErrorCode::TaskRefused => (Exit::Conflict, "see how it stands: `gdn task show TASK`"),
             ErrorCode::PersonNeeded => (
                 Exit::PersonNeeded,
                 "do it from a terminal of your own, not from a tool of an agent",

@@ -4,7 +4,7 @@
 //!
 //! # Where things are
 //!
-//! * `cli` — the options of every command, and the list of commands.
+//! * `cli`, `help` — the options of every command, the list of commands, and their groups in `gdn --help`.
 //! * `commands` — each command in a file of its own: its arguments with their help, its call, its output.
 //! * `client`, `daemon` — the connection, and starting what it connects to.
 //! * `context`, `project` — which daemon, project and workspace a command is about.
@@ -30,6 +30,7 @@ mod context;
 mod daemon;
 pub mod exit;
 mod failure;
+mod help;
 mod output;
 mod programs;
 mod project;
@@ -43,13 +44,13 @@ use output::Output;
 /// The command line as clap knows it, for the reference in `docs/cli.md` and its test.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command()
+    help::grouped(Cli::command())
 }
 
 /// Runs `gdn` with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::command()
+    let cli = match command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches))
     {

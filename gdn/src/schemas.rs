@@ -81,6 +81,25 @@ pub const PROPOSAL_MERGE: &str = "gdn.proposal.merge/v1";
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
 pub const PROPOSAL_REVERT: &str = "gdn.proposal.revert/v1";
+/// `gdn task new`, and what changes how a task stands: `start`, `pause`, `resume`, `cancel`, `provide`, `answer`,
+/// `approve`, `rework`, `budget` and `import`.
+pub const TASK: &str = "gdn.task/v1";
+/// `gdn task list`.
+pub const TASK_LIST: &str = "gdn.task.list/v1";
+/// `gdn task show`.
+pub const TASK_SHOW: &str = "gdn.task.show/v1";
+/// Each part that `gdn task logs` prints.
+pub const TASK_LOGS: &str = "gdn.task.logs/v1";
+/// `gdn task usage`.
+pub const TASK_USAGE: &str = "gdn.task.usage/v1";
+/// `gdn task checkpoint`.
+pub const TASK_CHECKPOINT: &str = "gdn.task.checkpoint/v1";
+/// `gdn task checkpoints`.
+pub const TASK_CHECKPOINTS: &str = "gdn.task.checkpoints/v1";
+/// `gdn task restore`.
+pub const TASK_RESTORE: &str = "gdn.task.restore/v1";
+/// `gdn task rm`.
+pub const TASK_RM: &str = "gdn.task.rm/v1";
 /// `gdn secret set`.
 pub const SECRET_SET: &str = "gdn.secret.set/v1";
 /// `gdn secret list`.
@@ -159,6 +178,15 @@ pub const ALL: &[&str] = &[
     PROPOSAL_MERGE,
     PROPOSAL_REJECT,
     PROPOSAL_REVERT,
+    TASK,
+    TASK_LIST,
+    TASK_SHOW,
+    TASK_LOGS,
+    TASK_USAGE,
+    TASK_CHECKPOINT,
+    TASK_CHECKPOINTS,
+    TASK_RESTORE,
+    TASK_RM,
     SECRET_SET,
     SECRET_LIST,
     SECRET_ALLOW,

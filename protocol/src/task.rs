@@ -75,6 +75,12 @@ impl From<TaskId> for String {
     }
 }
 
+impl AsRef<str> for TaskId {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -114,6 +120,31 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// The status as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::WaitingDependency => "waiting_dependency",
+            Self::WaitingQuestion => "waiting_question",
+            Self::WaitingReview => "waiting_review",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the task waits for a person.
+    #[must_use]
+    pub fn needs_person(self) -> bool {
+        matches!(
+            self,
+            Self::WaitingDependency | Self::WaitingQuestion | Self::WaitingReview
+        )
+    }
+
     /// Whether nothing can change it any more.
     #[must_use]
     pub fn is_final(self) -> bool {

@@ -139,6 +139,7 @@ async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
     }
     let value = read_value(
         &format!("Value of Secret/{name} {key} (not shown): "),
+        &context.daemon_command(&format!("secret set {name} {key} < FILE")),
         context,
     )?;
     // A project that waits for its first secret cannot have started the daemon.
@@ -155,8 +156,8 @@ async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
     tell(&changed, context)
 }
 
-/// The value, from stdin, or typed by a person.
-fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
+/// A value, from stdin, or typed by a person. `pipe` is the command that passes it on stdin.
+pub(super) fn read_value(question: &str, pipe: &str, context: &Context) -> Result<String, Failure> {
     let unreadable = |error: &std::io::Error| {
         Failure::new(
             Exit::Usage,
@@ -170,7 +171,7 @@ fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
             return Err(Failure::new(
                 Exit::Usage,
                 "with `--json` nobody is asked for the value",
-                "pass it on stdin: `gdn secret set NAME KEY --json < FILE`",
+                format!("pass it on stdin: `{pipe}`"),
             ));
         }
         rpassword::prompt_password(question).map_err(|error| unreadable(&error))?

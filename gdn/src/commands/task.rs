@@ -1,0 +1,613 @@
+//! `gdn task …`: pieces of work for command-line agents, which people start, answer and approve.
+
+use clap::{Args, Subcommand};
+use goondan_protocol::control::{
+    AnswerTask, ApproveTask, CancelTask, CreateTask, ImportTask, Method, PauseTask, ProvideTask,
+    RemoveTask, ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAskKind,
+    TaskDetail, TaskInfo,
+};
+use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::task::{TaskBudget, TaskId};
+use goondan_protocol::usage::MicroUsd;
+use serde_json::json;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
+
+use super::confirm::confirm;
+use super::secret::read_value;
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+mod checkpoints;
+mod list;
+mod logs;
+mod show;
+
+pub(crate) use checkpoints::{TaskCheckpointArgs, TaskRestoreArgs};
+pub(crate) use list::TaskListArgs;
+pub(crate) use logs::TaskLogsArgs;
+
+/// Give work to command-line agents, and steer it
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Make a task with a work area of its own
+    #[command(after_help = "\
+Examples:
+  gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
+  gdn task new 'Shop' --agent claude --max-usd 5 < brief.md
+  gdn task new 'Fix the parser' --id parser --type bugfix --description \"$(cat BUG.md)\"
+
+Without `--description` it is read from stdin.")]
+    New(TaskNewArgs),
+    /// List the tasks, those that wait for you first
+    #[command(after_help = "\
+Examples:
+  gdn task list                     those that have not ended
+  gdn task list --needs-me          those that wait for you
+  gdn task list --all --json | jq -r '.tasks[] | select(.status == \"failed\") | .taskId'")]
+    List(TaskListArgs),
+    /// Show a task on one page: how it stands, what it waits for, what to do
+    #[command(after_help = "\
+Examples:
+  gdn task show shop
+  gdn task show shop --json | jq '.asks[]'")]
+    Show(TaskAtArgs),
+    /// Start a task
+    #[command(after_help = "\
+Examples:
+  gdn task start shop")]
+    Start(TaskAtArgs),
+    /// Stop a task's agent where it is, with all it started
+    #[command(after_help = "\
+Examples:
+  gdn task pause shop
+  gdn task resume shop")]
+    Pause(TaskAtArgs),
+    /// Let a paused task go on
+    #[command(after_help = "\
+Examples:
+  gdn task resume shop
+
+A task that its budget holds needs more first: `gdn task budget`.")]
+    Resume(TaskAtArgs),
+    /// End a task for good; its work area stays
+    #[command(after_help = "\
+Examples:
+  gdn task cancel shop --yes")]
+    Cancel(TaskCancelArgs),
+    /// Provide what an agent needs: a key, a service, a file
+    #[command(after_help = "\
+Examples:
+  gdn task provide shop                  the only thing that is needed; a key is asked for, and not shown
+  gdn task provide shop d-0002 < key     a key from a file; one newline at its end is no part of it
+  gdn task provide shop DATABASE --say 'runs on port 5432'
+
+Keys and variables are kept encrypted and reach the environment of the agent's program only.")]
+    Provide(TaskProvideArgs),
+    /// Answer a question of an agent
+    #[command(after_help = "\
+Examples:
+  gdn task answer shop PostgreSQL            the only question that waits
+  gdn task answer shop --id q-0003 allow     one of several; a permission is `allow` or `refuse`")]
+    Answer(TaskAnswerArgs),
+    /// Approve the phase that waits for a review
+    #[command(after_help = "\
+Examples:
+  gdn task approve shop
+  gdn task approve shop --phase 2            only if it is phase 2 that waits")]
+    Approve(TaskApproveArgs),
+    /// Have the phase that waits for a review done better
+    #[command(after_help = "\
+Examples:
+  gdn task rework shop 'The price list lacks taxes'")]
+    Rework(TaskReworkArgs),
+    /// Set what a task may take
+    #[command(after_help = "\
+Examples:
+  gdn task budget shop --max-usd 10
+  gdn task budget shop --max-tokens 2000000
+  gdn task budget shop --none
+
+It replaces the whole budget. At 90 % you are warned; the task pauses before the run that might pass it.")]
+    Budget(TaskBudgetArgs),
+    /// Print a log of a task
+    #[command(after_help = "\
+Examples:
+  gdn task logs shop                    what happened, in words
+  gdn task logs shop --log stdout -f    what its program writes, as it comes
+  gdn task logs shop --log history      every fact, as JSON lines")]
+    Logs(TaskLogsArgs),
+    /// Show what a task has taken: tokens and money
+    #[command(after_help = "\
+Examples:
+  gdn task usage shop
+  gdn task usage shop --json | jq .cost")]
+    Usage(TaskAtArgs),
+    /// Make a checkpoint of a task's work area
+    #[command(after_help = "\
+Examples:
+  gdn task checkpoint shop
+  gdn task checkpoint shop --name before-refactoring    never removed for its age")]
+    Checkpoint(TaskCheckpointArgs),
+    /// List the checkpoints of a task
+    #[command(after_help = "\
+Examples:
+  gdn task checkpoints shop")]
+    Checkpoints(TaskAtArgs),
+    /// Take a work area back to a checkpoint
+    #[command(after_help = "\
+Examples:
+  gdn task restore shop --dry-run                  what the newest would change
+  gdn task restore shop checkpoint_003 --yes
+
+What was made since is kept in a checkpoint of its own first. The history of the task is not taken back.")]
+    Restore(TaskRestoreArgs),
+    /// Take over a work area from elsewhere
+    #[command(after_help = "\
+Examples:
+  gdn task import /backup/shop
+
+The work area alone restores the task. It is copied; the original is not changed.")]
+    Import(TaskImportArgs),
+    /// Remove a task that has ended, with a backup
+    #[command(after_help = "\
+Examples:
+  gdn task rm shop
+  gdn task rm shop --no-backup --yes")]
+    Rm(TaskRmArgs),
+}
+
+/// Names one task.
+#[derive(Debug, Args)]
+pub(crate) struct TaskAtArgs {
+    /// The task
+    #[arg(value_name = "TASK")]
+    task: TaskId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskNewArgs {
+    /// What people call it
+    #[arg(value_name = "TITLE")]
+    title: String,
+    /// What is to be done: the agent's first prompt
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Its id; made of the title if it is not said
+    #[arg(long, value_name = "ID")]
+    id: Option<TaskId>,
+    /// The agent, one of `runtime.kind: cli`; may be left out where there is one only
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentName>,
+    /// What kind of task it is
+    #[arg(long = "type", value_name = "TYPE", default_value = "custom")]
+    kind: String,
+    /// Phases that you review one by one; 0 for a task without
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    phases: u32,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Start it at once
+    #[arg(long)]
+    start: bool,
+}
+
+/// What a task may take.
+#[derive(Debug, Args)]
+struct BudgetArgs {
+    /// Most tokens, in and out
+    #[arg(long, value_name = "TOKENS")]
+    max_tokens: Option<u64>,
+    /// Most money, in dollars
+    #[arg(long, value_name = "DOLLARS")]
+    max_usd: Option<MicroUsd>,
+}
+
+impl BudgetArgs {
+    fn wanted(&self) -> TaskBudget {
+        TaskBudget {
+            tokens: self.max_tokens,
+            micro_usd: self.max_usd,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskCancelArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskProvideArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// The id or name of what is needed; may be left out where it is one thing only
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// That it is there, in words; for what is no key and no variable
+    #[arg(long, value_name = "TEXT")]
+    say: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskAnswerArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// The answer
+    #[arg(value_name = "ANSWER")]
+    answer: String,
+    /// The id of the question; may be left out where it is one only
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskApproveArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// Only if it is this phase that waits
+    #[arg(long, value_name = "NUMBER")]
+    phase: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskReworkArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// What is to be better
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Only if it is this phase that waits
+    #[arg(long, value_name = "NUMBER")]
+    phase: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskBudgetArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// No bounds
+    #[arg(long, conflicts_with_all = ["max_tokens", "max_usd"])]
+    none: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskImportArgs {
+    /// A work area
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskRmArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// Without a backup
+    #[arg(long)]
+    no_backup: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        TaskCommand::New(args) => new(args, context).await,
+        TaskCommand::List(args) => list::run(&args, context).await,
+        TaskCommand::Show(args) => show(args, context).await,
+        TaskCommand::Start(args) => {
+            let make = |workspace_id, task_id| StartTask {
+                workspace_id,
+                task_id,
+            };
+            change(args.task, make, context).await
+        }
+        TaskCommand::Pause(args) => {
+            let make = |workspace_id, task_id| PauseTask {
+                workspace_id,
+                task_id,
+            };
+            change(args.task, make, context).await
+        }
+        TaskCommand::Resume(args) => {
+            let make = |workspace_id, task_id| ResumeTask {
+                workspace_id,
+                task_id,
+            };
+            change(args.task, make, context).await
+        }
+        TaskCommand::Cancel(args) => cancel(args, context).await,
+        TaskCommand::Provide(args) => provide(args, context).await,
+        TaskCommand::Answer(TaskAnswerArgs { at, answer, id }) => {
+            let make = |workspace_id, task_id| AnswerTask {
+                workspace_id,
+                task_id,
+                id,
+                text: answer,
+            };
+            change(at.task, make, context).await
+        }
+        TaskCommand::Approve(TaskApproveArgs { at, phase }) => {
+            let make = |workspace_id, task_id| ApproveTask {
+                workspace_id,
+                task_id,
+                phase,
+            };
+            change(at.task, make, context).await
+        }
+        TaskCommand::Rework(TaskReworkArgs { at, text, phase }) => {
+            let make = |workspace_id, task_id| ReworkTask {
+                workspace_id,
+                task_id,
+                phase,
+                text,
+            };
+            change(at.task, make, context).await
+        }
+        TaskCommand::Budget(args) => budget(args, context).await,
+        TaskCommand::Logs(args) => logs::run(args, context).await,
+        TaskCommand::Usage(args) => usage(args, context).await,
+        TaskCommand::Checkpoint(args) => checkpoints::make(args, context).await,
+        TaskCommand::Checkpoints(args) => checkpoints::list(args, context).await,
+        TaskCommand::Restore(args) => checkpoints::restore(args, context).await,
+        TaskCommand::Import(args) => import(args, context).await,
+        TaskCommand::Rm(args) => rm(args, context).await,
+    }
+}
+
+async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
+    let description = match args.description {
+        Some(description) => description,
+        None => read_description()?,
+    };
+    let (mut client, workspace) = context.open().await?;
+    let create = CreateTask {
+        workspace_id: workspace.workspace_id,
+        task_id: args.id,
+        agent: args.agent,
+        title: args.title,
+        kind: args.kind,
+        description,
+        total_phases: args.phases,
+        budget: args.budget.wanted(),
+        start: args.start,
+    };
+    let info = client.change(create).await?;
+    tell(&info, context)?;
+    let next = if args.start { "show" } else { "start" };
+    let next = context.command(&format!("task {next} {}", info.task_id));
+    context.output.note(format!("Next: {next}"));
+    Ok(())
+}
+
+/// Reads what is to be done from stdin.
+fn read_description() -> Result<String, Failure> {
+    let hint =
+        "say it with `--description TEXT`, or pass it on stdin: `gdn task new TITLE < brief.md`";
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "it is not said what is to be done",
+            hint,
+        ));
+    }
+    let mut description = String::new();
+    let most = u64::try_from(goondan_protocol::limits::MAX_INPUT_BYTES).unwrap_or(u64::MAX);
+    stdin
+        .lock()
+        .take(most.saturating_add(1))
+        .read_to_string(&mut description)
+        .map_err(|error| {
+            Failure::new(Exit::Usage, "cannot read what is to be done", hint)
+                .caused_by(Some(&error))
+        })?;
+    Ok(description)
+}
+
+/// Makes a request that changes one task, and tells how it stands then.
+async fn change<M: Method<Output = TaskInfo>>(
+    task_id: TaskId,
+    make: impl FnOnce(WorkspaceId, TaskId) -> M,
+    context: &Context,
+) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let info = client.change(make(workspace.workspace_id, task_id)).await?;
+    tell(&info, context)
+}
+
+/// How a task stands, in a line.
+fn tell(info: &TaskInfo, context: &Context) -> Result<(), Failure> {
+    context.output.object(schemas::TASK, info)?;
+    let stands = list::status_word(info);
+    context.output.data(format!("{}: {stands}", info.task_id))
+}
+
+/// All that is known of a task.
+async fn read(
+    client: &mut Client,
+    workspace_id: WorkspaceId,
+    task_id: TaskId,
+) -> Result<TaskDetail, Failure> {
+    let show = ShowTask {
+        workspace_id,
+        task_id,
+    };
+    Ok(client.query(show).await?)
+}
+
+async fn show(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let detail = read(&mut client, workspace.workspace_id, args.task).await?;
+    let output = context.output;
+    output.object(schemas::TASK_SHOW, &detail)?;
+    output.data(show::page_of(&detail, output.canvas(), text::now()))?;
+    for command in show::next_commands(&detail) {
+        let line = format!("{}: {}", command.what, context.command(&command.command));
+        output.note(line);
+    }
+    Ok(())
+}
+
+async fn cancel(args: TaskCancelArgs, context: &Context) -> Result<(), Failure> {
+    let task = args.at.task;
+    if !args.yes {
+        let question = format!("End task {task} for good?");
+        confirm(context, &question, &format!("task cancel {task} --yes"))?;
+    }
+    let make = |workspace_id, task_id| CancelTask {
+        workspace_id,
+        task_id,
+    };
+    change(task, make, context).await
+}
+
+async fn provide(args: TaskProvideArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let (workspace_id, task_id) = (workspace.workspace_id, args.at.task);
+    let detail = read(&mut client, workspace_id.clone(), task_id.clone()).await?;
+    let asked = detail.asks.iter().filter(|ask| {
+        matches!(ask.kind, TaskAskKind::Secret | TaskAskKind::Dependency)
+            && args
+                .id
+                .as_ref()
+                .is_none_or(|id| *id == ask.id || *id == ask.text)
+    });
+    let asked: Vec<_> = asked.collect();
+    let list = context.command(&format!("task show {task_id}"));
+    let ask = match (asked.as_slice(), &args.id) {
+        ([ask], _) => *ask,
+        ([], Some(id)) => {
+            let message = format!("task {task_id} needs nothing by the id or name `{id}`");
+            return Err(Failure::new(
+                Exit::NotFound,
+                message,
+                format!("see what it needs: `{list}`"),
+            ));
+        }
+        ([], None) => {
+            let message = format!("task {task_id} needs nothing");
+            return Err(Failure::new(
+                Exit::NotFound,
+                message,
+                format!("see how it stands: `{list}`"),
+            ));
+        }
+        (several, _) => {
+            let message = format!("task {task_id} needs {} things", several.len());
+            let hint = format!("say which, by its id: `{list}` lists them");
+            return Err(Failure::new(Exit::Usage, message, hint));
+        }
+    };
+    let value = match (ask.kind, args.say) {
+        (TaskAskKind::Secret, Some(_)) => {
+            let hint = context.command(&format!("task provide {task_id} {}", ask.id));
+            return Err(Failure::new(
+                Exit::Usage,
+                "a key is no argument: every process could see it, and the shell's history keeps it",
+                format!("run `{hint}` and type it there, or pass it on stdin: `{hint} < FILE`"),
+            ));
+        }
+        (TaskAskKind::Secret, None) => {
+            let question = format!("Value of {} (not shown): ", text::one_line(&ask.text));
+            let pipe = context.command(&format!("task provide {task_id} {} < FILE", ask.id));
+            read_value(&question, &pipe, context)?
+        }
+        (_, Some(say)) => say,
+        (_, None) => "it is there".to_owned(),
+    };
+    let provide = ProvideTask {
+        workspace_id,
+        task_id,
+        id: Some(ask.id.clone()),
+        value,
+    };
+    let info = client.change(provide).await?;
+    tell(&info, context)
+}
+
+async fn budget(args: TaskBudgetArgs, context: &Context) -> Result<(), Failure> {
+    let task = args.at.task;
+    let budget = args.budget.wanted();
+    if budget == TaskBudget::default() && !args.none {
+        return Err(Failure::new(
+            Exit::Usage,
+            "it is not said what the task may take",
+            format!(
+                "say it: `{}`, or `--none`",
+                context.command(&format!("task budget {task} --max-usd 5"))
+            ),
+        ));
+    }
+    let make = |workspace_id, task_id| SetTaskBudget {
+        workspace_id,
+        task_id,
+        budget,
+    };
+    change(task, make, context).await
+}
+
+async fn usage(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let detail = read(&mut client, workspace.workspace_id, args.task).await?;
+    let output = context.output;
+    let object = json!({
+        "taskId": detail.info.task_id,
+        "usage": detail.usage,
+        "cost": detail.info.cost,
+        "budget": detail.budget,
+    });
+    output.object(schemas::TASK_USAGE, &object)?;
+    output.data(show::usage_of(&detail).render(output.canvas()))
+}
+
+async fn import(args: TaskImportArgs, context: &Context) -> Result<(), Failure> {
+    let path = std::path::absolute(&args.dir).map_err(Failure::from)?;
+    let (mut client, workspace) = context.open().await?;
+    let import = ImportTask {
+        workspace_id: workspace.workspace_id,
+        path,
+    };
+    let info = client.change(import).await?;
+    tell(&info, context)?;
+    let show = context.command(&format!("task show {}", info.task_id));
+    context.output.note(format!("See how it stands: {show}"));
+    Ok(())
+}
+
+async fn rm(args: TaskRmArgs, context: &Context) -> Result<(), Failure> {
+    let task = args.at.task;
+    if !args.yes {
+        let (how, option) = if args.no_backup {
+            (" without a backup", " --no-backup")
+        } else {
+            ("", "")
+        };
+        let question = format!("Remove task {task} with its work area{how}?");
+        confirm(context, &question, &format!("task rm {task}{option} --yes"))?;
+    }
+    let (mut client, workspace) = context.open().await?;
+    let remove = RemoveTask {
+        workspace_id: workspace.workspace_id,
+        task_id: task.clone(),
+        no_backup: args.no_backup,
+    };
+    let removed = client.change(remove).await?;
+    let output = context.output;
+    output.object(schemas::TASK_RM, &removed)?;
+    output.data(format!("Removed task {task}"))?;
+    if let Some(backup) = &removed.backup {
+        output.note(format!("Its work area is kept in {}", backup.display()));
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! `gdn task checkpoint`, `checkpoints` and `restore`.
+
+use clap::Args;
+use goondan_protocol::control::{
+    CheckpointInfo, CheckpointTask, ListCheckpoints, RestoreTask, TaskRestored,
+};
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use super::TaskAtArgs;
+use crate::commands::confirm::confirm;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style::{self, Palette};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskCheckpointArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// A name, which keeps it from being removed for its age
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskRestoreArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// Which; the newest that is whole if it is not said
+    #[arg(value_name = "CHECKPOINT")]
+    checkpoint: Option<String>,
+    /// Only tell what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn make(args: TaskCheckpointArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let checkpoint = CheckpointTask {
+        workspace_id: workspace.workspace_id,
+        task_id: args.at.task,
+        name: args.name,
+    };
+    let made = client.change(checkpoint).await?;
+    let output = context.output;
+    output.object(schemas::TASK_CHECKPOINT, &made)?;
+    output.data(format!(
+        "{}: {}, {}",
+        made.checkpoint_id,
+        text::count(made.files, "file"),
+        text::bytes(made.snapshot_size)
+    ))
+}
+
+pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let list = ListCheckpoints {
+        workspace_id: workspace.workspace_id,
+        task_id: args.task,
+    };
+    let checkpoints = client.query(list).await?;
+    let output = context.output;
+    output.object(
+        schemas::TASK_CHECKPOINTS,
+        &json!({ "checkpoints": checkpoints }),
+    )?;
+    if checkpoints.is_empty() {
+        return output.data("No checkpoints yet.");
+    }
+    output.data(table_of(&checkpoints, text::now()).render(output.canvas()))
+}
+
+fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        Column::new("CHECKPOINT").cut(),
+        Column::new("WHY").cut(),
+        Column::new("PHASE").below(3, "phase"),
+        Column::new("FILES").below(2, "files"),
+        Column::new("SIZE").below(1, "size"),
+        Column::new("MADE").below(4, "made"),
+        Column::new("NAME").below(5, ""),
+    ]);
+    for checkpoint in checkpoints {
+        let name = match (&checkpoint.damaged, &checkpoint.name) {
+            (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
+            (None, Some(name)) => text::one_line(name).into(),
+            (None, None) => String::new().into(),
+        };
+        table.row([
+            Cell::from(&checkpoint.checkpoint_id),
+            text::one_line(&checkpoint.kind).replace('_', " ").into(),
+            checkpoint.phase.to_string().into(),
+            checkpoint.files.to_string().into(),
+            text::bytes(checkpoint.snapshot_size).into(),
+            format!("{} ago", text::age(checkpoint.created_at, now)).into(),
+            name,
+        ]);
+    }
+    table
+}
+
+pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let task = args.at.task;
+    let restore = |dry_run, checkpoint_id| RestoreTask {
+        workspace_id: workspace.workspace_id.clone(),
+        task_id: task.clone(),
+        checkpoint_id,
+        dry_run,
+    };
+    let output = context.output;
+    let mut wanted = args.checkpoint;
+    if !args.yes || args.dry_run {
+        let would = client.change(restore(true, wanted.clone())).await?;
+        if args.dry_run {
+            output.object(schemas::TASK_RESTORE, &would)?;
+            return output.data(changes_of(&would, output.out));
+        }
+        output.note(changes_of(&would, output.err));
+        let id = &would.checkpoint_id;
+        let question = format!("Take the work area of {task} back to {id}?");
+        let command = format!("task restore {task} {id} --yes");
+        confirm(context, &question, &command)?;
+        // What was seen is what is restored.
+        wanted = Some(would.checkpoint_id);
+    }
+    let restored = client.change(restore(false, wanted)).await?;
+    output.object(schemas::TASK_RESTORE, &restored)?;
+    output.data(changes_of(&restored, output.out))?;
+    if let Some(kept) = &restored.pre_restore {
+        let back = context.command(&format!("task restore {task} {kept}"));
+        output.note(format!("To take that back: {back}"));
+    }
+    Ok(())
+}
+
+/// What a restore changed, or would change.
+fn changes_of(restored: &TaskRestored, palette: Palette) -> String {
+    let mut out = format!("{}\n", restored.checkpoint_id);
+    for skipped in &restored.skipped {
+        let problem = skipped.damaged.as_deref().unwrap_or("it is damaged");
+        let line = format!(
+            "  {} was left out: {}",
+            skipped.checkpoint_id,
+            text::one_line(problem)
+        );
+        out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
+    }
+    for (mark, style, paths) in [
+        ("+", style::GOOD, &restored.added),
+        ("~", style::WARN, &restored.changed),
+        ("-", style::BAD, &restored.removed),
+    ] {
+        for path in paths {
+            let mark = palette.paint(style, mark);
+            out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
+        }
+    }
+    if restored.added.is_empty() && restored.changed.is_empty() && restored.removed.is_empty() {
+        out.push_str("  nothing is different\n");
+    }
+    out
+}

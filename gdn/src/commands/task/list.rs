@@ -1,0 +1,183 @@
+//! `gdn task list`: what there is to do, what waits for a person first.
+
+use clap::Args;
+use goondan_protocol::control::{ListTasks, TaskInfo};
+use goondan_protocol::task::TaskStatus;
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskListArgs {
+    /// Only those that wait for you
+    #[arg(long)]
+    needs_me: bool,
+    /// Also those that have ended
+    #[arg(long)]
+    all: bool,
+    /// Those of every workspace
+    #[arg(long)]
+    all_workspaces: bool,
+}
+
+pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all_workspaces).await?;
+    let list = ListTasks {
+        workspace_id,
+        needs_me: args.needs_me,
+        all: args.all,
+    };
+    let mut tasks = client.query(list).await?;
+    // Those that wait longest for a person come first; of the others those that moved last.
+    tasks.sort_by_key(|info| {
+        let updated = info.updated_at.as_unix_millis();
+        match (needs_person(info), info.status.is_final()) {
+            (true, _) => (0, updated),
+            (false, is_final) => (1 + u8::from(is_final), updated.saturating_neg()),
+        }
+    });
+    let output = context.output;
+    output.object(schemas::TASK_LIST, &json!({ "tasks": tasks }))?;
+    if tasks.is_empty() {
+        return output.data(match (args.needs_me, args.all) {
+            (true, _) => "Nothing waits for you.",
+            (false, false) => "No task is under way.",
+            (false, true) => "No tasks.",
+        });
+    }
+    let table = table_of(&tasks, args.all_workspaces, text::now());
+    output.data(table.render(output.canvas()))?;
+    if tasks.iter().any(needs_person) {
+        let show = context.command("task show TASK");
+        output.note(format!("See what is to be decided: {show}"));
+    }
+    Ok(())
+}
+
+/// Whether a task waits for a person: for a word, for money, or to be mended.
+fn needs_person(info: &TaskInfo) -> bool {
+    info.status.needs_person()
+        || info.damaged.is_some()
+        || info.blocked_by.as_deref() == Some("budget")
+}
+
+/// How a task stands, in a word or two.
+pub(super) fn status_word(info: &TaskInfo) -> &'static str {
+    if info.damaged.is_some() {
+        return "damaged";
+    }
+    match info.status {
+        TaskStatus::WaitingDependency => "needs something",
+        TaskStatus::WaitingQuestion => "asks",
+        TaskStatus::WaitingReview => "to review",
+        TaskStatus::Paused if info.blocked_by.as_deref() == Some("budget") => "over budget",
+        TaskStatus::Running if info.blocked_by.as_deref() == Some("rate_limit") => "rate limited",
+        other => other.as_str(),
+    }
+}
+
+/// The same, in the color of the state.
+pub(super) fn status_of(info: &TaskInfo) -> Cell {
+    let style = match info.status {
+        _ if info.damaged.is_some() => style::BAD,
+        TaskStatus::Running | TaskStatus::Completed => style::GOOD,
+        TaskStatus::Failed => style::BAD,
+        TaskStatus::Idle | TaskStatus::Cancelled => style::FAINT,
+        _ => style::WARN,
+    };
+    Cell::styled(status_word(info), style)
+}
+
+/// How far it is: `2/3 40 %`.
+fn phase_of(info: &TaskInfo) -> String {
+    match (info.total_phases, info.progress) {
+        (0, 0) => String::new(),
+        (0, percent) => format!("{percent} %"),
+        (all, 0) => format!("{}/{all}", info.current_phase),
+        (all, percent) => format!("{}/{all} {percent} %", info.current_phase),
+    }
+}
+
+fn table_of(tasks: &[TaskInfo], is_of_all: bool, now: Timestamp) -> Table {
+    let workspace = is_of_all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("TASK").cut(),
+        Column::new("STATE"),
+        Column::new("PHASE").below(3, "phase"),
+        Column::new("AGENT").cut().below(2, "agent"),
+        Column::new("TOKENS").below(4, "tokens"),
+        Column::new("COST").below(5, "cost"),
+        Column::new("MOVED").below(1, "moved"),
+        Column::new("TITLE").below(6, ""),
+    ];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for info in tasks {
+        let title = info.damaged.as_ref().unwrap_or(&info.title);
+        let cells = [
+            Cell::from(&info.task_id),
+            status_of(info),
+            phase_of(info).into(),
+            Cell::from(&info.agent),
+            info.tokens.to_string().into(),
+            info.cost.to_string().into(),
+            format!("{} ago", text::age(info.updated_at, now)).into(),
+            text::one_line(title).into(),
+        ];
+        let workspace = is_of_all.then(|| Cell::from(&info.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::output::table::at_three_widths;
+    use goondan_protocol::usage::MicroUsd;
+
+    pub(in super::super) fn info(id: &str, status: TaskStatus) -> TaskInfo {
+        TaskInfo {
+            workspace_id: "w".parse().unwrap(),
+            task_id: id.parse().unwrap(),
+            title: "Build a small web shop".to_owned(),
+            kind: "create_app".to_owned(),
+            agent: "claude".parse().unwrap(),
+            status,
+            blocked_by: None,
+            current_phase: 2,
+            total_phases: 3,
+            progress: 40,
+            tokens: 182_000,
+            cost: MicroUsd(1_250_000),
+            created_at: Timestamp::from_unix_millis(0),
+            updated_at: Timestamp::from_unix_millis(60_000),
+            damaged: None,
+        }
+    }
+
+    #[test]
+    fn the_list_fits_its_terminal_and_says_what_each_task_waits_for() {
+        let mut held = info("held", TaskStatus::Paused);
+        held.blocked_by = Some("budget".to_owned());
+        let mut damaged = info("broken", TaskStatus::Idle);
+        damaged.damaged = Some("history.jsonl: line 3 is damaged".to_owned());
+        let tasks = [
+            info("shop", TaskStatus::WaitingQuestion),
+            held,
+            damaged,
+            info("done", TaskStatus::Completed),
+        ];
+        let now = Timestamp::from_unix_millis(120_000);
+        let shown = at_three_widths(|canvas| table_of(&tasks, false, now).render(canvas));
+        for said in ["asks", "over budget", "damaged", "completed", "2/3 40 %"] {
+            assert!(shown.contains(said), "{said}:\n{shown}");
+        }
+        assert!(needs_person(&tasks[1]) && needs_person(&tasks[2]) && !needs_person(&tasks[3]));
+    }
+}

@@ -1,0 +1,344 @@
+//! `gdn task show`: one page that a person can act from.
+
+use goondan_protocol::control::{TaskAsk, TaskAskKind, TaskDetail};
+use goondan_protocol::task::TaskStatus;
+use goondan_protocol::time::Timestamp;
+
+use super::list;
+use crate::output::style;
+use crate::output::table::{Canvas, Cell, Table};
+use crate::output::text;
+
+/// Percent of a budget from which on it is shown as nearly spent.
+const WARNING_PERCENT: u64 = 90;
+
+/// A command that a person may run next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NextCommand {
+    /// What for.
+    pub(super) what: &'static str,
+    /// The command, without `gdn`.
+    pub(super) command: String,
+}
+
+/// The page.
+pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> String {
+    let palette = canvas.palette;
+    let mut out = fields_of(detail, now).render(canvas);
+    let mut part = |title: &str, body: &str| {
+        if !body.trim().is_empty() {
+            let title = palette.paint(style::TITLE, title);
+            out.push_str(&format!("\n{title}\n{}\n", body.trim_end()));
+        }
+    };
+    let asks = detail.asks.iter().map(|ask| ask_text(ask, canvas, now));
+    part("Waits for you", &asks.collect::<String>());
+    if let Some(phase) = detail.review {
+        let all = detail.info.total_phases;
+        part(
+            "Waits for your review",
+            &format!("  phase {phase} of {all}\n"),
+        );
+    }
+    part("To be done", &quoted(&detail.description));
+    let documents = detail
+        .documents
+        .iter()
+        .map(|path| format!("  {}\n", text::one_line(path)));
+    part("Documents", &documents.collect::<String>());
+    let recent = detail.recent.iter().map(|line| {
+        let at = palette.paint(style::FAINT, &text::clock(line.at));
+        let event = line.event.replace('_', " ");
+        let said = format!("{event}  {}", text::one_line(&line.detail));
+        format!("  {at}  {}\n", said.trim_end())
+    });
+    part("What happened last", &recent.collect::<String>());
+    out
+}
+
+fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
+    let info = &detail.info;
+    let mut table = Table::of_fields();
+    table.field("Task", Cell::from(&info.task_id));
+    table.field("Title", text::one_line(&info.title));
+    table.field("State", list::status_of(info));
+    if let Some(problem) = info.damaged.as_ref().or(detail.failure.as_ref()) {
+        table.field("Why", Cell::styled(text::one_line(problem), style::BAD));
+    }
+    if info.total_phases > 0 {
+        let phase = format!("{} of {}", info.current_phase, info.total_phases);
+        table.field("Phase", phase);
+    }
+    if info.progress > 0 {
+        table.field("Progress", format!("{} %", info.progress));
+    }
+    if let Some(step) = &detail.step {
+        table.field("Step", text::one_line(step));
+    }
+    let agent = match &detail.model {
+        Some(model) => format!("{} ({})", info.agent, text::one_line(model)),
+        None => info.agent.to_string(),
+    };
+    table.field("Agent", agent);
+    if let Some(run) = &detail.run {
+        let pid = run
+            .pid
+            .map_or_else(String::new, |pid| format!(", pid {pid}"));
+        table.field("Run", format!("{}{pid}", run.number));
+    } else if let Some(at) = detail.not_before.filter(|at| *at > now) {
+        let wait = text::age(now, at);
+        table.field("Next run", format!("{} (in {wait})", text::clock(at)));
+    }
+    for (name, at) in [
+        ("Made", Some(info.created_at)),
+        ("Started", detail.started_at),
+        ("Ended", detail.ended_at),
+    ] {
+        if let Some(at) = at {
+            let age = text::age(at, now);
+            table.field(name, format!("{} ({age} ago)", text::clock(at)));
+        }
+    }
+    table.field("Taken", taken_of(detail));
+    if let Some(checkpoint) = &detail.checkpoint {
+        table.field("Checkpoint", checkpoint.clone());
+    }
+    table.field("Work area", detail.work_area.display().to_string());
+    table
+}
+
+/// Tokens and money, each beside what may be taken.
+fn taken_of(detail: &TaskDetail) -> Cell {
+    let (info, budget) = (&detail.info, &detail.budget);
+    let tokens = match budget.tokens {
+        Some(most) => format!("{} of {most} tokens", info.tokens),
+        None => format!("{} tokens", info.tokens),
+    };
+    let cost = match budget.micro_usd {
+        Some(most) => format!("{} of {most}", info.cost),
+        None => info.cost.to_string(),
+    };
+    let percent = |taken: u64, most: Option<u64>| {
+        most.map_or(0, |most| taken.saturating_mul(100) / most.max(1))
+    };
+    let highest = percent(info.tokens, budget.tokens)
+        .max(percent(info.cost.0, budget.micro_usd.map(|most| most.0)));
+    let style = match highest {
+        100.. => style::BAD,
+        WARNING_PERCENT.. => style::WARN,
+        _ => style::PLAIN,
+    };
+    Cell::styled(format!("{tokens}, {cost}"), style)
+}
+
+/// What a task has taken, by kind.
+pub(super) fn usage_of(detail: &TaskDetail) -> Table {
+    let usage = &detail.usage;
+    let mut table = Table::of_fields();
+    table.field("Input", usage.input_tokens.to_string());
+    table.field("Output", usage.output_tokens.to_string());
+    table.field("Read from cache", usage.cache_read_tokens.to_string());
+    table.field("Written to cache", usage.cache_write_tokens.to_string());
+    table.field("In all", taken_of(detail));
+    table
+}
+
+fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
+    let palette = canvas.palette;
+    let what = match ask.kind {
+        TaskAskKind::Question => "asks",
+        TaskAskKind::Permission => "asks whether it may",
+        TaskAskKind::Secret => "needs the secret",
+        TaskAskKind::Dependency => "needs",
+    };
+    let id = palette.paint(style::WARN, &text::one_line(&ask.id));
+    let mut out = format!("  {id}  {what}\n{}", quoted(&ask.text));
+    out.push_str(&quoted(&ask.description));
+    for option in &ask.options {
+        out.push_str(&format!("    - {}\n", text::one_line(option)));
+    }
+    if let Some(until) = ask.until {
+        let default = ask.default.as_deref().map_or_else(
+            || "it goes on without".to_owned(),
+            |default| format!("`{}` stands in", text::one_line(default)),
+        );
+        let left = text::age(now, until);
+        let line = format!("without an answer in {left}, {default}");
+        out.push_str(&format!("    {}\n", palette.paint(style::FAINT, &line)));
+    }
+    out
+}
+
+/// A text that others wrote, line by line behind a mark.
+fn quoted(words: &str) -> String {
+    let words = text::printable(words);
+    words.lines().map(|line| format!("  │ {line}\n")).collect()
+}
+
+/// What a person may do next, the most urgent first.
+pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
+    let id = &detail.info.task_id;
+    let several = detail.asks.len() > 1;
+    let mut commands: Vec<NextCommand> = detail
+        .asks
+        .iter()
+        .map(|ask| {
+            let named = if several {
+                format!(" --id {}", ask.id)
+            } else {
+                String::new()
+            };
+            let chosen = ask
+                .default
+                .as_deref()
+                .or(ask.options.first().map(String::as_str));
+            let answer = chosen.and_then(text::shell_quoted);
+            let answer = answer.unwrap_or_else(|| "ANSWER".to_owned());
+            let (what, command) = match ask.kind {
+                TaskAskKind::Question => ("Answer it", format!("task answer {id}{named} {answer}")),
+                TaskAskKind::Permission => (
+                    "Allow or refuse it",
+                    format!("task answer {id}{named} allow"),
+                ),
+                TaskAskKind::Secret => ("Provide it", format!("task provide {id} {}", ask.id)),
+                TaskAskKind::Dependency => (
+                    "Say that it is there",
+                    format!("task provide {id} {} --say TEXT", ask.id),
+                ),
+            };
+            NextCommand { what, command }
+        })
+        .collect();
+    let mut next = |what, command: String| commands.push(NextCommand { what, command });
+    if detail.review.is_some() {
+        next("Approve it", format!("task approve {id}"));
+        next("Or have it done better", format!("task rework {id} TEXT"));
+    }
+    match detail.info.status {
+        TaskStatus::Idle => next("Start it", format!("task start {id}")),
+        TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("budget") => {
+            next(
+                "Raise its budget",
+                format!("task budget {id} --max-usd DOLLARS"),
+            );
+        }
+        TaskStatus::Paused => next("Let it go on", format!("task resume {id}")),
+        TaskStatus::Running => next("Follow it", format!("task logs {id} --log stdout -f")),
+        TaskStatus::Failed | TaskStatus::Cancelled => {
+            next("See what happened", format!("task logs {id}"));
+        }
+        _ => {}
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::style::Palette;
+    use crate::output::table::at_three_widths;
+    use goondan_protocol::control::TaskHappening;
+    use goondan_protocol::task::TaskBudget;
+    use goondan_protocol::usage::{MicroUsd, Usage};
+
+    fn detail(status: TaskStatus) -> TaskDetail {
+        TaskDetail {
+            info: list::tests::info("shop", status),
+            description: "Build a small web shop.\nNo payments yet.".to_owned(),
+            work_area: "/home/ann/.goondan/workspaces/w/tasks/shop".into(),
+            started_at: Some(Timestamp::from_unix_millis(1_000)),
+            ended_at: None,
+            failure: None,
+            asks: Vec::new(),
+            review: None,
+            documents: vec!["docs/planning/01_idea.md".to_owned()],
+            step: Some("Writing".to_owned()),
+            run: None,
+            runs: 1,
+            not_before: None,
+            session: None,
+            model: Some("sonnet".to_owned()),
+            budget: TaskBudget {
+                tokens: Some(200_000),
+                micro_usd: None,
+            },
+            usage: Usage::default(),
+            checkpoint: None,
+            recent: vec![TaskHappening {
+                at: Timestamp::from_unix_millis(2_000),
+                event: "question_asked".to_owned(),
+                detail: "q-0001\u{1b}[2J".to_owned(),
+            }],
+        }
+    }
+
+    fn question() -> TaskAsk {
+        TaskAsk {
+            id: "q-0001".to_owned(),
+            kind: TaskAskKind::Question,
+            text: "Which database?".to_owned(),
+            description: String::new(),
+            options: vec!["PostgreSQL".to_owned(), "SQLite".to_owned()],
+            default: Some("SQLite".to_owned()),
+            until: Some(Timestamp::from_unix_millis(90_000)),
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_waits_and_how_to_answer_it() {
+        let mut asking = detail(TaskStatus::WaitingQuestion);
+        asking.asks = vec![question()];
+        let now = Timestamp::from_unix_millis(60_000);
+        let shown = page_of(&asking, Palette::new(false).into(), now);
+        for said in [
+            "Which database?",
+            "- PostgreSQL",
+            "`SQLite` stands in",
+            "2 of 3",
+            "182000 of 200000 tokens",
+            "question asked  q-0001\\u{1b}[2J",
+        ] {
+            assert!(shown.contains(said), "{said}:\n{shown}");
+        }
+        let next = next_commands(&asking);
+        assert_eq!(next[0].command, "task answer shop SQLite");
+        asking.asks.push(TaskAsk {
+            kind: TaskAskKind::Secret,
+            id: "d-0002".to_owned(),
+            text: "STRIPE_KEY".to_owned(),
+            ..question()
+        });
+        let next = next_commands(&asking);
+        assert_eq!(next[0].command, "task answer shop --id q-0001 SQLite");
+        assert_eq!(next[1].command, "task provide shop d-0002");
+    }
+
+    #[test]
+    fn each_state_has_a_next_step() {
+        let mut review = detail(TaskStatus::WaitingReview);
+        review.review = Some(2);
+        assert_eq!(next_commands(&review)[0].command, "task approve shop");
+        let mut held = detail(TaskStatus::Paused);
+        held.info.blocked_by = Some("budget".to_owned());
+        held.info.cost = MicroUsd(0);
+        assert!(next_commands(&held)[0].command.starts_with("task budget"));
+        for (status, begins) in [
+            (TaskStatus::Idle, "task start"),
+            (TaskStatus::Paused, "task resume"),
+            (TaskStatus::Running, "task logs"),
+            (TaskStatus::Failed, "task logs"),
+        ] {
+            let next = next_commands(&detail(status));
+            assert!(next[0].command.starts_with(begins), "{next:?}");
+        }
+        assert!(next_commands(&detail(TaskStatus::Completed)).is_empty());
+    }
+
+    #[test]
+    fn the_fields_fit_a_narrow_terminal() {
+        at_three_widths(|canvas| {
+            let now = Timestamp::from_unix_millis(60_000);
+            fields_of(&detail(TaskStatus::Running), now).render(canvas)
+        });
+    }
+}
