@@ -50,12 +50,10 @@ pub(super) async fn make(args: TaskCheckpointArgs, context: &Context) -> Result<
     let made = client.change(checkpoint).await?;
     let output = context.output;
     output.object(schemas::TASK_CHECKPOINT, &made)?;
-    output.data(format!(
-        "{}: {}, {}",
-        made.checkpoint_id,
-        text::count(made.files, "file"),
-        text::bytes(made.snapshot_size)
-    ))
+    let files = made.files.map(|files| text::count(files, "file"));
+    let files = files.map_or_else(String::new, |files| format!("{files}, "));
+    let size = text::bytes(made.snapshot_size);
+    output.data(format!("{}: {files}{size}", made.checkpoint_id))
 }
 
 pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
@@ -96,7 +94,10 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
             Cell::from(&checkpoint.checkpoint_id),
             text::one_line(&checkpoint.kind).replace('_', " ").into(),
             checkpoint.phase.to_string().into(),
-            checkpoint.files.to_string().into(),
+            checkpoint
+                .files
+                .map_or_else(String::new, |files| files.to_string())
+                .into(),
             text::bytes(checkpoint.snapshot_size).into(),
             format!("{} ago", text::age(checkpoint.created_at, now)).into(),
             name,
