@@ -67,8 +67,8 @@ fn color_length(text: &str) -> Option<usize> {
     let parameter = text.strip_prefix(COLOR_START)?;
     let (parameter, _) = parameter.split_once('m')?;
     let is_ours = match parameter.as_bytes() {
-        // Reset, bold, dimmed.
-        [b'0'..=b'2'] => true,
+        // Reset, bold, dimmed, underlined.
+        [b'0'..=b'2' | b'4'] => true,
         // The colours of text.
         [b'3' | b'9', b'0'..=b'7'] => true,
         _ => false,
@@ -143,6 +143,7 @@ mod tests {
             style::BAD,
             style::TITLE,
             style::FAINT,
+            style::marked(style::BAD),
         ];
         for style in styles {
             let painted = colors.paint(style, "grün\tx\n");

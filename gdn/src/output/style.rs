@@ -19,6 +19,12 @@ pub(crate) const FAINT: Style = Style::new().dimmed();
 /// No style.
 pub(crate) const PLAIN: Style = Style::new();
 
+/// The same for a word that stands out of its line. Colours are not swapped: a text that others wrote could hide
+/// in that.
+pub(crate) fn marked(style: Style) -> Style {
+    style.bold().underline()
+}
+
 /// Paints text, or leaves it plain where colour is off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Palette {

@@ -17,7 +17,7 @@ use goondan_trees::apply::{Tree, prove};
 use goondan_trees::diff::{Difference, Status, diff};
 use goondan_trees::freeze::{Frozen, Unwanted, freeze};
 use goondan_trees::patch::Patch;
-use goondan_trees::{Digest, Entry, RelativePath, remove_all};
+use goondan_trees::{Digest, Entry, Manifest, RelativePath, remove_all};
 
 use crate::entries::{leaves, not_given, octal, sha256};
 use crate::error::{IoContext as _, ProposalError};
@@ -274,7 +274,7 @@ impl Sandboxes<'_> {
             },
             changed_files,
             directories: directories_of(difference),
-            modes: modes_of(difference),
+            modes: modes_of(given, &frozen.manifest),
             patch_sha256: Digest::of(&difference.patch).to_string(),
             result_sha256: frozen.manifest.digest()?.to_string(),
             merged_from: open.record.merged_from.clone(),
@@ -376,17 +376,18 @@ fn directories_of(difference: &Difference) -> Vec<DirectoryChange> {
     told.collect()
 }
 
-fn modes_of(difference: &Difference) -> Vec<ModeChange> {
-    let mode = |entry: &Option<Entry>| match entry {
-        Some(Entry::File { mode, .. }) => Some(*mode),
-        _ => None,
-    };
-    let changes = difference.not_carried.iter().filter_map(|change| {
-        let (old, new) = (mode(&change.old)?, mode(&change.new)?);
+/// Permission bits that change of files that stay, whether or not a patch tells them.
+fn modes_of(given: &Manifest, after: &Manifest) -> Vec<ModeChange> {
+    let changes = given.entries().filter_map(|(path, old)| {
+        let (Entry::File { mode: old, .. }, Some(Entry::File { mode: new, .. })) =
+            (old, after.get(path))
+        else {
+            return None;
+        };
         (old != new).then(|| ModeChange {
-            path: change.path.to_string(),
-            old: octal(old),
-            new: octal(new),
+            path: path.to_string(),
+            old: octal(*old),
+            new: octal(*new),
         })
     });
     changes.collect()

@@ -202,7 +202,8 @@ fn prop_2_the_patch_of_two_trees_makes_the_one_of_the_other_as_git_does() {
 const LARGE_BYTES: usize = 100 * 1024 * 1024;
 
 /// Files of 100 MB, changed, new and gone: binary, which cannot be deflated, and text, which is too long to be
-/// told line by line. Takes a minute and 2 GB of memory, so only if `GOONDAN_TEST_LARGE_FILES` is set.
+/// told line by line. Takes four minutes of a processor and a gigabyte of memory, so only if
+/// `GOONDAN_TEST_LARGE_FILES` is set.
 #[test]
 fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
     if std::env::var_os("GOONDAN_TEST_LARGE_FILES").is_none() {

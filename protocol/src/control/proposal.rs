@@ -170,7 +170,7 @@ pub struct DirectoryChange {
     pub is_made: bool,
 }
 
-/// Permission bits that are to change, or those of a new file, in octal.
+/// Permission bits of a file that are to change, in octal. A patch tells whether it can be executed, and no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModeChange {

@@ -65,7 +65,8 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
             "for Ada",
             "src/old.txt → src/new.txt",
             "-one two three\n+one 2 three\n",
-            "binary: its sizes are in the list of files",
+            "── src/old.txt → src/new.txt\n  moved, its content is the same\n",
+            "── src/bytes.bin\nnew file mode 100644\n  binary  4 B\n",
             "12 tests passed",
             "goondan.yaml",
         ]);

@@ -1,19 +1,23 @@
 //! A patch in colours: lines, and within lines that were changed the words.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
+use goondan_protocol::control::{FileStatus, ProposalFile};
 use imara_diff::{Algorithm, Diff, InternedInput};
 
+use super::review::sizes_of;
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
 /// Lines of one change whose words are compared; in longer ones they would help nobody.
 const WORD_LINES_MAX: usize = 40;
-/// Lines of one binary part that are left out of the view, from the first on.
+/// What a binary part begins with; none of its lines is shown.
 const BINARY: &str = "GIT binary patch";
 
-/// The patch for a person's eyes. The patch itself is `gdn proposal diff`.
-pub(super) fn colored(patch: &[u8], palette: Palette) -> String {
+/// The patch for a person's eyes: moved files as such, binary ones by their sizes. The patch itself is
+/// `gdn proposal diff`.
+pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) -> String {
     let patch = String::from_utf8_lossy(patch);
     let mut view = View {
         palette,
@@ -21,23 +25,52 @@ pub(super) fn colored(patch: &[u8], palette: Palette) -> String {
         removed: Vec::new(),
         added: Vec::new(),
     };
+    let by_names: BTreeMap<String, &ProposalFile> = files
+        .iter()
+        .map(|file| (names_of(&file.change.path), file))
+        .collect();
+    let moved = files.iter().filter_map(|file| file.renamed_from.as_deref());
+    let moved: BTreeSet<&str> = moved.collect();
     let mut left = (0, 0);
-    let mut is_binary = false;
+    // What is passed over: encoded bytes, and what the title of a moved file says already.
+    let (mut is_binary, mut is_told) = (false, false);
+    let mut file = None;
     for line in patch.lines() {
         // Within a hunk, only its counts say what is a line of it.
         if left != (0, 0) || (line.starts_with('\\') && !is_binary) {
-            view.hunk_line(line, &mut left);
+            if is_told {
+                pass(line, &mut left);
+            } else {
+                view.hunk_line(line, &mut left);
+            }
             continue;
         }
         view.flush();
         if let Some(names) = line.strip_prefix("diff --git ") {
             is_binary = false;
-            view.title(names);
-        } else if is_binary {
-            // Encoded bytes say nothing to anybody.
+            file = by_names.get(names).copied();
+            let (path, from) = match file {
+                Some(file) => (file.change.path.as_str(), file.renamed_from.as_deref()),
+                None => (names, None),
+            };
+            let is_gone = file.is_some_and(|file| file.change.status == FileStatus::Deleted);
+            is_told = from.is_some() || (is_gone && moved.contains(path));
+            match from {
+                Some(from) => view.title(
+                    &format!("{from} → {path}"),
+                    "moved, its content is the same",
+                ),
+                None if is_told => {}
+                None => view.title(path, ""),
+            }
+        } else if let (true, Some(counts)) = (is_told, hunk_counts(line)) {
+            left = counts;
+        } else if is_binary || is_told {
+            // Nothing that anybody needs to see.
         } else if line == BINARY {
             is_binary = true;
-            view.faint("  binary: its sizes are in the list of files");
+            let sizes = file.map(sizes_of).unwrap_or_default();
+            view.faint(format!("  binary  {sizes}").trim_end());
         } else if let Some(counts) = hunk_counts(line) {
             left = counts;
             view.line(style::HINT, line);
@@ -50,6 +83,24 @@ pub(super) fn colored(patch: &[u8], palette: Palette) -> String {
     }
     view.flush();
     view.out
+}
+
+/// The names in the heading of a file in a patch, of one whose path may be quoted.
+fn names_of(path: &str) -> String {
+    match path.strip_prefix('"') {
+        Some(quoted) => format!("\"a/{quoted} \"b/{quoted}"),
+        None => format!("a/{path} b/{path}"),
+    }
+}
+
+/// Counts a line of a hunk that is not shown.
+fn pass(line: &str, left: &mut (usize, usize)) {
+    match line.as_bytes().first() {
+        Some(b'-') => left.0 = left.0.saturating_sub(1),
+        Some(b'+') => left.1 = left.1.saturating_sub(1),
+        Some(b'\\') => {}
+        _ => *left = (left.0.saturating_sub(1), left.1.saturating_sub(1)),
+    }
 }
 
 /// How many lines of the old and the new text follow `@@ -a,b +c,d @@`.
@@ -82,10 +133,12 @@ impl View {
         self.line(style::FAINT, line);
     }
 
-    fn title(&mut self, names: &str) {
-        let name = names.split_once(" b/").map_or(names, |(_, name)| name);
+    fn title(&mut self, name: &str, more: &str) {
         self.out.push('\n');
         self.line(style::TITLE, &format!("── {name}"));
+        if !more.is_empty() {
+            self.faint(&format!("  {more}"));
+        }
     }
 
     fn hunk_line(&mut self, line: &str, left: &mut (usize, usize)) {
@@ -153,7 +206,11 @@ impl View {
                 line = self.palette.paint(style, &sign.to_string());
                 continue;
             }
-            let style = if is_marked { style.invert() } else { style };
+            let style = if is_marked {
+                style::marked(style)
+            } else {
+                style
+            };
             line.push_str(&self.palette.paint(style, &text::printable(word)));
         }
         self.out.push_str(&format!("{line}\n"));
@@ -203,17 +260,41 @@ fn marks(old: &str, new: &str) -> (Vec<bool>, Vec<bool>) {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::control::ProposedChange;
+
     use super::*;
 
     const PATCH: &str = "diff --git a/src/a.rs b/src/a.rs\nindex 1..2 100644\n--- a/src/a.rs\n+++ b/src/a.rs\n\
         @@ -1,2 +1,3 @@\n context\n-let total = a + b;\n+let total = a + c;\n+++ b/evil\n\
-        diff --git a/x.bin b/x.bin\nindex 1..2\nGIT binary patch\nliteral 3\nKcmZ\n\n";
+        diff --git a/x.bin b/x.bin\nindex 1..2\nGIT binary patch\nliteral 3\nKcmZ\n\n\
+        diff --git \"a/new\\tname\" \"b/new\\tname\"\nnew file mode 100644\nindex 0..1\n--- /dev/null\n\
+        +++ \"b/new\\tname\"\n@@ -0,0 +1 @@\n+text\n\\ No newline at end of file\n\
+        diff --git a/old name b/old name\ndeleted file mode 100644\nindex 1..0\n--- a/old name\t\n+++ /dev/null\n\
+        @@ -1 +0,0 @@\n-text\n\\ No newline at end of file\n";
 
     #[test]
     fn a_patch_without_colour_is_its_lines_without_what_says_nothing() {
-        let shown = colored(PATCH.as_bytes(), Palette::new(false));
+        let file = |path: &str, status, from: Option<&str>| ProposalFile {
+            change: ProposedChange {
+                path: path.to_owned(),
+                status,
+                old_sha256: None,
+                new_sha256: None,
+            },
+            renamed_from: from.map(str::to_owned),
+            old_bytes: Some(2),
+            new_bytes: Some(3),
+        };
+        let files = [
+            file("src/a.rs", FileStatus::Modified, None),
+            file("x.bin", FileStatus::Modified, None),
+            file("\"new\\tname\"", FileStatus::Added, Some("old name")),
+            file("old name", FileStatus::Deleted, None),
+        ];
+        let shown = colored(PATCH.as_bytes(), &files, Palette::new(false));
         let expected = "\n── src/a.rs\n@@ -1,2 +1,3 @@\n context\n-let total = a + b;\n+let total = a + c;\n\
-            +++ b/evil\n\n── x.bin\n  binary: its sizes are in the list of files\n";
+            +++ b/evil\n\n── x.bin\n  binary  2 B → 3 B\n\n\
+            ── old name → \"new\\tname\"\n  moved, its content is the same\n";
         assert_eq!(shown, expected);
     }
 

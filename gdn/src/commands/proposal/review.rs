@@ -31,7 +31,7 @@ pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -
     };
     part("Summary", &quoted(&detail.summary));
     part("Files", &files_of(detail, palette));
-    part("Changes", &patch::colored(patch, palette));
+    part("Changes", &patch::colored(patch, &detail.files, palette));
     part(
         "Tests",
         &quoted(detail.test_log.as_deref().unwrap_or_default()),
@@ -71,7 +71,7 @@ fn fields_of(detail: &ProposalDetail) -> Table {
         table.field("Notes", text::one_line(&info.notes));
     }
     table.field("Handed in", text::clock(info.created_at));
-    let head = detail.base.git_head.as_deref().unwrap_or("none");
+    let head = detail.base.git_head.as_deref().unwrap_or("no git commit");
     table.field("Made from", head.to_owned());
     if let Some(from) = &detail.merged_from {
         table.field(
@@ -144,6 +144,17 @@ pub(super) fn files_of(detail: &ProposalDetail, palette: Palette) -> String {
     out
 }
 
+/// Bytes before and after.
+pub(super) fn sizes_of(file: &ProposalFile) -> String {
+    match (file.old_bytes, file.new_bytes) {
+        (Some(old), Some(new)) if old != new => {
+            format!("{} → {}", text::bytes(old), text::bytes(new))
+        }
+        (_, Some(size)) | (Some(size), None) => text::bytes(size),
+        (None, None) => String::new(),
+    }
+}
+
 fn file_line(file: &ProposalFile, palette: Palette) -> String {
     let (mark, style) = match (file.change.status, &file.renamed_from) {
         (_, Some(_)) => ("→", style::HINT),
@@ -152,13 +163,7 @@ fn file_line(file: &ProposalFile, palette: Palette) -> String {
         (FileStatus::Deleted, _) => ("-", style::BAD),
         (FileStatus::TypeChanged, _) => ("!", style::WARN),
     };
-    let sizes = match (file.old_bytes, file.new_bytes) {
-        (Some(old), Some(new)) if old != new => {
-            format!("{} → {}", text::bytes(old), text::bytes(new))
-        }
-        (_, Some(size)) | (Some(size), None) => text::bytes(size),
-        (None, None) => String::new(),
-    };
+    let sizes = sizes_of(file);
     let from = file.renamed_from.as_deref();
     let from = from.map_or_else(String::new, |from| format!("{} → ", text::one_line(from)));
     format!(
