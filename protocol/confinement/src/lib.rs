@@ -15,7 +15,7 @@
 //! * `own` is what agents and connectors hold themselves to.
 //! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds.
 //! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
-//!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
+//!   `enforcement` does so in the one order that works: whose files Landlock holds may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
 //! * `seatbelt` and `seatbelt_entry` are all of it on macOS, as far as there is any. They are untested.
 //!
