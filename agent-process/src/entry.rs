@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
-use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
@@ -14,8 +13,9 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uuid::Uuid;
 
-use crate::link::{self, Link, LinkError};
+use crate::link::{self, Link, LinkError, Work};
 use crate::process::{self, Ended, ProcessError};
+use crate::task;
 use crate::tools::orphan_reaper;
 use crate::tools::tool_supervisor::{self, Supervision};
 
@@ -141,11 +141,11 @@ fn run_agent() -> u8 {
         link::greet(stdout.clone()).await
     });
     let ended = match greeted {
-        Ok((link, assignment)) => {
-            let log = subscriber(&identity(identity_fields(&assignment)), stdout.clone());
+        Ok((link, work)) => {
+            let log = subscriber(&identity(identity_fields(&work)), stdout.clone());
             // Nothing else in this binary sets it, so it is not set yet.
             drop(tracing::subscriber::set_global_default(log));
-            let result = runtime.block_on(run(link, *assignment));
+            let result = runtime.block_on(run(link, work));
             // File work that hangs in the kernel must not keep the process.
             runtime.shutdown_background();
             stdout.flush();
@@ -164,15 +164,18 @@ fn run_agent() -> u8 {
     };
     stdout.flush();
     match ended {
-        Ok(Ended::Shutdown) => EXIT_DONE,
+        Ok(Ended::Shutdown | Ended::Finished) => EXIT_DONE,
         Ok(Ended::Orphaned) => EXIT_ORPHANED,
         Err(_) => EXIT_FAULT,
     }
 }
 
-async fn run(link: Link, assignment: AgentAssignment) -> Result<Ended, ProcessError> {
+async fn run(link: Link, work: Work) -> Result<Ended, ProcessError> {
     process::ignore_signals()?;
-    process::run(link, assignment, own_executable()).await
+    match work {
+        Work::Agent(assignment) => process::run(link, *assignment, own_executable()).await,
+        Work::Task(assignment) => task::run(link, *assignment, &own_executable()).await,
+    }
 }
 
 /// The program of this process, even when its file was replaced since.
@@ -184,12 +187,19 @@ fn own_executable() -> PathBuf {
     }
 }
 
-fn identity_fields(assignment: &AgentAssignment) -> Vec<(&'static str, Value)> {
-    vec![
-        ("workspace_id", json!(assignment.workspace_id)),
-        ("agent_name", json!(assignment.agent.name)),
-        ("instance_key", json!(assignment.instance_key)),
-    ]
+fn identity_fields(work: &Work) -> Vec<(&'static str, Value)> {
+    match work {
+        Work::Agent(assignment) => vec![
+            ("workspace_id", json!(assignment.workspace_id)),
+            ("agent_name", json!(assignment.agent.name)),
+            ("instance_key", json!(assignment.instance_key)),
+        ],
+        Work::Task(assignment) => vec![
+            ("workspace_id", json!(assignment.workspace_id)),
+            ("agent_name", json!(assignment.agent.name)),
+            ("task_id", json!(assignment.task_id)),
+        ],
+    }
 }
 
 fn subscriber(
@@ -204,6 +214,7 @@ fn subscriber(
 fn log_end(result: &Result<Ended, ProcessError>) {
     match result {
         Ok(Ended::Shutdown) => tracing::info!("agent process ended as asked"),
+        Ok(Ended::Finished) => tracing::info!("the program of the task has ended"),
         Ok(Ended::Orphaned) => {
             tracing::warn!("the orchestrator is gone; every tool was ended and this process ends");
         }

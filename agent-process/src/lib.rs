@@ -17,6 +17,7 @@
 //! * `extension_host` is the process of those of them that are modules of the project.
 //! * `agent_client` is the way from a tool to other agents.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
+//! * `task` is the other kind of process that this crate has: one run of the program that works for a task.
 //! * `history` is where a loaded conversation lies in memory.
 //! * `link` is the socket; `recorder` gives what happened a time, a span and a log line.
 //!
@@ -39,6 +40,7 @@ mod outgoing;
 mod process;
 mod recorder;
 mod socket;
+mod task;
 pub mod tool_call;
 pub mod tools;
 pub mod turn;

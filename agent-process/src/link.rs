@@ -8,8 +8,9 @@ use goondan_log::{HeldStdout, error_chain};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToAgent, ToOrchestrator};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToAgent, ToOrchestrator, ToTask};
 use goondan_protocol::records::NotAsAnnounced;
+use goondan_protocol::task::TaskAssignment;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::io::AsyncReadExt as _;
@@ -23,6 +24,9 @@ use crate::socket::{self, ReadEnd, WriteEnd};
 /// frames at the latest, of which there are fewer than this. When the queue is full all the same, the
 /// process stops reading until the orchestrator reads: its heartbeat then ends whoever is stuck.
 const OUTGOING_FRAMES_MAX: usize = 512;
+
+/// The same for a task, whose frames are large: what its program writes waits in the program's pipes instead.
+const OUTGOING_FRAMES_OF_TASK_MAX: usize = 8;
 
 /// Why the link cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +42,8 @@ pub(crate) enum LinkError {
         "the binaries do not belong together; build or install all of goondan's binaries at once"
     )]
     Version(#[from] VersionMismatch),
-    /// The first message is no welcome for an agent.
-    #[error("expected `welcome` for an agent, got {got}")]
+    /// The first message is no welcome for an agent or a task.
+    #[error("expected `welcome` for an agent or a task, got {got}")]
     NotWelcomed {
         /// What came.
         got: String,
@@ -82,13 +86,43 @@ pub(crate) struct Link {
     own: Address,
 }
 
+/// What the process is to be.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// An agent instance.
+    Agent(Box<AgentAssignment>),
+    /// One run of the program that works for a task.
+    Task(Box<TaskAssignment>),
+}
+
+impl Work {
+    fn address(&self) -> Address {
+        match self {
+            Self::Agent(assignment) => Address::Agent {
+                name: assignment.agent.name.clone(),
+                instance_key: assignment.instance_key.clone(),
+            },
+            Self::Task(assignment) => Address::Task {
+                id: assignment.task_id.clone(),
+            },
+        }
+    }
+
+    fn outgoing_frames_max(&self) -> usize {
+        match self {
+            Self::Agent(_) => OUTGOING_FRAMES_MAX,
+            Self::Task(_) => OUTGOING_FRAMES_OF_TASK_MAX,
+        }
+    }
+}
+
 /// Says hello on standard input and waits for the welcome. What is logged in `lines` is written before what
 /// is sent after it.
 ///
 /// # Errors
 ///
 /// [`LinkError`] if the handshake fails.
-pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Box<AgentAssignment>), LinkError> {
+pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> {
     let (read, write) = own_end().map_err(LinkError::Setup)?;
     let mut frames_in = FramedRead::new(read, FrameCodec::new());
     let mut frames_out = FramedWrite::new(write, FrameCodec::new());
@@ -109,24 +143,53 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Box<AgentAssignmen
         }
     };
     welcome.version.check()?;
-    let Assignment::Agent(assignment) = welcome.assignment else {
-        let got = "a connector's".to_owned();
-        return Err(LinkError::NotWelcomed { got });
+    let work = match welcome.assignment {
+        Assignment::Agent(assignment) => Work::Agent(assignment),
+        Assignment::Task(assignment) => Work::Task(assignment),
+        Assignment::Connector(_) | Assignment::Model(_) => {
+            let got = "a connector's".to_owned();
+            return Err(LinkError::NotWelcomed { got });
+        }
     };
-    let (sender, queue) = mpsc::channel(OUTGOING_FRAMES_MAX);
+    let (sender, queue) = mpsc::channel(work.outgoing_frames_max());
     let mut writer = JoinSet::new();
     writer.spawn(write_all(frames_out, queue, lines));
-    let own = Address::Agent {
-        name: assignment.agent.name.clone(),
-        instance_key: assignment.instance_key.clone(),
-    };
+    let own = work.address();
     let link = Link {
         frames_in,
         frames_out: sender,
         writer,
         own,
     };
-    Ok((link, assignment))
+    Ok((link, work))
+}
+
+/// Where messages of a task go, beside the link they come by.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    frames_out: mpsc::Sender<Bytes>,
+    own: Address,
+}
+
+impl Outlet {
+    /// Waits until a message can be sent without waiting; never if the orchestrator is gone. Cancel-safe.
+    pub(crate) async fn room(&self) -> mpsc::Permit<'_, Bytes> {
+        match self.frames_out.reserve().await {
+            Ok(permit) => permit,
+            // The next receive says so.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// A message as it is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if the message cannot be written as JSON.
+    pub(crate) fn frame(&self, message: &ToOrchestrator) -> Result<Bytes, LinkError> {
+        let head = Head::new(self.own.clone(), Address::Orchestrator);
+        Ok(Bytes::from(message.to_frame(&head)?))
+    }
 }
 
 fn own_end() -> std::io::Result<(ReadEnd, WriteEnd)> {
@@ -168,6 +231,26 @@ impl Link {
             trace: envelope.trace,
             in_reply_to: envelope.in_reply_to,
         }))
+    }
+
+    /// The same for the process of a task. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if the frame or its message is not valid.
+    pub(crate) async fn receive_for_task(&mut self) -> Result<Option<ToTask>, LinkError> {
+        let Some(frame) = self.receive_frame().await? else {
+            return Ok(None);
+        };
+        Ok(Some(ToTask::from_envelope(&Envelope::from_frame(&frame)?)?))
+    }
+
+    /// Where to send beside receiving. To be dropped before [`Link::close`], which waits for all senders.
+    pub(crate) fn outlet(&self) -> Outlet {
+        Outlet {
+            frames_out: self.frames_out.clone(),
+            own: self.own.clone(),
+        }
     }
 
     async fn receive_frame(&mut self) -> Result<Option<Bytes>, LinkError> {

@@ -9,7 +9,7 @@ mod effects;
 mod fault;
 mod loading;
 mod modules;
-mod own_sandbox;
+pub(crate) mod own_sandbox;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,8 +31,7 @@ use crate::link::{Incoming, Link};
 use crate::model::{self, Answer};
 use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
-use crate::tools::Origin;
-use crate::tools::Toolbox;
+use crate::tools::{Origin, Toolbox, allowed_to};
 use crate::turn::{Engine, Input, TurnLimits};
 
 use agent::{Agent, Done, now};
@@ -61,7 +60,11 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     // Before anything of the machine's is opened, which would lead back there.
-    let rights = own_sandbox::enter(&assignment)?;
+    let rights = own_sandbox::enter(
+        assignment.agent.programs(),
+        &allowed_to(&assignment).policy,
+        assignment.egress_socket.as_deref(),
+    )?;
     let toolbox = Toolbox::new(&assignment, supervisor)?;
     let confined = ToOrchestrator::Confined(Confined { rights });
     link.send(&confined, None, None).await?;

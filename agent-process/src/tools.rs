@@ -24,7 +24,7 @@ mod places;
 mod proposal;
 mod readable_file;
 mod residents;
-mod rooted;
+pub(crate) mod rooted;
 mod runtimes;
 mod sandbox;
 mod schema;

@@ -205,6 +205,10 @@ impl From<ControlError> for Failure {
                 Exit::Conflict,
                 "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`",
             ),
+            ErrorCode::TaskNotFound => (Exit::NotFound, "see what there is: `gdn task list`"),
+            ErrorCode::TaskTaken | ErrorCode::TaskRefused => {
+                (Exit::Conflict, "see how the task stands: `gdn task show`")
+            }
             ErrorCode::ProposalNotFound => {
                 (Exit::NotFound, "see what there is: `gdn proposal list`")
             }

@@ -23,6 +23,12 @@ pub const TASK_ID_CHARS_MAX: usize = 64;
 /// Bytes of one [`TaskOutput`] at most.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
+/// What stands for the prompt in the arguments of an agent's program.
+pub const PROMPT_PLACE: &str = "{prompt}";
+
+/// What stands for the id of the session in them.
+pub const SESSION_PLACE: &str = "{session}";
+
 /// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
 /// or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -37,6 +37,11 @@ pub enum Purpose<'a> {
         /// The Project Root.
         project_root: &'a Path,
     },
+    /// For a task: the program that works for it.
+    Task {
+        /// The work area.
+        work_area: &'a Path,
+    },
     /// For a connection: the program that is its connector.
     Connection {
         /// The Project Root.
@@ -55,6 +60,7 @@ pub fn working_directory(purpose: Purpose<'_>) -> &Path {
             work_dir,
             ..
         } => work_dir,
+        Purpose::Task { work_area } => work_area,
         Purpose::Agent {
             mode: CwdMode::Workspace,
             project_root,

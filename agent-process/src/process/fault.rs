@@ -14,6 +14,8 @@ pub(crate) enum Ended {
     Shutdown,
     /// The orchestrator is gone.
     Orphaned,
+    /// The program of a task has ended, and with it what there was to do.
+    Finished,
 }
 
 /// Why the process cannot go on.

@@ -1,27 +1,29 @@
 //! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
 
-use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::sandbox::Facts;
+use std::path::Path;
+
+use goondan_protocol::sandbox::{Facts, Level, SandboxPolicy};
 
 use super::fault::ProcessError;
-#[cfg(target_os = "linux")]
-use crate::tools::allowed_to;
 
-/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
+/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on. `level` is
+/// how the programs it starts are confined, if it starts any, `programs` what those may touch, and `egress_socket`
+/// where their way to the hosts begins that they may reach.
 ///
 /// # Errors
 ///
 /// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
 #[cfg(target_os = "linux")]
-pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError> {
+pub(crate) fn enter(
+    level: Option<Level>,
+    programs: &SandboxPolicy,
+    egress_socket: Option<&Path>,
+) -> Result<Facts, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
-    let sandbox = OwnSandbox::beside(assignment.agent.programs());
-    let programs = allowed_to(assignment).policy;
-    let own = OwnPolicy::of_agent(sandbox, &programs);
-    let held = own
-        .reaching(assignment.egress_socket.as_deref())
-        .enforce()?;
+    let sandbox = OwnSandbox::beside(level);
+    let own = OwnPolicy::of_agent(sandbox, programs);
+    let held = own.reaching(egress_socket).enforce()?;
     if sandbox.rights().iter().all(|right| held.contains(right)) {
         tracing::debug!(sandbox = %sandbox, "the agent's process is confined");
     } else {
@@ -35,6 +37,10 @@ pub(super) fn enter(assignment: &AgentAssignment) -> Result<Facts, ProcessError>
 
 /// There is no sandbox for this system yet.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_: &AgentAssignment) -> Result<Facts, ProcessError> {
+pub(crate) fn enter(
+    _: Option<Level>,
+    _: &SandboxPolicy,
+    _: Option<&Path>,
+) -> Result<Facts, ProcessError> {
     Ok(Facts::new())
 }

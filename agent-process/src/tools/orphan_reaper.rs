@@ -115,12 +115,41 @@ fn children() -> Option<Vec<Pid>> {
     None
 }
 
-/// Every descendant of a process, but those in `spared` and what descends from them.
-#[cfg(target_os = "linux")]
+/// Every descendant of a process, but those in `spared` and what descends from them; parents come before their
+/// children.
 pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
+    let found = look_beneath(ancestor, spared);
+    found.into_iter().map(|seen| seen.pid).collect()
+}
+
+/// A process as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) pid: Pid,
+    /// Its state, as the kernel has it in `/proc/<pid>/stat`.
+    pub(crate) state: char,
+    /// The processor time that it and its ended children have taken, in ticks of the kernel's clock.
+    pub(crate) cpu_ticks: u64,
+}
+
+impl Seen {
+    /// Whether it does nothing: it is stopped, or has ended.
+    pub(crate) fn is_still(&self) -> bool {
+        matches!(self.state, 'T' | 't' | 'Z' | 'X')
+    }
+
+    /// Whether it has ended, and nobody has taken note.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// The same, with what the kernel tells of each.
+#[cfg(target_os = "linux")]
+pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
     use std::collections::BTreeMap;
 
-    let mut children = BTreeMap::<i32, Vec<i32>>::new();
+    let mut children = BTreeMap::<i32, Vec<Seen>>::new();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name();
@@ -131,33 +160,52 @@ pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        if let Some(parent) = parent_of(&stat) {
-            children.entry(parent).or_default().push(pid);
+        if let Some((parent, seen)) = read_stat(Pid::from_raw(pid), &stat) {
+            children.entry(parent).or_default().push(seen);
         }
     }
     let mut found = Vec::new();
     let mut parents = vec![ancestor.as_raw()];
     while let Some(parent) = parents.pop() {
         let mut next = children.remove(&parent).unwrap_or_default();
-        next.retain(|pid| !spared.contains(&Pid::from_raw(*pid)));
-        found.extend(next.iter().map(|pid| Pid::from_raw(*pid)));
-        parents.extend(next);
+        next.retain(|seen| !spared.contains(&seen.pid));
+        found.extend(&next);
+        parents.extend(next.iter().map(|seen| seen.pid.as_raw()));
     }
     found
 }
 
 /// Elsewhere the process groups that commands were started in have to do.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn all_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<Pid> {
+pub(crate) fn look_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<Seen> {
     Vec::new()
 }
 
-/// The parent's id in the text of `/proc/<pid>/stat`: the second field behind the program's name,
-/// which stands in parentheses and may itself hold anything.
-#[cfg(target_os = "linux")]
-fn parent_of(stat: &str) -> Option<i32> {
+/// When a process started, in ticks of the kernel's clock since it was booted; none if it is gone.
+pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
-    behind_name.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = behind_name.split_ascii_whitespace();
+    fields.nth(19)?.parse().ok()
+}
+
+/// Reads the text of `/proc/<pid>/stat`, and gives the parent's id, too. What is told stands behind the program's
+/// name, which is in parentheses and may itself hold anything.
+#[cfg(target_os = "linux")]
+fn read_stat(pid: Pid, stat: &str) -> Option<(i32, Seen)> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let mut fields = behind_name.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // Of the process in user and kernel mode, then of the children it has waited for.
+    let times = fields.skip(9).take(4);
+    let cpu_ticks = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    let seen = Seen {
+        pid,
+        state,
+        cpu_ticks,
+    };
+    Some((parent, seen))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -165,9 +213,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_program_name() {
-        assert_eq!(parent_of("7 (bash) S 3 7 7 0"), Some(3));
-        assert_eq!(parent_of("7 (a) R 9 (b)) S 4 7"), Some(4));
-        assert_eq!(parent_of("7 (bash"), None);
+    fn a_process_is_read_behind_any_program_name() {
+        let read = |stat: &str| {
+            let (parent, seen) = read_stat(Pid::from_raw(7), stat)?;
+            Some((parent, seen.state, seen.cpu_ticks))
+        };
+        let rest = "7 7 0 -1 4194304 100 0 0 0 5 6 7 8 20";
+        assert_eq!(read(&format!("7 (bash) S 3 {rest}")), Some((3, 'S', 26)));
+        assert_eq!(
+            read(&format!("7 (a) R 9 (b)) T 4 {rest}")),
+            Some((4, 'T', 26))
+        );
+        assert_eq!(read("7 (bash"), None);
+    }
+
+    #[test]
+    fn a_process_has_one_start_time() {
+        let own = start_time_of(Pid::this());
+        assert!(own.is_some_and(|ticks| ticks > 0));
+        assert_eq!(own, start_time_of(Pid::this()));
     }
 }

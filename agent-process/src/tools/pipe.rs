@@ -1,6 +1,6 @@
 //! Starting tool supervisors and reading their outputs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -55,25 +55,36 @@ pub(crate) struct Surroundings {
 /// A tool supervisor where the agent works, with the environment of tools. What it supervises and where its
 /// standard input comes from is the caller's.
 pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
-    let mut supervisor = Command::new(&surroundings.supervisor);
+    // A key may hold any character, an environment variable may not hold a zero.
+    let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
+    let mut supervisor = confined_supervisor(
+        &surroundings.supervisor,
+        &surroundings.cwd,
+        &surroundings.allowed,
+    );
     supervisor
-        .current_dir(&surroundings.cwd)
+        .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
+        .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
+        .env("GOONDAN_INSTANCE_KEY", instance_key);
+    supervisor
+}
+
+/// A tool supervisor with the environment of tools, but for goondan's own variables. `cwd` is what
+/// [`working_directory`](goondan_protocol::working_directory::working_directory) says.
+pub(crate) fn confined_supervisor(supervisor: &Path, cwd: &Path, allowed: &Allowed) -> Command {
+    let mut supervisor = Command::new(supervisor);
+    supervisor
+        .current_dir(cwd)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0);
+        .process_group(0)
+        .args(allowed.in_words());
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()) {
             supervisor.env_remove(name);
         }
     }
-    // A key may hold any character, an environment variable may not hold a zero.
-    let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
-    supervisor
-        .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
-        .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
-        .env("GOONDAN_INSTANCE_KEY", instance_key)
-        .args(surroundings.allowed.in_words());
-    for (name, value) in &surroundings.allowed.environment {
+    for (name, value) in &allowed.environment {
         match value {
             Some(value) => supervisor.env(name, value),
             None => supervisor.env_remove(name),

@@ -1,12 +1,13 @@
 //! The process that stands around what a tool starts, so that nothing of it outlives its purpose.
 //!
-//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary under one of three arguments:
+//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary under one of four arguments:
 //!
 //! | argument | around | standard input of the supervisor |
 //! | --- | --- | --- |
 //! | [`COMMAND`] | one command of bash | a pipe that says nothing |
 //! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
 //! | [`PROGRAM`] | a program within limits (`program`) | a pipe that is the program's standard input |
+//! | [`TASK`] | the program that works for a task (`task`) | a socket: orders in, reports out |
 //!
 //! It adopts every orphan of the tree beneath it and ends the whole tree when
 //!
@@ -29,6 +30,7 @@ mod ending;
 mod limits;
 mod program;
 pub(super) mod session;
+pub(crate) mod task;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -53,13 +55,16 @@ pub const SESSION: &str = "--enclose-session";
 /// The argument before limits in words, a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
 
+/// The argument that makes the binary the supervisor of the program that works for a task.
+pub const TASK: &str = "--enclose-task";
+
 /// Exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
 /// Exit code if the sandbox could not be had, so that nothing was started; other programs that stand around
 /// commands have this one, too.
-pub(super) const NOT_CONFINED: u8 = 125;
+pub(crate) const NOT_CONFINED: u8 = 125;
 /// How the standard error begins then. A command that imitates both deceives only whoever gave it.
-pub(super) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
+pub(crate) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
 
 /// A tool supervisor's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +80,8 @@ enum Supervised {
     Command(OsString),
     /// A shell for command after command.
     Session,
+    /// The program of a task.
+    Task,
     /// A program with its arguments, each of whose processes has these limits.
     Program(ProcessLimits, Vec<OsString>),
 }
@@ -96,6 +103,7 @@ impl Supervised {
         match arguments {
             [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
             [flag] if flag == SESSION => Some(Self::Session),
+            [flag] if flag == TASK => Some(Self::Task),
             [flag, words @ ..] if flag == PROGRAM => {
                 let (limits, program) = limits::out_of_words(words)?;
                 (!program.is_empty()).then(|| Self::Program(limits, program.to_vec()))
@@ -130,6 +138,7 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
         match supervised {
             Supervised::Command(command) => supervise(command).await,
             Supervised::Session => session::supervise().await,
+            Supervised::Task => task::supervise().await,
             Supervised::Program(limits, program) => {
                 limits::apply(limits)?;
                 program::supervise(program).await
@@ -140,6 +149,7 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
     Ok(code.unwrap_or_else(|error| {
         let what = match supervised {
             Supervised::Command(_) | Supervised::Session => "bash".into(),
+            Supervised::Task => "the program of a task".into(),
             Supervised::Program(_, program) => program.first().cloned().unwrap_or_default(),
         };
         let what = what.display();

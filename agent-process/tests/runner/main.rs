@@ -24,3 +24,6 @@ mod sessions;
 mod small_tools;
 #[cfg(test)]
 mod support;
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tasks;

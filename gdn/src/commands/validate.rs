@@ -152,6 +152,10 @@ impl Found<'_> {
                 ("entryAgent", json!(bundle.entry_agent)),
                 ("agents", json!(bundle.agents.keys().collect::<Vec<_>>())),
                 (
+                    "cliAgents",
+                    json!(bundle.cli_agents.keys().collect::<Vec<_>>()),
+                ),
+                (
                     "connections",
                     json!(bundle.connections.keys().collect::<Vec<_>>()),
                 ),
@@ -232,6 +236,11 @@ fn summary(root: &Path, bundle: &Bundle, warnings: usize) -> Table {
                 }
             ),
         );
+    }
+    for agent in bundle.cli_agents() {
+        let program = agent.command.first().map_or("none", String::as_str);
+        let text = format!("{}: works for tasks, program {program}", agent.name);
+        table.field("Agent", text);
     }
     let connections: Vec<String> = bundle.connections.keys().map(ToString::to_string).collect();
     table.field("Connections", listed(&connections));

@@ -2,10 +2,12 @@
 //!
 //! * `members`: who works together, and who answers first.
 //! * `agents`: an agent with its model, tools and extensions.
+//! * `cli_agents`: the agents that are programs.
 //! * `connections`: a connection with its connector, and where its events go.
 //! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
+mod cli_agents;
 mod connections;
 mod egress;
 mod members;
@@ -48,7 +50,7 @@ pub struct Bundle {
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
     pub agents: BTreeMap<AgentName, AgentDefinition>,
-    /// The command-line agents that work for tasks, fully resolved (`TASK-8`).
+    /// The agents that are programs, and work for tasks. No event goes to them.
     pub cli_agents: BTreeMap<AgentName, CliAgentDefinition>,
     /// The connections; one connector process runs for each (`SUP-1`).
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
@@ -92,16 +94,15 @@ fn agents_of(
 }
 
 impl Bundle {
-    /// The command-line agents, by their names.
-    #[must_use]
-    pub fn cli_agents(&self) -> &BTreeMap<AgentName, CliAgentDefinition> {
-        &self.cli_agents
-    }
-
-    /// One of them.
+    /// An agent that is a program.
     #[must_use]
     pub fn cli_agent(&self, name: &AgentName) -> Option<&CliAgentDefinition> {
         self.cli_agents.get(name)
+    }
+
+    /// The agents that are programs, in the order of their names.
+    pub fn cli_agents(&self) -> impl ExactSizeIterator<Item = &CliAgentDefinition> {
+        self.cli_agents.values()
     }
 
     /// Connects what was read: follows every reference. `None` only if a problem has been reported.
@@ -123,7 +124,8 @@ impl Bundle {
         let agents = agents_of(&membership, &resources, &ground, report);
         let (mut connections, local) =
             resolve_connections(&membership, &resources, &ground, report);
-        egress::add(&agents, &mut connections, &resources, report);
+        let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
+        egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
             if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
@@ -157,7 +159,7 @@ impl Bundle {
             entry_agent: entry_agent?,
             conversation_key,
             agents,
-            cli_agents: BTreeMap::new(),
+            cli_agents,
             connections,
             local,
             grace_period_ms: membership.policy.grace_period_ms,
@@ -212,6 +214,12 @@ fn digest_of(bundle: &Bundle) -> String {
             "observation".to_owned(),
             json!({"bytes": bytes, "days": days}),
         );
+    }
+    if !bundle.cli_agents.is_empty()
+        && let Some(content) = content.as_object_mut()
+    {
+        let agents: Vec<Value> = bundle.cli_agents().map(|agent| json!(agent)).collect();
+        content.insert("cliAgents".to_owned(), agents.into());
     }
     digest::digest(content)
 }

@@ -114,6 +114,11 @@ impl<'n> Fields<'n> {
         Some(fields)
     }
 
+    /// Whether this is what the mapping was checked by.
+    pub(crate) fn is_of(&self, shape: &'static Shape) -> bool {
+        std::ptr::eq(self.shape, shape)
+    }
+
     /// Whether the field is there and has a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()

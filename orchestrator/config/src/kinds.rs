@@ -7,6 +7,7 @@ pub(crate) mod agent;
 pub(crate) mod budgets;
 pub(crate) mod builtin_settings;
 mod captures;
+pub(crate) mod cli_agent;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;
@@ -138,10 +139,15 @@ static KINDS: [(Kind, Content, Read); 8] = [
     ),
     (
         Kind::AGENT,
-        Content::Mapping(&agent::SPEC),
-        |document, all, cx| {
-            let agent = agent::read(document, cx);
-            all.agents.extend(document.located(agent));
+        Content::Choice(&agent::SPEC),
+        |document, all, cx| match agent::read(document, cx) {
+            Some(agent::Read::Llm(agent)) => all.agents.extend(document.located(Some(*agent))),
+            Some(agent::Read::Cli(agent)) => {
+                all.cli_agent_count += 1;
+                let agent = agent.map(|agent| *agent);
+                all.cli_agents.extend(document.located(agent));
+            }
+            None => {}
         },
     ),
     (
@@ -204,6 +210,9 @@ pub(crate) struct Resources {
     pub(crate) connectors: BTreeMap<String, connector::ConnectorSpec>,
     /// With the places of their names, in the order read.
     pub(crate) agents: Vec<Located<agent::AgentSpec>>,
+    /// How many Agents are programs, those that could not be read included.
+    pub(crate) cli_agent_count: usize,
+    pub(crate) cli_agents: Vec<Located<cli_agent::CliAgentSpec>>,
     pub(crate) swarms: Vec<Located<swarm::SwarmSpec>>,
     pub(crate) connections: Vec<Located<connection::ConnectionSpec>>,
     /// How many documents of each kind were seen, those that could not be read included.

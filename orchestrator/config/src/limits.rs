@@ -125,6 +125,12 @@ pub const MIN_LIMIT_PROCESSES: u64 = 16;
 /// Largest `processes`: the most a kernel counts.
 pub const MAX_LIMIT_PROCESSES: u64 = 1 << 22;
 
+/// Most words of the command of an Agent of `runtime.kind: cli`.
+pub const MAX_COMMAND_WORDS: usize = 256;
+
+/// Most variables that such an Agent sets.
+pub const MAX_ENVIRONMENT_VARIABLES: usize = 256;
+
 /// Most paths in each list of a `sandbox`.
 pub const MAX_SANDBOX_PATHS: usize = 64;
 

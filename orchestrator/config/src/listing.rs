@@ -29,6 +29,8 @@ pub(crate) enum FileFailure {
     NoEnvironmentFile(String),
     #[error("`{0}` is not a regular file")]
     NotAFile(String),
+    #[error("`{0}` is not a directory")]
+    NotADirectory(String),
     #[error("`{path}` is larger than {limit} bytes")]
     TooLarge { path: String, limit: usize },
     #[error("`{0}` is not UTF-8 text")]
@@ -49,9 +51,10 @@ impl FileFailure {
                 codes::PATH_OUTSIDE
             }
             Self::NotFound(_) | Self::NoEnvironmentFile(_) => codes::MISSING_FILE,
-            Self::NotAFile(_) | Self::NotText(_) | Self::Unreadable { .. } => {
-                codes::UNREADABLE_FILE
-            }
+            Self::NotAFile(_)
+            | Self::NotADirectory(_)
+            | Self::NotText(_)
+            | Self::Unreadable { .. } => codes::UNREADABLE_FILE,
             Self::TooLarge { .. } | Self::TooManyFiles => codes::TOO_LARGE,
         }
     }
@@ -66,6 +69,7 @@ impl FileFailure {
                 "create it, or name others: `gdn run --env-file FILE`, `gdn run --no-env-file`"
             }
             Self::NotAFile(_) => "name a file, not a directory or device",
+            Self::NotADirectory(_) => "name a directory",
             Self::TooLarge { .. } => "split the file or make it smaller",
             Self::NotText(_) => "save the file as UTF-8",
             Self::TooManyFiles => "put several documents into one file, separated by `---`",

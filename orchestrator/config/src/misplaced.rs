@@ -92,6 +92,43 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
         "write `model: NAME`, the provider's own name of the model",
     ),
     (
+        "CliAgentSpec",
+        &[
+            "modelConfig",
+            "prompt",
+            "tools",
+            "extensions",
+            "requiredTools",
+        ],
+        "an Agent of `runtime.kind: cli` is a program with a model, a prompt and tools of its own: take it out, or \
+         write `kind: llm`",
+    ),
+    (
+        "CliAgentSpec",
+        &["budgets"],
+        "what an Agent of `runtime.kind: cli` may take is said for each task: `gdn task new`",
+    ),
+    (
+        "CliAgentSpec",
+        &["command", "preset", "resume", "format", "guide"],
+        "it stands in `runtime`",
+    ),
+    (
+        "CliRuntime",
+        &["cwdMode", "cwd"],
+        "a program of `runtime.kind: cli` always works in the work area of its task",
+    ),
+    (
+        "CliRuntime",
+        &["env", "variables"],
+        "write `environment: {NAME: value}`; secrets are provided to each task",
+    ),
+    (
+        "CliRuntime",
+        &["args", "arguments"],
+        "arguments stand behind the program in `command: [program, argument]`",
+    ),
+    (
         "",
         &["env", "environment"],
         "a value of the environment is taken where it is used, by `valueFrom: {env: NAME}`; \
@@ -142,7 +179,8 @@ fn spec_has(kind: Kind, key: &str) -> bool {
     match kinds::spec_of(kind) {
         Content::Mapping(shape) => shape.field(key).is_some(),
         Content::Choice(choice) => {
-            let mut shapes = choice.cases.iter().map(|(_, shape)| *shape);
+            let cases = choice.cases.iter().map(|(_, shape)| *shape);
+            let mut shapes = cases.chain([choice.otherwise]);
             shapes.any(|shape| shape.field(key).is_some())
         }
         _ => false,

@@ -117,14 +117,7 @@ impl ProjectFiles {
     /// Where a path leads: to a regular file of the project. `path` is relative to the Project Root and
     /// has passed [`Self::check_text`]; symbolic links are followed as long as they stay inside.
     fn find(&self, path: &Path) -> Result<PathBuf, FileFailure> {
-        let target = self
-            .root
-            .join(path)
-            .canonicalize()
-            .map_err(|error| FileFailure::io(path, &error))?;
-        if !target.starts_with(&self.root) {
-            return Err(FileFailure::LeadsOutside(path.display().to_string()));
-        }
+        let target = self.target_of(path)?;
         // Asked before opening: opening a named pipe would wait for its writer.
         let metadata = fs::metadata(&target).map_err(|error| FileFailure::io(path, &error))?;
         if metadata.is_file() {
@@ -132,6 +125,25 @@ impl ProjectFiles {
         } else {
             Err(FileFailure::NotAFile(path.display().to_string()))
         }
+    }
+
+    /// Where a path leads within the project, whatever is there.
+    fn target_of(&self, path: &Path) -> Result<PathBuf, FileFailure> {
+        let target = self.root.join(path).canonicalize();
+        let target = target.map_err(|error| FileFailure::io(path, &error))?;
+        if target.starts_with(&self.root) {
+            Ok(target)
+        } else {
+            Err(FileFailure::LeadsOutside(path.display().to_string()))
+        }
+    }
+
+    /// Checks that a path leads to a directory of the project. Of what was kept of one nothing is known.
+    pub(crate) fn check_is_directory(&self, path: &Path) -> Result<(), FileFailure> {
+        if self.is_kept() || self.target_of(path)?.is_dir() {
+            return Ok(());
+        }
+        Err(FileFailure::NotADirectory(path.display().to_string()))
     }
 
     /// SHA-256 of a module that was checked, with all it imports from the project, in hexadecimal digits.

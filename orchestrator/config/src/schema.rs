@@ -288,6 +288,11 @@ impl Definitions {
             let value = match case {
                 Case::Is(words) => json!({ "enum": words }),
                 Case::IsThere => json!({ "not": { "type": "null" } }),
+                Case::Holds(field, words) => json!({
+                    "type": "object",
+                    "properties": { *field: { "enum": words } },
+                    "required": [field],
+                }),
             };
             schema = json!({
                 "if": {

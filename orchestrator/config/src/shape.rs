@@ -121,6 +121,8 @@ pub(crate) enum Case {
     Is(&'static [&'static str]),
     /// The field is there.
     IsThere,
+    /// The field is a mapping, in which this one has one of these values.
+    Holds(&'static str, &'static [&'static str]),
 }
 
 impl Choice {
@@ -133,12 +135,20 @@ impl Choice {
         let holds = |case: &Case| match (case, value) {
             (_, None | Some(Value::Null)) => false,
             (Case::IsThere, Some(_)) => true,
-            (Case::Is(words), Some(Value::Text(text))) => words.contains(&text.as_str()),
-            (Case::Is(_), Some(_)) => false,
+            (Case::Is(words), Some(value @ Value::Text(_))) => is_one_of(value, words),
+            (Case::Holds(field, words), Some(Value::Mapping(entries))) => {
+                let mut within = entries.iter();
+                within.any(|entry| entry.key == *field && is_one_of(&entry.node.value, words))
+            }
+            (Case::Is(_) | Case::Holds(..), Some(_)) => false,
         };
         let found = self.cases.iter().find(|(case, _)| holds(case));
         found.map_or(self.otherwise, |(_, shape)| shape)
     }
+}
+
+fn is_one_of(value: &Value, words: &[&str]) -> bool {
+    matches!(value, Value::Text(text) if words.contains(&text.as_str()))
 }
 
 impl Content {

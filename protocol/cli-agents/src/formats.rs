@@ -109,6 +109,16 @@ impl Parser {
         sink.events
     }
 
+    /// The latest request of goondan's that the agent answered with a result, by its id in
+    /// [`reply`](crate::reply); none of another format than `acp`.
+    #[must_use]
+    pub fn answered(&self) -> Option<i64> {
+        match &self.reader {
+            Reader::Acp(acp) => acp.answered(),
+            Reader::Plain | Reader::Claude(_) | Reader::Codex(_) => None,
+        }
+    }
+
     /// The output has ended.
     pub fn end(&mut self) -> Vec<Event> {
         let Self {

@@ -9,16 +9,17 @@ use crate::sources::rust_files;
 const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"];
 
 /// Files whose processes start where they are themselves, having asked before.
-const INHERITING: [&str; 5] = [
+const INHERITING: [&str; 6] = [
     "agent-process/src/tools/tool_supervisor.rs",
     "agent-process/src/tools/tool_supervisor/program.rs",
+    "agent-process/src/tools/tool_supervisor/task.rs",
     "protocol/confinement/src/entry.rs",
     "agent-process/src/tools/tool_supervisor/session.rs",
     "connector-process/src/confined.rs",
 ];
 
-/// What may stand in `current_dir(…)`: the function, or the field that holds what it said.
-const ASKS: [&str; 2] = ["working_directory(Purpose::", "&surroundings.cwd"];
+/// What may stand in `current_dir(…)`: the function, or what is named for what it said.
+const ASKS: [&str; 2] = ["working_directory(Purpose::", "cwd)"];
 
 #[test]
 fn box_3_every_start_of_a_process_asks_one_function_for_its_directory() {

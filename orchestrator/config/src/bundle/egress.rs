@@ -8,6 +8,7 @@ use goondan_protocol::egress::{AllowList, EGRESS, EgressCaller};
 use goondan_protocol::ids::{AgentName, ConnectionName};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::task::CliAgentDefinition;
 
 use crate::ConnectionDefinition;
 use crate::codes;
@@ -17,11 +18,12 @@ use crate::report::{Problem, Report};
 /// Adds the egress to the connections, if anybody needs one.
 pub(super) fn add(
     agents: &BTreeMap<AgentName, AgentDefinition>,
+    cli_agents: &BTreeMap<AgentName, CliAgentDefinition>,
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     resources: &Resources,
     report: &mut Report,
 ) {
-    let lists = lists_of(agents, connections);
+    let lists = lists_of(agents, cli_agents, connections);
     let (Ok(name), Ok(connector)) = (EGRESS.parse::<ConnectionName>(), EGRESS.parse()) else {
         return;
     };
@@ -57,6 +59,7 @@ pub(super) fn add(
 
 fn lists_of(
     agents: &BTreeMap<AgentName, AgentDefinition>,
+    cli_agents: &BTreeMap<AgentName, CliAgentDefinition>,
     connections: &BTreeMap<ConnectionName, ConnectionDefinition>,
 ) -> Vec<AllowList> {
     let list = |caller: EgressCaller, sandbox: &SandboxPolicy| {
@@ -73,5 +76,9 @@ fn lists_of(
         let caller = EgressCaller::Connection(connection.name.clone());
         list(caller, &connection.sandbox)
     });
-    of_agents.chain(of_connections).collect()
+    let of_programs = cli_agents.values().filter_map(|agent| {
+        let caller = EgressCaller::Agent(agent.name.clone());
+        list(caller, &agent.sandbox)
+    });
+    of_agents.chain(of_programs).chain(of_connections).collect()
 }

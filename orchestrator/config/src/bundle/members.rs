@@ -52,10 +52,10 @@ pub(super) fn read_membership(
     report: &mut Report,
 ) -> Membership {
     let all = || {
-        let names = resources.agents.iter();
-        names
-            .map(|agent| agent.value.name.as_str().to_owned())
-            .collect()
+        let agents = resources.agents.iter().map(|agent| &agent.value.name);
+        let programs = resources.cli_agents.iter().map(|agent| &agent.value.name);
+        let names = agents.chain(programs);
+        names.map(|name| name.as_str().to_owned()).collect()
     };
     let Some(swarm) = swarm else {
         return Membership {
@@ -98,7 +98,7 @@ pub(super) fn read_membership(
 }
 
 impl Membership {
-    /// Checks that a reference names an agent that takes part.
+    /// Checks that a reference names an agent that takes part, and that events can go to.
     pub(super) fn check(
         &self,
         reference: &Reference,
@@ -106,6 +106,16 @@ impl Membership {
         report: &mut Report,
     ) -> Option<()> {
         resources.names.check(reference, report)?;
+        let mut programs = resources.cli_agents.iter();
+        if programs.any(|agent| agent.value.name.as_str() == reference.name) {
+            let message = format!(
+                "Agent `{}` is of `runtime.kind: cli`: it works for tasks, and no events go to it",
+                reference.name
+            );
+            let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
+            report.add(problem.help("name an Agent with a model here"));
+            return None;
+        }
         let Some(swarm) = &self.swarm else {
             return Some(());
         };
@@ -140,7 +150,26 @@ pub(super) fn find_entry_agent(
     if count(Kind::SWARM) > 0 {
         return None;
     }
-    match (count(Kind::AGENT), resources.agents.as_slice()) {
+    let programs = resources.cli_agents.as_slice();
+    let agents = count(Kind::AGENT).saturating_sub(resources.cli_agent_count);
+    match (agents, resources.agents.as_slice()) {
+        // One that could not be read was reported.
+        (0, _) if resources.cli_agent_count > programs.len() => None,
+        (0, _) if let [first, ..] = programs => {
+            report.add(
+                Problem::new(
+                    codes::NO_ENTRY_AGENT,
+                    first.place,
+                    format!(
+                        "the project has no Agent beside those of `runtime.kind: cli`, such as `{}`, so nobody could \
+                         answer events",
+                        first.value.name
+                    ),
+                )
+                .help("add a document of `kind: Agent` with a `modelConfig`"),
+            );
+            None
+        }
         (1, [only]) => Some(only.value.name.clone()),
         (0, _) => {
             // What could not be read may have been the agent.

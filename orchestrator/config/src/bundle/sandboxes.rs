@@ -4,11 +4,13 @@ use std::path::Path;
 
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::sandbox::{Level, Network, SandboxPolicy};
+use goondan_protocol::task::CliAgentDefinition;
 
 use crate::ConnectionDefinition;
 use crate::codes;
 use crate::fields::Located;
 use crate::kinds::agent::AgentSpec;
+use crate::kinds::cli_agent::CliAgentSpec;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::sandbox::Written;
 use crate::machine::Machine;
@@ -43,6 +45,18 @@ pub(super) fn check_agent(
             report,
         );
     }
+}
+
+/// The same for an agent that is a program.
+pub(super) fn check_cli_agent(
+    definition: &CliAgentDefinition,
+    written: &Located<CliAgentSpec>,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) {
+    let who = format!("Agent `{}`", definition.name);
+    let (policy, own) = (&definition.sandbox, &written.value.sandbox);
+    check(&who, policy, own, written.place, ground, report);
 }
 
 /// The same for a connection and the program that is its connector, or its MCP server.

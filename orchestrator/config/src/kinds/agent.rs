@@ -1,4 +1,4 @@
-//! `kind: Agent`: a model, a prompt and tools.
+//! `kind: Agent`: a model, a prompt and tools, or a program ([`cli_agent`]).
 
 use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::ModelParams;
@@ -6,14 +6,14 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
+use super::cli_agent::{self, CLI, CliAgentSpec};
 use super::{Context, budgets, id, params, process_limits, read_named_file, sandbox};
-use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
 use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
-use crate::report::{Place, Problem};
+use crate::report::Place;
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 
 /// The kind of runtime there is: the turn loop with a model and tools.
@@ -28,8 +28,14 @@ impl Kind {
     pub(crate) const AGENT: Self = Self::named("Agent");
 }
 
-/// What an Agent's `spec` holds.
-pub(crate) static SPEC: Shape = Shape::of(
+/// What an Agent's `spec` holds, by what runs it.
+pub(crate) static SPEC: Choice = Choice {
+    field: "runtime",
+    cases: &[(Case::Holds("kind", &[CLI]), &cli_agent::SPEC)],
+    otherwise: &LLM_SPEC,
+};
+
+static LLM_SPEC: Shape = Shape::of(
     "AgentSpec",
     "An agent: a model, a prompt and tools.",
     &[
@@ -58,7 +64,11 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::List(&Content::Listed(&LISTED_EXTENSION)),
             "The extensions around its turns, the outermost first. No two of the same name.",
         ),
-        Field::optional("runtime", Content::Choice(&RUNTIME), "What runs the agent."),
+        Field::optional(
+            "runtime",
+            Content::Mapping(&TURN_LOOP),
+            "What runs the agent.",
+        ),
         Field::optional(
             "requiredTools",
             Content::List(&Content::Text),
@@ -119,17 +129,11 @@ static LISTED_EXTENSION: Shape = Shape::of(
     ],
 );
 
-static RUNTIME: Choice = Choice {
-    field: "kind",
-    cases: &[(Case::Is(&["cli"]), &CLI)],
-    otherwise: &TURN_LOOP,
-};
-
-const RUNTIME_KIND: Field = Field::optional(
+pub(super) const RUNTIME_KIND: Field = Field::optional(
     "kind",
-    Content::Word(&[LLM, "cli"]),
-    "`llm`: a turn loop with a model and tools. `cli`: an external coding agent; not supported by \
-     this version.",
+    Content::Word(&[LLM, CLI]),
+    "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding agent, that works for \
+     tasks.",
 )
 .or(Default::Text(LLM));
 
@@ -152,9 +156,6 @@ static TURN_LOOP: Shape = Shape::of(
         ),
     ],
 );
-
-/// Its fields come with its support.
-static CLI: Shape = Shape::of("CliRuntime", "An external coding agent.", &[RUNTIME_KIND]).open();
 
 /// An Agent as written.
 #[derive(Debug)]
@@ -193,10 +194,30 @@ impl std::default::Default for Runtime {
     }
 }
 
-/// Reads an Agent document with its prompt.
-pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<AgentSpec> {
+/// An Agent document, by what runs it.
+pub(crate) enum Read {
+    /// A model, a prompt and tools.
+    Llm(Box<AgentSpec>),
+    /// A program, unless it could not be read.
+    Cli(Option<Box<CliAgentSpec>>),
+}
+
+/// Reads an Agent document.
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Read> {
     let name = id(&document.name, &mut cx.report);
-    let mut spec = document.spec(&mut cx.report)?;
+    let spec = document.spec(&mut cx.report)?;
+    if spec.is_of(&cli_agent::SPEC) {
+        return Some(Read::Cli(cli_agent::read(name, spec, cx).map(Box::new)));
+    }
+    Some(Read::Llm(Box::new(read_llm(name, spec, cx)?)))
+}
+
+/// Reads the `spec` of an Agent with a model, and its prompt.
+fn read_llm(
+    name: Option<AgentName>,
+    mut spec: Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<AgentSpec> {
     let description = spec.text("description", &mut cx.report);
     let description = description.map(|text| text.value.to_owned());
     let mut model = None;
@@ -254,23 +275,7 @@ fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Runtime {
     let Some(mut runtime) = spec.nested("runtime", &mut cx.report) else {
         return Runtime::default();
     };
-    let kind = runtime.word("kind", &mut cx.report);
-    let other = kind.filter(|kind| kind.value != LLM);
-    if let Some(kind) = other {
-        cx.report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                kind.place,
-                format!(
-                    "runtime `{}` is not supported by this version yet; the only one is `{LLM}`",
-                    kind.value
-                ),
-            )
-            .help(format!("write `kind: {LLM}`")),
-        );
-        runtime.close();
-        return Runtime::default();
-    }
+    runtime.word("kind", &mut cx.report);
     let cwd_mode = runtime.word("cwdMode", &mut cx.report);
     let read = Runtime {
         cwd_mode: match cwd_mode.map(|mode| mode.value) {

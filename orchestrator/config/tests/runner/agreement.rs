@@ -118,7 +118,7 @@ fn corpus() -> Vec<Value> {
             "second",
             &json!({
                 "modelConfig": {"modelRef": {"kind": "Model", "name": "by-file"}},
-                "prompt": {"systemRef": "p.md"}, "runtime": {"kind": "cli", "command": ["x"]},
+                "prompt": {"systemRef": "p.md"}, "runtime": {"kind": "llm"},
             }),
         ),
         document(
@@ -153,6 +153,28 @@ fn corpus() -> Vec<Value> {
                 "limits": {"memoryMiB": 64, "openFiles": 64},
                 "exports": [{"name": "a", "description": "d", "parameters": parameters,
                              "idempotent": false}],
+            }),
+        ),
+        document(
+            "Agent",
+            "known-program",
+            &json!({
+                "description": "d",
+                "runtime": {
+                    "kind": "cli", "preset": "claude", "environment": {"A": "b"}, "guide": "tools",
+                    "limits": {"memoryMiB": 64},
+                },
+                "sandbox": {"require": "off"},
+            }),
+        ),
+        document(
+            "Agent",
+            "any-program",
+            &json!({
+                "runtime": {
+                    "kind": "cli", "command": ["x", "{prompt}"], "resume": ["x", "{session}", "{prompt}"],
+                    "format": "codex-json", "prompt": "argument",
+                },
             }),
         ),
         document(
@@ -333,7 +355,7 @@ fn validator(name: Option<&str>) -> Validator {
 }
 
 #[test]
-fn the_corpus_is_good_but_for_what_is_not_supported_and_holds_every_field() {
+fn the_corpus_is_good_but_for_a_secret_and_holds_every_field() {
     let documents = corpus();
     let any = validator(None);
     let mut written = BTreeSet::new();
@@ -354,7 +376,7 @@ fn the_corpus_is_good_but_for_what_is_not_supported_and_holds_every_field() {
         .map(|problem| problem.split(' ').next().unwrap().to_owned())
         .collect();
     // The secret it names is not there, so that what its connector would make of the settings is left open.
-    let expected = ["E_CONFIG_MISSING_SECRET", "E_CONFIG_UNSUPPORTED"];
+    let expected = ["E_CONFIG_MISSING_SECRET"];
     assert_eq!(codes, BTreeSet::from(expected.map(str::to_owned)));
 
     let mut known = BTreeSet::new();

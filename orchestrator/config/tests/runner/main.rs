@@ -11,6 +11,8 @@ mod budgets;
 #[cfg(test)]
 mod bundles;
 #[cfg(test)]
+mod cli_agents;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod documentation;

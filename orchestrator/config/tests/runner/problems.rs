@@ -754,7 +754,6 @@ spec: {{entryAgent: Agent/helper, agents: [Agent/helper]}}
 #[test]
 fn each_further_kind_and_field_is_checked() {
     let agent = |more: &str| only_problem("Model/main}", &format!("Model/main}}, {more}"));
-    assert!(agent("runtime: {kind: cli, command: [x]}").contains("runtime `cli` is not supported"));
     assert!(agent("runtime: {kind: lmm}").contains("must be `llm` or `cli`, not `lmm`"));
     assert!(
         agent("requiredTools: [bash__exec]")

@@ -511,16 +511,17 @@ fn agent_for(
     named: Option<&AgentName>,
 ) -> Result<(AgentName, AgentFormat, Option<std::path::PathBuf>), ControlError> {
     let bundle = bundle_of(fleet.workspace(id)?)?;
-    let agents = bundle.cli_agents();
-    let names: Vec<String> = agents.keys().map(ToString::to_string).collect();
+    let mut agents = bundle.cli_agents();
+    let names = bundle.cli_agents().map(|agent| agent.name.to_string());
+    let names: Vec<String> = names.collect();
     let hint = if names.is_empty() {
         "give an agent `runtime.kind: cli` in `goondan.yaml`".to_owned()
     } else {
         format!("the agents for tasks are: {}", names.join(", "))
     };
     let found = match named {
-        Some(name) => agents.get(name),
-        None if agents.len() == 1 => agents.values().next(),
+        Some(name) => bundle.cli_agent(name),
+        None if agents.len() == 1 => agents.next(),
         None => {
             let text = if names.is_empty() {
                 "the project has no agent for tasks"

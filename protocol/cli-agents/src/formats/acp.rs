@@ -23,6 +23,8 @@ pub(super) struct Acp {
     is_played_back: bool,
     /// The message whose pieces come.
     message: Option<String>,
+    /// The latest request that it answered with a result.
+    answered: Option<i64>,
     /// What it said since its last tool, as far as that is short.
     last_words: String,
 }
@@ -36,8 +38,13 @@ impl Acp {
         Self {
             is_played_back: is_resumed,
             message: None,
+            answered: None,
             last_words: String::new(),
         }
+    }
+
+    pub(super) fn answered(&self) -> Option<i64> {
+        self.answered
     }
 
     /// Takes a message; returns whether it is one.
@@ -76,6 +83,7 @@ impl Acp {
             return true;
         }
         let result = message.get("result");
+        self.answered = id.or(self.answered);
         match id {
             Some(ACP_INITIALIZE) => {}
             Some(ACP_SESSION) => {

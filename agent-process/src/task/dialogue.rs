@@ -1,0 +1,276 @@
+//! What a program is to read next: its prompt, the requests of `acp`, and answers. Pure.
+
+use std::collections::BTreeMap;
+
+use goondan_cli_agents::reply::{self, ACP_INITIALIZE, ACP_SESSION, Decision};
+use goondan_cli_agents::{Event, PermissionRequest};
+use goondan_protocol::task::{AgentFormat, PromptBy, TaskAssignment, TaskPermission};
+
+use super::launch::is_resumed;
+
+/// Requests for a permission that wait for an answer at most; any more are refused.
+const PERMISSIONS_MAX: usize = 64;
+
+/// What is to be done with the program's standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write this.
+    Write(String),
+    /// Write no more.
+    End,
+}
+
+/// How far the dialogue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Of `acp`: the connection is being opened.
+    Opening,
+    /// Of `acp`: the session is being made or loaded.
+    InSession,
+    /// The program has its prompt; answers may follow.
+    Prompted,
+    /// There is nothing more to read.
+    Ended,
+}
+
+/// The dialogue with the program of one run.
+#[derive(Debug)]
+pub(super) struct Dialogue {
+    format: AgentFormat,
+    prompt_by: PromptBy,
+    prompt: String,
+    work_area: String,
+    /// The session to go on with, or that was made.
+    session: Option<String>,
+    stage: Stage,
+    permissions: BTreeMap<String, PermissionRequest>,
+}
+
+fn line(text: String) -> Step {
+    Step::Write(text + "\n")
+}
+
+impl Dialogue {
+    pub(super) fn of(assignment: &TaskAssignment) -> Self {
+        let session = assignment.session.clone();
+        Self {
+            format: assignment.agent.format,
+            prompt_by: assignment.agent.prompt,
+            prompt: assignment.prompt.clone(),
+            work_area: assignment.work_area.to_string_lossy().into_owned(),
+            session: session.filter(|_| is_resumed(assignment)),
+            stage: Stage::Opening,
+            permissions: BTreeMap::new(),
+        }
+    }
+
+    /// What the program reads first.
+    pub(super) fn begin(&mut self) -> Vec<Step> {
+        match (self.format, self.prompt_by) {
+            (AgentFormat::Acp, _) => vec![line(reply::acp_initialize())],
+            (AgentFormat::ClaudeStreamJson, PromptBy::Stdin) => {
+                self.stage = Stage::Prompted;
+                vec![line(reply::claude_prompt(&self.prompt))]
+            }
+            (_, PromptBy::Argument) => self.end(),
+            (AgentFormat::Plain | AgentFormat::CodexJson, PromptBy::Stdin) => {
+                let mut prompt = self.prompt.clone();
+                if !prompt.ends_with('\n') {
+                    prompt.push('\n');
+                }
+                let mut steps = vec![Step::Write(prompt)];
+                steps.extend(self.end());
+                steps
+            }
+        }
+    }
+
+    /// What follows from an event of the program.
+    pub(super) fn hear(&mut self, event: &Event) -> Vec<Step> {
+        match event {
+            Event::Session { id, .. } => {
+                self.session = Some(id.clone());
+                Vec::new()
+            }
+            Event::Permission(request) if self.permissions.len() >= PERMISSIONS_MAX => {
+                let words = format!("{PERMISSIONS_MAX} other requests wait for an answer");
+                self.answer(request, &Decision::Refuse(words))
+            }
+            Event::Permission(request) => {
+                self.permissions.insert(request.id.clone(), request.clone());
+                Vec::new()
+            }
+            Event::PermissionWithdrawn { id } => {
+                self.permissions.remove(id);
+                Vec::new()
+            }
+            Event::Unsupported { reply, .. } if self.stage != Stage::Ended => {
+                vec![line(reply.clone())]
+            }
+            // A program that reads messages until their end does not end before.
+            Event::Result(_) => self.end(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What follows when `acp`'s requests up to this one were answered.
+    pub(super) fn answered(&mut self, request: Option<i64>) -> Vec<Step> {
+        match (self.stage, request) {
+            (Stage::Opening, Some(ACP_INITIALIZE)) => {
+                self.stage = Stage::InSession;
+                let session = self.session.as_deref();
+                vec![line(reply::acp_session(&self.work_area, session))]
+            }
+            (Stage::InSession, Some(ACP_SESSION)) => match &self.session {
+                Some(session) => {
+                    self.stage = Stage::Prompted;
+                    vec![line(reply::acp_prompt(session, &self.prompt))]
+                }
+                // It has answered, and made no session: there is nothing that it could be asked.
+                None => self.end(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the program reads when a permission was decided. Nothing if it does not wait for it.
+    pub(super) fn permission(&mut self, decided: TaskPermission) -> Vec<Step> {
+        let Some(request) = self.permissions.remove(&decided.request) else {
+            return Vec::new();
+        };
+        let decision = decided.refusal.map_or(Decision::Allow, Decision::Refuse);
+        self.answer(&request, &decision)
+    }
+
+    fn answer(&self, request: &PermissionRequest, decision: &Decision) -> Vec<Step> {
+        let is_open = self.stage != Stage::Ended;
+        let answer = reply::permission(self.format, request, decision).filter(|_| is_open);
+        answer.into_iter().map(line).collect()
+    }
+
+    fn end(&mut self) -> Vec<Step> {
+        if self.stage == Stage::Ended {
+            return Vec::new();
+        }
+        self.stage = Stage::Ended;
+        vec![Step::End]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_cli_agents::RunResult;
+    use serde_json::Value;
+
+    use super::super::launch::tests::assignment;
+    use super::*;
+
+    fn json(steps: &[Step]) -> Value {
+        let [Step::Write(line)] = steps else {
+            panic!("{steps:?}");
+        };
+        serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap()
+    }
+
+    fn result() -> Event {
+        Event::Result(RunResult {
+            is_ok: true,
+            text: String::new(),
+            denied: Vec::new(),
+        })
+    }
+
+    fn asked(id: &str) -> Event {
+        Event::Permission(PermissionRequest {
+            id: id.to_owned(),
+            tool: "Bash".to_owned(),
+            input: Value::Null,
+            options: Vec::new(),
+        })
+    }
+
+    fn decided(id: &str, refusal: Option<&str>) -> TaskPermission {
+        TaskPermission {
+            request: id.to_owned(),
+            refusal: refusal.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn task_8_a_prompt_is_read_to_its_end_unless_it_is_an_argument() {
+        let mut plain = Dialogue::of(&assignment(AgentFormat::Plain, PromptBy::Stdin));
+        let prompt = Step::Write("Do {session} it\n".to_owned());
+        assert_eq!(plain.begin(), [prompt, Step::End]);
+        assert_eq!(plain.hear(&result()), [], "it was ended already");
+        let mut codex = Dialogue::of(&assignment(AgentFormat::CodexJson, PromptBy::Argument));
+        assert_eq!(codex.begin(), [Step::End]);
+    }
+
+    #[test]
+    fn task_8_the_messages_of_claude_end_with_the_result() {
+        let mut claude = Dialogue::of(&assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin));
+        let prompt = json(&claude.begin());
+        assert_eq!(prompt["message"]["content"][0]["text"], "Do {session} it");
+        assert_eq!(claude.hear(&asked("p1")), []);
+        let answer = json(&claude.permission(decided("p1", None)));
+        assert_eq!(answer["response"]["response"]["behavior"], "allow");
+        assert_eq!(claude.permission(decided("p1", None)), [], "once");
+        claude.hear(&asked("p2"));
+        claude.hear(&Event::PermissionWithdrawn {
+            id: "p2".to_owned(),
+        });
+        assert_eq!(claude.permission(decided("p2", Some("no"))), []);
+        claude.hear(&asked("p3"));
+        assert_eq!(claude.hear(&result()), [Step::End]);
+        assert_eq!(claude.permission(decided("p3", None)), [], "it is over");
+    }
+
+    #[test]
+    fn requests_for_permissions_are_held_up_to_a_bound() {
+        let mut claude = Dialogue::of(&assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin));
+        claude.begin();
+        for number in 0..PERMISSIONS_MAX {
+            assert_eq!(claude.hear(&asked(&number.to_string())), []);
+        }
+        let refused = json(&claude.hear(&asked("more")));
+        assert_eq!(refused["response"]["response"]["behavior"], "deny");
+    }
+
+    #[test]
+    fn acp_is_opened_given_a_session_and_then_the_prompt() {
+        let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptBy::Stdin));
+        assert_eq!(json(&acp.begin())["method"], "initialize");
+        assert_eq!(acp.answered(None), []);
+        assert_eq!(acp.answered(Some(ACP_SESSION)), [], "that was not asked");
+        assert_eq!(
+            json(&acp.answered(Some(ACP_INITIALIZE)))["method"],
+            "session/new"
+        );
+        assert_eq!(acp.answered(Some(ACP_INITIALIZE)), [], "once");
+        acp.hear(&Event::Session {
+            id: "s1".to_owned(),
+            model: None,
+        });
+        let prompt = json(&acp.answered(Some(ACP_SESSION)));
+        assert_eq!(prompt["params"]["sessionId"], "s1");
+        let reply = Event::Unsupported {
+            method: "fs/read_text_file".to_owned(),
+            reply: "{}".to_owned(),
+        };
+        assert_eq!(acp.hear(&reply), [Step::Write("{}\n".to_owned())]);
+        assert_eq!(acp.hear(&result()), [Step::End]);
+        assert_eq!(acp.hear(&reply), []);
+    }
+
+    #[test]
+    fn acp_goes_on_with_a_session() {
+        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        it.session = Some("old".to_owned());
+        let mut acp = Dialogue::of(&it);
+        acp.begin();
+        let loaded = json(&acp.answered(Some(ACP_INITIALIZE)));
+        assert_eq!(loaded["method"], "session/load");
+        let prompt = json(&acp.answered(Some(ACP_SESSION)));
+        assert_eq!(prompt["params"]["sessionId"], "old");
+    }
+}

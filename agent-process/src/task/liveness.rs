@@ -1,0 +1,44 @@
+//! Whether a program that writes nothing is alive. Pure.
+
+/// What is known of a program's signs of life.
+#[derive(Debug, Default)]
+pub(super) struct Liveness {
+    has_written: bool,
+    cpu_ticks: Option<u64>,
+}
+
+impl Liveness {
+    /// It has written something: that is its own sign of life.
+    pub(super) fn wrote(&mut self) {
+        self.has_written = true;
+    }
+
+    /// Some time is over: whether it is to be looked at.
+    pub(super) fn is_to_be_looked_at(&mut self) -> bool {
+        !std::mem::take(&mut self.has_written)
+    }
+
+    /// It was looked at: whether it shows a sign of life, by processor time since the last look or by children.
+    pub(super) fn looked(&mut self, cpu_ticks: u64, children: usize) -> bool {
+        let before = self.cpu_ticks.replace(cpu_ticks);
+        children > 0 || before != Some(cpu_ticks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_8_silence_alone_is_no_stall() {
+        let mut it = Liveness::default();
+        assert!(it.is_to_be_looked_at());
+        assert!(it.looked(5, 0), "it has taken time since it was started");
+        assert!(!it.looked(5, 0));
+        assert!(it.looked(5, 1), "a child works");
+        assert!(it.looked(6, 0));
+        it.wrote();
+        assert!(!it.is_to_be_looked_at());
+        assert!(it.is_to_be_looked_at());
+    }
+}

@@ -1,0 +1,236 @@
+//! The program of a task behind its supervisor.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+
+use bytes::BytesMut;
+use futures_util::StreamExt as _;
+use goondan_confinement::{Allowed, Ground};
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::sandbox::Level;
+use goondan_protocol::task::{TaskAssignment, TaskStarted};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio_util::codec::FramedRead;
+
+use crate::tools::orphan_reaper::{all_beneath, start_time_of};
+use crate::tools::pipe::{Pipe, confined_supervisor};
+use crate::tools::rooted::Root;
+use crate::tools::tool_supervisor;
+use crate::tools::tool_supervisor::task::wire::{Order, Report};
+
+/// Where temporary files go, within the work area, if programs may not write to the machine's own. No checkpoint
+/// holds it.
+const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
+
+/// Bytes of orders that wait to be read by the supervisor, above which nothing more of the program is heard.
+const UNSENT_BYTES: usize = 1 << 20;
+
+/// What the program may touch.
+pub(super) fn allowed_to(assignment: &TaskAssignment) -> Allowed {
+    let temporary = assignment.work_area.join(TEMPORARY_DIRECTORY);
+    let ground = Ground {
+        project: &assignment.project_root,
+        work_dir: Some(&assignment.work_area),
+        temporary: Some(&temporary),
+        egress: assignment.egress_socket.as_deref(),
+    };
+    Allowed::of(&assignment.agent.sandbox, &ground)
+}
+
+/// A program under its supervisor. Dropping it ends it with all it has started.
+pub(super) struct Program {
+    supervisor: Child,
+    orders: Option<OwnedWriteHalf>,
+    unsent: BytesMut,
+    pub(super) reports: Reports,
+    pub(super) stdout: Pipe<ChildStdout>,
+    pub(super) stderr: Pipe<ChildStderr>,
+}
+
+impl Program {
+    /// Starts the supervisor, which waits for what it is to start.
+    ///
+    /// # Errors
+    ///
+    /// If the supervisor cannot be started.
+    pub(super) fn supervised(
+        assignment: &TaskAssignment,
+        allowed: &Allowed,
+        supervisor: &Path,
+    ) -> std::io::Result<Self> {
+        let work_area = working_directory(Purpose::Task {
+            work_area: &assignment.work_area,
+        });
+        if allowed.policy.require == Level::Landlock {
+            // If it cannot be made, programs say so that need it.
+            let root = Root::open(work_area)?;
+            root.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
+        }
+        let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
+        own_end.set_nonblocking(true)?;
+        let mut supervisor = confined_supervisor(supervisor, work_area, allowed)
+            .arg(tool_supervisor::TASK)
+            .env("GOONDAN_TASK_ID", assignment.task_id.as_str())
+            .env("GOONDAN_WORK_DIR", work_area)
+            .env("GOONDAN_PROJECT_ROOT", &assignment.project_root)
+            .stdin(Stdio::from(OwnedFd::from(its_end)))
+            .spawn()?;
+        let (reports, orders) = UnixStream::from_std(own_end)?.into_split();
+        Ok(Self {
+            orders: Some(orders),
+            unsent: BytesMut::new(),
+            reports: Reports(Some(FramedRead::new(reports, FrameCodec::new()))),
+            stdout: Pipe::new(supervisor.stdout.take()),
+            stderr: Pipe::new(supervisor.stderr.take()),
+            supervisor,
+        })
+    }
+
+    /// Gives the supervisor an order; it is written by and by ([`Self::write_on`]).
+    pub(super) fn order(&mut self, order: &Order) {
+        // Orders are texts, which are always JSON, and shorter than a frame.
+        if let Ok(json) = serde_json::to_vec(order)
+            && let Err(error) = FrameCodec::new().encode(&json, &mut self.unsent)
+        {
+            tracing::error!(error = %error, "an order to the supervisor could not be written");
+        }
+    }
+
+    /// Whether orders wait to be written.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.orders.is_some() && !self.unsent.is_empty()
+    }
+
+    /// Whether so much waits that the program is to be heard no further for now.
+    pub(super) fn is_behind(&self) -> bool {
+        self.orders.is_some() && self.unsent.len() > UNSENT_BYTES
+    }
+
+    /// Whether nothing more is written to it, nor read of it.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.stdout.is_open() && !self.stderr.is_open() && self.reports.0.is_none()
+    }
+
+    /// Ends the program with all it has started.
+    pub(super) fn give_up(&mut self) {
+        self.orders = None;
+    }
+
+    /// Ends the supervisor, if it has not ended the program.
+    pub(super) fn kill(&mut self) {
+        // It may have ended by itself.
+        self.supervisor.start_kill().ok();
+    }
+
+    /// Takes the outputs for ended.
+    pub(super) fn close_outputs(&mut self) {
+        self.stdout = Pipe::new(None);
+        self.stderr = Pipe::new(None);
+        self.reports.0 = None;
+    }
+
+    /// Whom the orchestrator is told of, when the supervisor has started a program that it calls `pid`.
+    pub(super) fn identity(&self, pid: i32) -> Option<TaskStarted> {
+        let supervisor = self.supervisor.id().and_then(|id| i32::try_from(id).ok())?;
+        let supervisor = Pid::from_raw(supervisor);
+        let beneath = all_beneath(supervisor, &[]);
+        let found = beneath
+            .into_iter()
+            .find(|found| number_within(*found) == Some(pid));
+        // A program that is gone already has no other identity than who stands around it.
+        [found, Some(supervisor)]
+            .into_iter()
+            .flatten()
+            .find_map(identity_of)
+    }
+}
+
+fn identity_of(pid: Pid) -> Option<TaskStarted> {
+    Some(TaskStarted {
+        pid: u32::try_from(pid.as_raw()).ok()?,
+        start_time: start_time_of(pid)?,
+    })
+}
+
+/// What a process is called in the innermost PID namespace that it is in.
+fn number_within(pid: Pid) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// What the supervisor tells, until its end.
+pub(super) struct Reports(Option<FramedRead<OwnedReadHalf, FrameCodec>>);
+
+impl Reports {
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The next report; none at the end. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Report> {
+        let next = match &mut self.0 {
+            Some(reports) => reports.next().await,
+            None => None,
+        };
+        let read = next.and_then(Result::ok);
+        let read = read.and_then(|frame| serde_json::from_slice(&frame).ok());
+        if read.is_none() {
+            self.0 = None;
+        }
+        read
+    }
+}
+
+/// What can be waited for beside each other.
+pub(super) struct Parts<'p> {
+    pub(super) stdout: &'p mut Pipe<ChildStdout>,
+    pub(super) stderr: &'p mut Pipe<ChildStderr>,
+    pub(super) reports: &'p mut Reports,
+    pub(super) orders: OrderWriter<'p>,
+    pub(super) supervisor: &'p mut Child,
+}
+
+/// Where orders are written to.
+pub(super) struct OrderWriter<'p> {
+    to: &'p mut Option<OwnedWriteHalf>,
+    unsent: &'p mut BytesMut,
+}
+
+impl OrderWriter<'_> {
+    /// Writes some of the orders. Cancel-safe.
+    pub(super) async fn write_on(&mut self) {
+        let Some(to) = &mut self.to else { return };
+        if to.write_buf(self.unsent).await.is_err() {
+            // A supervisor that is gone is seen by its end.
+            *self.to = None;
+        }
+    }
+}
+
+impl Program {
+    /// Its parts, to wait for.
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            stdout: &mut self.stdout,
+            stderr: &mut self.stderr,
+            reports: &mut self.reports,
+            orders: OrderWriter {
+                to: &mut self.orders,
+                unsent: &mut self.unsent,
+            },
+            supervisor: &mut self.supervisor,
+        }
+    }
+}
+
+/// How a supervisor ended.
+pub(super) type SupervisorEnd = std::io::Result<ExitStatus>;

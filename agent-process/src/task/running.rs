@@ -1,0 +1,425 @@
+//! The loop of a run: carries out what the orchestrator asks for, and tells what the program does.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use goondan_cli_agents::{Event, Parser, Setup};
+use goondan_clock::{Instant, sleep, sleep_until};
+use goondan_protocol::ipc::{Confined, Pong, Shutdown, ToOrchestrator, ToTask};
+use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
+
+use super::dialogue::{Dialogue, Step};
+use super::launch::{is_resumed, launch_of};
+use super::liveness::Liveness;
+use super::program::{Program, SupervisorEnd, allowed_to};
+use super::telling::{Text, told};
+use crate::link::{Link, Outlet};
+use crate::process::{Ended, ProcessError, own_sandbox};
+use crate::tools::orphan_reaper;
+use crate::tools::pipe::{DRAIN_TIMEOUT, SUPERVISOR_GRACE};
+use crate::tools::tool_supervisor::task::wire::{Order, Report};
+use crate::tools::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
+
+/// How long a program may be silent before it is looked at for other signs of life.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// What a shutdown leaves of its grace period for killing what did not end when it was asked to: this part of it, and
+/// at most [`KILLING_TIME_MAX`].
+const KILLING_PART: u32 = 4;
+const KILLING_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes that an output may still hold when its program has ended: nobody who belongs to it writes any more, so it is
+/// what a pipe holds at most.
+const DRAIN_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes that the supervisor may say for itself before it has started the program.
+const FIRST_WORDS_BYTES_MAX: usize = 4 << 10;
+
+/// Runs the program of a task until it ends, is asked to, or the orchestrator is gone.
+///
+/// # Errors
+///
+/// [`ProcessError`] if the process cannot go on; the program ends with it.
+pub(crate) async fn run(
+    mut link: Link,
+    assignment: TaskAssignment,
+    supervisor: &Path,
+) -> Result<Ended, ProcessError> {
+    let allowed = allowed_to(&assignment);
+    let level = assignment.agent.sandbox.require;
+    let rights = own_sandbox::enter(
+        Some(level),
+        &allowed.policy,
+        assignment.egress_socket.as_deref(),
+    )?;
+    let outlet = link.outlet();
+    let mut outbox = Outbox::default();
+    outbox.add(ToOrchestrator::Confined(Confined { rights }));
+    let launch = match launch_of(&assignment) {
+        Ok(launch) => launch,
+        Err(error) => {
+            outbox.add(not_started(error.to_string()));
+            return outbox.empty_into(link, outlet).await;
+        }
+    };
+    let mut program = match Program::supervised(&assignment, &allowed, supervisor) {
+        Ok(program) => program,
+        Err(error) => {
+            let words = format!("the program's supervisor could not be started: {error}");
+            outbox.add(not_started(words));
+            return outbox.empty_into(link, outlet).await;
+        }
+    };
+    program.order(&Order::Launch(launch));
+    tracing::info!(run = assignment.run, "the program of the task is started");
+    let setup = Setup {
+        prompt: assignment.prompt.clone(),
+        is_resumed: is_resumed(&assignment),
+    };
+    let mut run = Run {
+        parser: Parser::new(assignment.agent.format, &setup),
+        dialogue: Dialogue::of(&assignment),
+        program,
+        outbox,
+        stdout_text: Text::of(OutputStream::Stdout),
+        stderr_text: Text::of(OutputStream::Stderr),
+        liveness: Liveness::default(),
+        state: State::default(),
+    };
+    let steps = run.dialogue.begin();
+    run.take(steps);
+    let outcome = run.go_on(&mut link, &outlet).await?;
+    match outcome {
+        Some(ended) => Ok(ended),
+        None => run.finish(link, outlet).await,
+    }
+}
+
+fn not_started(error: String) -> ToOrchestrator {
+    tracing::warn!(error, "the program of the task was not started");
+    ToOrchestrator::TaskNotStarted(TaskNotStarted { error })
+}
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Outbox(VecDeque<ToOrchestrator>);
+
+impl Outbox {
+    fn add(&mut self, message: ToOrchestrator) {
+        self.0.push_back(message);
+    }
+
+    fn extend(&mut self, messages: Vec<ToOrchestrator>) {
+        self.0.extend(messages);
+    }
+
+    /// Sends all there is as the last messages of the process.
+    async fn empty_into(self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
+        for message in self.0 {
+            outlet.room().await.send(outlet.frame(&message)?);
+        }
+        drop(outlet);
+        link.close().await;
+        Ok(Ended::Finished)
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Default)]
+struct State {
+    /// Whether the program runs, or ran.
+    is_started: bool,
+    /// Whether it is known, and told, that it could not be started.
+    is_not_started: bool,
+    is_paused: bool,
+    /// What it ended with, as the supervisor says.
+    code: Option<i32>,
+    /// What the supervisor ended with.
+    supervisor_code: Option<i32>,
+    /// Whether the supervisor has ended.
+    has_ended: bool,
+    /// When what was asked to end is given up.
+    give_up_at: Option<Instant>,
+    /// When the supervisor is killed, which was told to end the program.
+    kill_at: Option<Instant>,
+    /// What the supervisor's standard error began with.
+    first_words: Vec<u8>,
+    drained_bytes: usize,
+}
+
+struct Run {
+    parser: Parser,
+    dialogue: Dialogue,
+    program: Program,
+    outbox: Outbox,
+    stdout_text: Text,
+    stderr_text: Text,
+    liveness: Liveness,
+    state: State,
+}
+
+/// What happened to the run.
+enum Happened {
+    Asked(Option<ToTask>),
+    Sent,
+    Stdout(BytesMut),
+    Stderr(BytesMut),
+    Reported(Option<Report>),
+    Ordered,
+    Ended(SupervisorEnd),
+    /// Nothing comes any more of what has ended.
+    Drained,
+    /// Something did not end in time.
+    OverTime,
+    /// It is time to look at the program.
+    TimeToLook,
+}
+
+impl Run {
+    /// Goes on until the program has ended and all of it was heard, or something else ends the process.
+    async fn go_on(
+        &mut self,
+        link: &mut Link,
+        outlet: &Outlet,
+    ) -> Result<Option<Ended>, ProcessError> {
+        let mut next_look = Instant::now() + LOOK_INTERVAL;
+        while !(self.state.has_ended && self.program.is_silent() && self.outbox.0.is_empty()) {
+            let happened = self.wait(link, outlet, next_look).await?;
+            match happened {
+                Happened::Asked(None) => return Ok(Some(Ended::Orphaned)),
+                Happened::Asked(Some(message)) => self.follow(message)?,
+                Happened::Sent | Happened::Ordered => {}
+                Happened::Stdout(bytes) => self.hear_stdout(&bytes),
+                Happened::Stderr(bytes) => self.hear_stderr(&bytes),
+                Happened::Reported(report) => self.hear_supervisor(report),
+                Happened::Ended(status) => {
+                    self.state.has_ended = true;
+                    self.state.supervisor_code = status.ok().and_then(|status| status.code());
+                }
+                Happened::Drained => self.program.close_outputs(),
+                Happened::OverTime => self.end_by_force(),
+                Happened::TimeToLook => {
+                    next_look = Instant::now() + LOOK_INTERVAL;
+                    if self.state.is_started
+                        && !self.state.is_paused
+                        && self.liveness.is_to_be_looked_at()
+                    {
+                        self.program.order(&Order::Look {});
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn wait(
+        &mut self,
+        link: &mut Link,
+        outlet: &Outlet,
+        next_look: Instant,
+    ) -> Result<Happened, ProcessError> {
+        let is_full = !self.outbox.0.is_empty();
+        let hears = !is_full && !self.program.is_behind();
+        let has_ended = self.state.has_ended;
+        let has_unsent = self.program.has_unsent();
+        let over_time = self.state.give_up_at.or(self.state.kill_at);
+        let mut parts = self.program.parts();
+        let happened = tokio::select! {
+            incoming = link.receive_for_task() => Happened::Asked(incoming?),
+            room = outlet.room(), if is_full => {
+                if let Some(message) = self.outbox.0.pop_front() {
+                    room.send(outlet.frame(&message)?);
+                }
+                Happened::Sent
+            }
+            report = parts.reports.next(), if parts.reports.is_open() => Happened::Reported(report),
+            bytes = parts.stdout.read(), if hears && parts.stdout.is_open() => Happened::Stdout(bytes),
+            bytes = parts.stderr.read(), if hears && parts.stderr.is_open() => Happened::Stderr(bytes),
+            () = parts.orders.write_on(), if has_unsent => Happened::Ordered,
+            status = parts.supervisor.wait(), if !has_ended => Happened::Ended(status),
+            () = sleep(DRAIN_TIMEOUT), if has_ended && hears => Happened::Drained,
+            () = at(over_time), if !has_ended => Happened::OverTime,
+            () = sleep_until(next_look), if !has_ended => Happened::TimeToLook,
+        };
+        Ok(happened)
+    }
+
+    fn follow(&mut self, message: ToTask) -> Result<(), ProcessError> {
+        match message {
+            ToTask::Ping(ping) => {
+                let pong = Pong { nonce: ping.nonce };
+                self.outbox.add(ToOrchestrator::Pong(pong));
+            }
+            ToTask::Shutdown(shutdown) => self.shut_down(&shutdown),
+            ToTask::Pause(_) => {
+                self.state.is_paused = true;
+                self.program.order(&Order::Pause {});
+            }
+            ToTask::Continue(_) => {
+                self.state.is_paused = false;
+                self.program.order(&Order::Continue {});
+            }
+            ToTask::Permission(decided) => {
+                let steps = self.dialogue.permission(decided);
+                self.take(steps);
+            }
+            other @ ToTask::Welcome(_) => {
+                let (kind, doing) = (other.kind(), "the program of the task ran");
+                return Err(ProcessError::Unexpected { kind, doing });
+            }
+        }
+        Ok(())
+    }
+
+    fn shut_down(&mut self, shutdown: &Shutdown) {
+        tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+        if self.state.give_up_at.is_some() || self.state.kill_at.is_some() {
+            return;
+        }
+        self.state.is_paused = false;
+        self.program.order(&Order::Terminate {});
+        let grace = Duration::from_millis(shutdown.grace_period_ms);
+        let killing = (grace / KILLING_PART).min(KILLING_TIME_MAX);
+        self.state.give_up_at = Some(Instant::now() + grace.saturating_sub(killing));
+    }
+
+    /// What was to end in time did not.
+    fn end_by_force(&mut self) {
+        if self.state.give_up_at.take().is_some() {
+            self.program.give_up();
+            self.state.kill_at = Some(Instant::now() + SUPERVISOR_GRACE);
+        } else {
+            self.state.kill_at = None;
+            self.program.kill();
+        }
+    }
+
+    fn take(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            let order = match step {
+                Step::Write(text) => Order::Input { text },
+                Step::End => Order::EndInput {},
+            };
+            self.program.order(&order);
+        }
+    }
+
+    fn hear_stdout(&mut self, bytes: &[u8]) {
+        self.liveness.wrote();
+        self.bound_draining(bytes.len());
+        let output = match bytes {
+            [] => self.stdout_text.end(),
+            bytes => self.stdout_text.push(bytes),
+        };
+        self.outbox.extend(output);
+        let events = self.parser.push(bytes);
+        self.hear(events);
+    }
+
+    fn hear_stderr(&mut self, bytes: &[u8]) {
+        self.liveness.wrote();
+        self.bound_draining(bytes.len());
+        if !self.state.is_started && self.state.first_words.len() < FIRST_WORDS_BYTES_MAX {
+            self.state.first_words.extend_from_slice(bytes);
+        }
+        let output = match bytes {
+            [] => self.stderr_text.end(),
+            bytes => self.stderr_text.push(bytes),
+        };
+        self.outbox.extend(output);
+    }
+
+    fn bound_draining(&mut self, bytes: usize) {
+        if self.state.has_ended {
+            self.state.drained_bytes += bytes;
+            if self.state.drained_bytes > DRAIN_BYTES_MAX {
+                self.program.close_outputs();
+            }
+        }
+    }
+
+    fn hear(&mut self, events: Vec<Event>) {
+        for event in &events {
+            let steps = self.dialogue.hear(event);
+            self.take(steps);
+        }
+        let steps = self.dialogue.answered(self.parser.answered());
+        self.take(steps);
+        self.outbox.extend(told(events));
+    }
+
+    fn hear_supervisor(&mut self, report: Option<Report>) {
+        match report {
+            Some(Report::Started { pid }) => {
+                self.state.is_started = true;
+                match self.program.identity(pid) {
+                    Some(started) => self.outbox.add(ToOrchestrator::TaskStarted(started)),
+                    // It is gone already, with its supervisor; its exit is told.
+                    None => tracing::debug!("the program was gone before it was looked at"),
+                }
+            }
+            Some(Report::NotStarted { error }) => {
+                self.state.is_not_started = true;
+                self.outbox.add(not_started(error));
+            }
+            Some(Report::Paused { running: 0 }) => tracing::debug!("the program was stopped"),
+            Some(Report::Paused { running }) => {
+                tracing::warn!(
+                    running,
+                    "some processes of the program could not be stopped"
+                );
+            }
+            Some(Report::Vitals {
+                cpu_ticks,
+                children,
+            }) => {
+                if self.liveness.looked(cpu_ticks, children) && !self.state.is_paused {
+                    self.outbox.add(ToOrchestrator::TaskAlive(TaskAlive {}));
+                }
+            }
+            Some(Report::Exited { code, signal }) => {
+                tracing::debug!(code, signal, "the program has ended");
+                self.state.code = code;
+            }
+            None => {}
+        }
+    }
+
+    /// Tells what is left to be told, when nothing of the program is left.
+    async fn finish(mut self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
+        let events = self.parser.end();
+        self.outbox.extend(self.stdout_text.end());
+        self.outbox.extend(self.stderr_text.end());
+        self.outbox.extend(told(events));
+        // The supervisor has ended all there was, unless it was itself killed.
+        if !orphan_reaper::end_all() {
+            tracing::error!("some processes of the program could not be ended");
+        }
+        if self.state.is_started {
+            let code = self.state.code;
+            self.outbox
+                .add(ToOrchestrator::TaskExited(TaskExited { code }));
+        } else if !self.state.is_not_started {
+            self.outbox.add(not_started(self.why_not_started()));
+        }
+        self.outbox.empty_into(link, outlet).await
+    }
+
+    fn why_not_started(&self) -> String {
+        let words = String::from_utf8_lossy(&self.state.first_words);
+        let is_unconfined = self.state.supervisor_code == Some(NOT_CONFINED.into());
+        match words.strip_prefix(NOT_CONFINED_WORDS) {
+            Some(why) if is_unconfined => why.trim_end().to_owned(),
+            _ => "the program's supervisor ended before it had started it".to_owned(),
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

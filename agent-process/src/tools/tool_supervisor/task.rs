@@ -1,0 +1,221 @@
+//! The supervisor of the program that works for a task.
+//!
+//! Its standard input is a socket, over which it is told what to start and what to do with it, and tells what came of
+//! that ([`wire`]). The program's variables come that way, too: secrets are in no argument, and none of them is a
+//! variable of the supervisor, which runs outside of the sandbox until it has entered it.
+
+mod stopping;
+pub(crate) mod wire;
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::codec::Framed;
+
+use super::super::orphan_reaper;
+use super::ending::{code_at_end, end_group};
+use wire::{Launch, Order, Report};
+
+/// Bytes that wait for a program to read them at most. One that does not read what it asks for gets no more.
+const INPUT_BYTES_MAX: usize = 16 << 20;
+
+/// Starts the program that it is told to, and stands around it until it ends, or the socket does.
+pub(super) async fn supervise() -> std::io::Result<u8> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let socket = std::os::unix::net::UnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    let mut agent = Framed::new(UnixStream::from_std(socket)?, FrameCodec::new());
+    // Whoever gives it up before it is told what to start wants nothing to be started.
+    let Some(Order::Launch(launch)) = next_order(&mut agent).await? else {
+        return Ok(code_at_end(None));
+    };
+    let started = start(&launch);
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            let program = launch.words.first().map_or("", String::as_str);
+            let error = format!("`{program}` could not be started: {error}");
+            tell(&mut agent, &Report::NotStarted { error }).await;
+            return Ok(super::NOT_STARTED);
+        }
+    };
+    let program = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let pid = program.unwrap_or_default();
+    tell(&mut agent, &Report::Started { pid }).await;
+    let mut supervised = Supervised {
+        program: program.map(Pid::from_raw),
+        input: Input::of(child.stdin.take()),
+    };
+    let status = supervised.stand_around(&mut agent, &mut child).await?;
+    end_group(child.id().or(u32::try_from(pid).ok()));
+    if let Some(status) = status {
+        let code = status.code();
+        let signal = status.signal();
+        tell(&mut agent, &Report::Exited { code, signal }).await;
+    }
+    Ok(code_at_end(status))
+}
+
+fn start(launch: &Launch) -> std::io::Result<Child> {
+    let Some((program, arguments)) = launch.words.split_first() else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    Command::new(program)
+        .args(arguments)
+        .envs(&launch.environment)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+type Agent = Framed<UnixStream, FrameCodec>;
+
+/// The next order; none when the agent process is gone, or says what is none.
+async fn next_order(agent: &mut Agent) -> std::io::Result<Option<Order>> {
+    match agent.next().await {
+        None | Some(Err(FrameError::Io(_))) => Ok(None),
+        Some(Err(error)) => Err(std::io::Error::other(error)),
+        Some(Ok(frame)) => Ok(Some(serde_json::from_slice(&frame)?)),
+    }
+}
+
+/// An agent process that is gone is seen at the next read.
+async fn tell(agent: &mut Agent, report: &Report) {
+    if let Ok(json) = serde_json::to_vec(report) {
+        drop(agent.send(Bytes::from(json)).await);
+    }
+}
+
+/// The program and what it is to read.
+struct Supervised {
+    program: Option<Pid>,
+    input: Input,
+}
+
+impl Supervised {
+    /// Follows orders until the program ends; no status if the agent process is gone before.
+    async fn stand_around(
+        &mut self,
+        agent: &mut Agent,
+        child: &mut Child,
+    ) -> std::io::Result<Option<ExitStatus>> {
+        let mut child_ended = signal(SignalKind::child())?;
+        loop {
+            tokio::select! {
+                status = child.wait() => return Ok(Some(status?)),
+                order = next_order(agent) => match order? {
+                    None => return Ok(None),
+                    Some(order) => self.follow(order, agent).await,
+                },
+                () = self.input.write_on(), if self.input.has_more() => {}
+                // A program that lives long must not leave more and more dead orphans behind.
+                _ = child_ended.recv() => orphan_reaper::reap_all_but(self.program),
+            }
+        }
+    }
+
+    async fn follow(&mut self, order: Order, agent: &mut Agent) {
+        match order {
+            // There is one program.
+            Order::Launch(_) => {}
+            Order::Input { text } => self.input.add(text.as_bytes()),
+            Order::EndInput {} => self.input.end(),
+            Order::Pause {} => {
+                let running = stopping::stop_tree().await;
+                tell(agent, &Report::Paused { running }).await;
+            }
+            Order::Continue {} => stopping::continue_tree(),
+            Order::Terminate {} => {
+                stopping::signal_tree(Signal::SIGTERM);
+                // What is stopped does not get to know otherwise.
+                stopping::continue_tree();
+            }
+            Order::Look {} => {
+                let vitals = self.vitals();
+                tell(agent, &vitals).await;
+            }
+        }
+    }
+
+    fn vitals(&self) -> Report {
+        let seen = orphan_reaper::look_beneath(Pid::this(), &[]);
+        let alive = seen.iter().filter(|process| !process.has_ended());
+        let others = alive.filter(|process| Some(process.pid) != self.program);
+        Report::Vitals {
+            cpu_ticks: seen.iter().map(|process| process.cpu_ticks).sum(),
+            children: others.count(),
+        }
+    }
+}
+
+/// What the program is to read, until it is to read no more.
+struct Input {
+    pipe: Option<ChildStdin>,
+    waiting: VecDeque<u8>,
+    ends: bool,
+}
+
+impl Input {
+    fn of(pipe: Option<ChildStdin>) -> Self {
+        Self {
+            pipe,
+            waiting: VecDeque::new(),
+            ends: false,
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.pipe.is_none() || self.ends {
+            return;
+        }
+        if self.waiting.len() + bytes.len() > INPUT_BYTES_MAX {
+            self.pipe = None;
+            self.waiting.clear();
+            return;
+        }
+        self.waiting.extend(bytes);
+    }
+
+    fn end(&mut self) {
+        self.ends = true;
+        if self.waiting.is_empty() {
+            self.pipe = None;
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.pipe.is_some() && !self.waiting.is_empty()
+    }
+
+    /// Writes some of it. Cancel-safe.
+    async fn write_on(&mut self) {
+        let Some(pipe) = &mut self.pipe else {
+            return;
+        };
+        let (first, _) = self.waiting.as_slices();
+        match pipe.write(first).await {
+            Ok(written) => {
+                self.waiting.drain(..written);
+            }
+            // A program that has closed its input gets no more of it.
+            Err(_) => {
+                self.pipe = None;
+                self.waiting.clear();
+            }
+        }
+        if self.ends && self.waiting.is_empty() {
+            self.pipe = None;
+        }
+    }
+}

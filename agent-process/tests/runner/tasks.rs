@@ -1,0 +1,9 @@
+//! Runs of programs for tasks: the real binary opposite a small orchestrator.
+
+mod confined;
+mod example;
+mod fakes;
+mod formats;
+mod lifecycle;
+mod pausing;
+mod run;

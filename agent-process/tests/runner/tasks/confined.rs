@@ -1,0 +1,99 @@
+//! A run at every level of the sandbox: what its program may touch, who it is, and that it can be stopped.
+
+use goondan_confinement::SandboxPolicy;
+use goondan_protocol::task::TaskAssignment;
+
+use super::example::levels;
+use super::run::{Run, assignment};
+use crate::support::{Site, eventually, is_alive, put};
+
+fn confined(site: &Site, level: goondan_confinement::Level, script: &str) -> TaskAssignment {
+    let mut it = assignment(site, script);
+    it.agent.sandbox = SandboxPolicy {
+        require: level,
+        ..SandboxPolicy::default()
+    };
+    it
+}
+
+#[test]
+fn task_8_a_confined_program_is_told_by_its_own_number_stopped_and_ended() {
+    for level in levels() {
+        let site = Site::new();
+        let script =
+            "(n=0; while :; do n=$((n+1)); echo $n > count; sleep 0.01; done) & echo up; wait";
+        let mut run = Run::start(&confined(&site, level, script));
+        run.until("the start", |told| {
+            told.started.is_some() && told.stdout == "up\n"
+        });
+        let pid = run.told.started.unwrap().pid;
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        assert_eq!(
+            name, "sh\n",
+            "{level}: it is the program that is told, not who stands around it"
+        );
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit_once(')').unwrap().1.trim_start().chars().next()
+        };
+        let count = || std::fs::read_to_string(site.work.join("count")).unwrap_or_default();
+        let counts_on = |before: String| {
+            eventually("it counts on", || {
+                let now = count();
+                (!now.is_empty() && now != before).then_some(())
+            });
+        };
+        counts_on(count());
+        run.pause();
+        eventually("it is stopped", || (state() == Some('T')).then_some(()));
+        run.ping(1);
+        let before = count();
+        run.ping(2);
+        assert_eq!(count(), before, "{level}");
+        run.go_on();
+        counts_on(before);
+        run.shut_down(5_000);
+        assert!(run.finish().exited.is_some());
+        assert!(!is_alive(i32::try_from(pid).unwrap()), "{level}");
+    }
+}
+
+#[test]
+fn sec_3_a_confined_program_writes_in_its_work_area_alone() {
+    for level in levels().into_iter().skip(1) {
+        let site = Site::new();
+        std::fs::create_dir(site.outside()).unwrap();
+        put(site.outside().join("secret"), "secret");
+        put(site.project.join("input"), "input");
+        let script = format!(
+            "cat '{project}/input'; echo x > own && echo wrote; mkdir -p \"$TMPDIR\" && echo x > \"$TMPDIR/t\" && echo temporary
+             echo x > '{project}/input' || echo 'not the project'; cat '{outside}/secret' || echo 'not outside'
+             printf '%s' \"$HOME\"",
+            project = site.project.display(),
+            outside = site.outside().display(),
+        );
+        let told = Run::start(&confined(&site, level, &script)).finish();
+        let expected = format!(
+            "inputwrote\ntemporary\nnot the project\nnot outside\n{}",
+            site.work.display()
+        );
+        assert_eq!(told.stdout, expected, "{level}: {}", told.stderr);
+        assert_eq!(
+            std::fs::read_to_string(site.project.join("input")).unwrap(),
+            "input"
+        );
+    }
+}
+
+#[test]
+fn sec_6_a_sandbox_that_cannot_be_had_starts_nothing() {
+    let Some(level) = levels().into_iter().nth(1) else {
+        return;
+    };
+    let site = Site::new();
+    let mut it = confined(&site, level, "echo ran > ran");
+    it.agent.sandbox.read = vec![site.outside().try_into().unwrap()];
+    let told = Run::start(&it).finish();
+    assert!(told.not_started.is_some(), "{told:?}");
+    assert!(!site.work.join("ran").exists());
+}

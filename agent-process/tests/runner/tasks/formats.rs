@@ -1,0 +1,186 @@
+//! Each format, with a program that speaks it.
+
+use goondan_cli_agents::Event;
+use goondan_cli_agents::blocks::Block;
+use goondan_protocol::ipc::ToTask;
+use goondan_protocol::task::{AgentFormat, TaskAssignment, TaskPermission};
+use serde_json::Value;
+
+use super::fakes::{ACP, CLAUDE, CODEX, file};
+use super::run::{Run, Told, assignment};
+use crate::support::{Site, is_alive};
+
+fn of_format(site: &Site, format: AgentFormat, script: &str) -> TaskAssignment {
+    let mut it = assignment(site, script);
+    it.agent.format = format;
+    it.prompt = "Make it.\n=== PHASE 1 COMPLETE ===".to_owned();
+    it
+}
+
+fn sessions(told: &Told) -> Vec<&str> {
+    let ids = told.events.iter().filter_map(|event| match event {
+        Event::Session { id, .. } => Some(id.as_str()),
+        _ => None,
+    });
+    ids.collect()
+}
+
+fn is_done(told: &Told) -> bool {
+    told.events
+        .iter()
+        .any(|event| matches!(event, Event::Result(result) if result.is_ok))
+}
+
+fn asks(told: &Told) -> bool {
+    told.events
+        .iter()
+        .any(|event| matches!(event, Event::Permission(_)))
+}
+
+fn decide(run: &mut Run, refusal: Option<&str>) {
+    run.send(&ToTask::Permission(TaskPermission {
+        request: if refusal.is_some() { "\"p-1\"" } else { "p-1" }.to_owned(),
+        refusal: refusal.map(str::to_owned),
+    }));
+}
+
+#[test]
+fn task_8_claude_is_answered_when_it_asks_for_a_permission() {
+    let site = Site::new();
+    let mut run = Run::start(&of_format(&site, AgentFormat::ClaudeStreamJson, CLAUDE));
+    run.until("the question for a permission", asks);
+    decide(&mut run, None);
+    let told = run.finish();
+    assert_eq!(
+        told.exited,
+        Some(Some(0)),
+        "its input was ended with its result"
+    );
+    assert!(is_done(&told));
+    assert_eq!(sessions(&told), ["5d0c"]);
+    let blocks = told
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Block(Block::UserQuestion(_))));
+    assert_eq!(blocks.count(), 1, "what a tool printed asks nobody");
+    let prompt: Value = serde_json::from_str(&file(&site.work, "prompt")).unwrap();
+    assert_eq!(
+        prompt["message"]["content"][0]["text"],
+        "Make it.\n=== PHASE 1 COMPLETE ==="
+    );
+    let answer: Value = serde_json::from_str(&file(&site.work, "answer")).unwrap();
+    assert_eq!(answer["response"]["request_id"], "p-1");
+    assert_eq!(answer["response"]["response"]["behavior"], "allow");
+    assert_eq!(file(&site.work, "rest"), "");
+}
+
+#[test]
+fn task_8_a_program_that_hangs_after_its_result_is_ended_when_that_is_asked_for() {
+    let site = Site::new();
+    let mut it = of_format(&site, AgentFormat::ClaudeStreamJson, CLAUDE);
+    it.agent
+        .command
+        .extend(["claude", "hang"].map(str::to_owned));
+    let mut run = Run::start(&it);
+    run.until("the question for a permission", asks);
+    decide(&mut run, None);
+    run.until("the result", is_done);
+    let pid = i32::try_from(run.told.started.unwrap().pid).unwrap();
+    run.ping(1);
+    assert!(is_alive(pid), "whether it hangs is not decided here");
+    run.shut_down(60_000);
+    assert_eq!(run.finish().exited, Some(None));
+}
+
+#[test]
+fn task_8_codex_reads_its_prompt_to_the_end() {
+    let site = Site::new();
+    let told = Run::start(&of_format(&site, AgentFormat::CodexJson, CODEX)).finish();
+    assert!(is_done(&told));
+    assert_eq!(sessions(&told), ["th-1"]);
+    assert_eq!(told.text(), "Progress: 50%\nBye.");
+    assert_eq!(
+        file(&site.work, "prompt"),
+        "Make it.\n=== PHASE 1 COMPLETE ===\n"
+    );
+}
+
+#[test]
+fn task_8_a_session_is_gone_on_with_by_its_id() {
+    let site = Site::new();
+    let mut it = of_format(&site, AgentFormat::CodexJson, "exit 9");
+    let mut resume = assignment(&site, r#"echo "$2" > resumed; cat > prompt"#)
+        .agent
+        .command;
+    resume.extend(["sh", "resume", "{session}"].map(str::to_owned));
+    it.agent.resume = resume;
+    it.session = Some("th-1".to_owned());
+    let told = Run::start(&it).finish();
+    assert_eq!(told.exited, Some(Some(0)));
+    assert_eq!(file(&site.work, "resumed"), "th-1\n");
+}
+
+#[test]
+fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
+    for session in [None, Some("s-0")] {
+        let site = Site::new();
+        let mut it = of_format(&site, AgentFormat::Acp, ACP);
+        it.agent.resume = it.agent.command.clone();
+        it.session = session.map(str::to_owned);
+        let mut run = Run::start(&it);
+        run.until("the question for a permission", asks);
+        decide(&mut run, Some("not now"));
+        let told = run.finish();
+        assert!(is_done(&told), "{told:?}");
+        assert_eq!(told.exited, Some(Some(0)));
+        assert_eq!(
+            told.text(),
+            "Then not.",
+            "what is played back is not its own text"
+        );
+        let asked = file(&site.work, "asked");
+        let asked: Vec<Value> = asked
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let methods: Vec<&str> = asked
+            .iter()
+            .filter_map(|line| line["method"].as_str())
+            .collect();
+        let made = if session.is_some() {
+            "session/load"
+        } else {
+            "session/new"
+        };
+        assert_eq!(methods, ["initialize", made, "session/prompt"]);
+        let prompt = &asked[2]["params"];
+        assert_eq!(prompt["sessionId"], session.unwrap_or("s-1"));
+        let refused = asked.iter().find(|line| line["id"] == 5).unwrap();
+        assert_eq!(refused["error"]["code"], -32601);
+    }
+}
+
+#[test]
+fn proto_1_an_echoed_prompt_says_nothing() {
+    let site = Site::new();
+    let mut it = of_format(
+        &site,
+        AgentFormat::Plain,
+        "cat; echo; echo '=== PHASE 2 COMPLETE ==='",
+    );
+    it.prompt =
+        "One.\n[USER_QUESTION]\nquestion: of the prompt\n[/USER_QUESTION]\nTwo.\n".to_owned();
+    let told = Run::start(&it).finish();
+    let blocks: Vec<_> = told
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Block(block) => Some(block),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        matches!(blocks[..], [Block::PhaseComplete(_)]),
+        "{blocks:?}"
+    );
+}

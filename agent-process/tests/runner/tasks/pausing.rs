@@ -1,0 +1,111 @@
+//! Stopping a whole tree of processes, and letting it go on, as `/proc` shows it.
+
+use super::run::{Run, assignment};
+use crate::support::{Site, ended, eventually, is_alive};
+
+/// The state of a process, as the kernel tells it.
+fn state_of(pid: i32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    rest.trim_start().chars().next().unwrap()
+}
+
+/// A program with a child in its own group, one in a session of its own whose parent is gone (an orphaned group, in
+/// which the kernel drops `SIGTSTP`), and one that ignores that signal; each writes its process id, and then counts.
+const TREE: &str = r#"
+count() { n=0; while :; do n=$((n+1)); echo $n > "$1.count"; sleep 0.01; done; }
+(sh -c 'echo $PPID' > child; count child) &
+setsid sh -c '(n=0; while :; do n=$((n+1)); echo $n > orphan.count; sleep 0.01; done) & echo $! > orphan' &
+(trap '' TSTP; sh -c 'echo $PPID' > deaf; count deaf) &
+echo $$ > main
+count main
+"#;
+
+const NAMES: [&str; 4] = ["main", "child", "orphan", "deaf"];
+
+fn count_of(site: &Site, name: &str) -> u64 {
+    // It may just be written.
+    let path = site.work.join(format!("{name}.count"));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+fn all_count(site: &Site) {
+    for name in NAMES {
+        let before = count_of(site, name);
+        eventually("it counts on", || {
+            (count_of(site, name) > before + 1).then_some(())
+        });
+    }
+}
+
+fn all_stop(pids: [i32; 4]) {
+    for pid in pids {
+        eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+    }
+}
+
+#[test]
+fn task_8_a_pause_stops_the_whole_tree_and_it_goes_on_where_it_was() {
+    let site = Site::new();
+    let mut run = Run::start(&assignment(&site, TREE));
+    let pids = NAMES.map(|name| site.pid_in(name));
+    all_count(&site);
+    for round in 0..3 {
+        run.pause();
+        all_stop(pids);
+        let counts = NAMES.map(|name| count_of(&site, name));
+        run.ping(round);
+        assert!(pids.into_iter().all(|pid| state_of(pid) == 'T'));
+        assert_eq!(counts, NAMES.map(|name| count_of(&site, name)));
+        run.go_on();
+        all_count(&site);
+    }
+    run.shut_down(5_000);
+    let told = run.finish();
+    assert_eq!(told.exited, Some(None));
+    assert!(!pids.into_iter().any(is_alive));
+}
+
+#[test]
+fn task_8_what_is_paused_can_be_shut_down_and_listens() {
+    let site = Site::new();
+    let script = "trap 'echo asked; exit 4' TERM; echo $$ > main; while :; do sleep 0.01; done";
+    let mut run = Run::start(&assignment(&site, script));
+    let pid = site.pid_in("main");
+    run.pause();
+    eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+    run.shut_down(60_000);
+    let told = run.finish();
+    assert_eq!(
+        (told.exited, told.stdout.as_str()),
+        (Some(Some(4)), "asked\n")
+    );
+}
+
+#[test]
+fn task_8_a_tree_that_forks_without_end_is_stopped() {
+    let site = Site::new();
+    let script = "echo $$ > main; while :; do (sleep 0.02 &) ; done";
+    let mut run = Run::start(&assignment(&site, script));
+    let pid = site.pid_in("main");
+    run.pause();
+    eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+    run.shut_down(2_000);
+    assert!(run.finish().exited.is_some());
+    assert!(!is_alive(pid));
+}
+
+#[test]
+fn what_is_paused_ends_with_the_orchestrator() {
+    let site = Site::new();
+    let mut run = Run::start(&assignment(&site, TREE));
+    let pids = NAMES.map(|name| site.pid_in(name));
+    run.pause();
+    all_stop(pids);
+    let mut child = run.vanish();
+    assert_eq!(ended(&mut child).code(), Some(3));
+    eventually("all of it is gone", || {
+        (!pids.into_iter().any(is_alive)).then_some(())
+    });
+}
