@@ -10,7 +10,7 @@ use goondan_protocol::control::{
 use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
-use goondan_protocol::ipc::{Head, RefusalCode, ToAgent, ToConnector, ToOrchestrator};
+use goondan_protocol::ipc::{Head, RefusalCode, ToAgent, ToConnector, ToOrchestrator, ToTask};
 use goondan_protocol::limits;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
@@ -100,6 +100,7 @@ macro_rules! frame_round_trip {
 fn every_example_of_the_protocol_page_is_what_it_says() {
     let mut from_child = BTreeSet::new();
     let (mut to_agent, mut to_connector) = (BTreeSet::new(), BTreeSet::new());
+    let mut to_task = BTreeSet::new();
     for Example {
         heading,
         type_name,
@@ -120,6 +121,11 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
             "ToConnector" => {
                 let kind = frame_round_trip!(ToConnector, json);
                 to_connector.insert(kind);
+                kind
+            }
+            "ToTask" => {
+                let kind = frame_round_trip!(ToTask, json);
+                to_task.insert(kind);
                 kind
             }
             record => {
@@ -146,8 +152,10 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
     }
     assert_eq!(from_child, ToOrchestrator::KINDS.iter().copied().collect());
     // What every child is told is shown once.
-    let shown: BTreeSet<_> = to_agent.union(&to_connector).copied().collect();
+    let mut shown: BTreeSet<_> = to_agent.union(&to_connector).copied().collect();
+    shown.extend(to_task);
     let kinds = ToAgent::KINDS.iter().chain(ToConnector::KINDS);
+    let kinds = kinds.chain(ToTask::KINDS);
     assert_eq!(shown, kinds.copied().collect());
 }
 
@@ -326,6 +334,24 @@ fn check_result(method: &str, result: &str) {
         control::ApplyProposal::NAME => result_round_trip::<control::ApplyProposal>(result),
         control::RejectProposal::NAME => result_round_trip::<control::RejectProposal>(result),
         control::RevertProposal::NAME => result_round_trip::<control::RevertProposal>(result),
+        control::CreateTask::NAME => result_round_trip::<control::CreateTask>(result),
+        control::ListTasks::NAME => result_round_trip::<control::ListTasks>(result),
+        control::ShowTask::NAME => result_round_trip::<control::ShowTask>(result),
+        control::StartTask::NAME => result_round_trip::<control::StartTask>(result),
+        control::PauseTask::NAME => result_round_trip::<control::PauseTask>(result),
+        control::ResumeTask::NAME => result_round_trip::<control::ResumeTask>(result),
+        control::CancelTask::NAME => result_round_trip::<control::CancelTask>(result),
+        control::ProvideTask::NAME => result_round_trip::<control::ProvideTask>(result),
+        control::AnswerTask::NAME => result_round_trip::<control::AnswerTask>(result),
+        control::ApproveTask::NAME => result_round_trip::<control::ApproveTask>(result),
+        control::ReworkTask::NAME => result_round_trip::<control::ReworkTask>(result),
+        control::SetTaskBudget::NAME => result_round_trip::<control::SetTaskBudget>(result),
+        control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),
+        control::CheckpointTask::NAME => result_round_trip::<control::CheckpointTask>(result),
+        control::ListCheckpoints::NAME => result_round_trip::<control::ListCheckpoints>(result),
+        control::RestoreTask::NAME => result_round_trip::<control::RestoreTask>(result),
+        control::ImportTask::NAME => result_round_trip::<control::ImportTask>(result),
+        control::RemoveTask::NAME => result_round_trip::<control::RemoveTask>(result),
         control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),
         control::SetSecret::NAME => result_round_trip::<control::SetSecret>(result),
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
