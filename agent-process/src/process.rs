@@ -18,6 +18,7 @@ use std::time::Instant;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::sandbox::Facts;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -60,11 +61,7 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     // Before anything of the machine's is opened, which would lead back there.
-    let rights = own_sandbox::enter(
-        assignment.agent.programs(),
-        &allowed_to(&assignment).policy,
-        assignment.egress_socket.as_deref(),
-    )?;
+    let rights = confine(&assignment)?;
     let toolbox = Toolbox::new(&assignment, supervisor)?;
     let confined = ToOrchestrator::Confined(Confined { rights });
     link.send(&confined, None, None).await?;
@@ -127,6 +124,15 @@ pub(crate) async fn run(
         agent.link.close().await;
     }
     Ok(ended)
+}
+
+/// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
+fn confine(assignment: &AgentAssignment) -> Result<Facts, ProcessError> {
+    own_sandbox::enter(
+        assignment.agent.programs(),
+        &allowed_to(assignment).policy,
+        assignment.egress_socket.as_deref(),
+    )
 }
 
 fn finish_loading(history: History, loading_since: Instant) -> Conversation {
