@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -60,11 +60,7 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     // Before anything of the machine's is opened, which would lead back there.
-    let confined = own_sandbox::enter(
-        assignment.agent.programs(),
-        &allowed_to(&assignment).policy,
-        assignment.egress_socket.as_deref(),
-    )?;
+    let confined = confine(&assignment)?;
     let toolbox = Toolbox::new(&assignment, supervisor)?;
     link.send(&ToOrchestrator::Confined(confined), None, None)
         .await?;
@@ -127,6 +123,15 @@ pub(crate) async fn run(
         agent.link.close().await;
     }
     Ok(ended)
+}
+
+/// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
+fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+    own_sandbox::enter(
+        assignment.agent.programs(),
+        &allowed_to(assignment).policy,
+        assignment.egress_socket.as_deref(),
+    )
 }
 
 fn finish_loading(history: History, loading_since: Instant) -> Conversation {

@@ -16,6 +16,7 @@ pub(crate) mod package;
 pub(crate) mod params;
 pub(crate) mod prices;
 pub(crate) mod process_limits;
+mod runtime;
 pub(crate) mod sandbox;
 pub(crate) mod script;
 pub(crate) mod settings;

@@ -6,7 +6,8 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
-use super::cli_agent::{self, CLI, CliAgentSpec};
+use super::cli_agent::{self, CliAgentSpec};
+use super::runtime::{CLI, RUNTIME_KIND};
 use super::{Context, budgets, id, params, process_limits, read_named_file, sandbox};
 use crate::document::Document;
 use crate::fields::{Fields, Located};
@@ -15,9 +16,6 @@ use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
 use crate::report::Place;
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
-
-/// The kind of runtime there is: the turn loop with a model and tools.
-const LLM: &str = "llm";
 
 /// An agent's tools start in the Project Root.
 const WORKSPACE: &str = "workspace";
@@ -128,14 +126,6 @@ static LISTED_EXTENSION: Shape = Shape::of(
         ),
     ],
 );
-
-pub(super) const RUNTIME_KIND: Field = Field::optional(
-    "kind",
-    Content::Word(&[LLM, CLI]),
-    "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding agent, that works for \
-     tasks.",
-)
-.or(Default::Text(LLM));
 
 static TURN_LOOP: Shape = Shape::of(
     "TurnLoop",

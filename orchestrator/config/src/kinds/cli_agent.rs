@@ -15,9 +15,6 @@ use crate::project_files::ProjectFiles;
 use crate::report::{Place, Problem};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 
-/// The value of `runtime.kind` that makes an Agent one of these.
-pub(crate) const CLI: &str = "cli";
-
 const PLAIN: &str = "plain";
 const CLAUDE_STREAM_JSON: &str = "claude-stream-json";
 const CODEX_JSON: &str = "codex-json";
@@ -50,7 +47,7 @@ static RUNTIME: Shape = Shape::of(
     "CliRuntime",
     "The program that works for a task.",
     &[
-        super::agent::RUNTIME_KIND,
+        super::runtime::RUNTIME_KIND,
         Field::optional(
             "preset",
             Content::Word(&PRESET_NAMES),
@@ -329,55 +326,22 @@ fn read_program(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Progra
     } else {
         PromptBy::Stdin
     });
-    let resume = resume.unwrap_or_default();
-    let mut wrong = |place: Place, message: &str, help: &str| {
-        cx.report
-            .add(Problem::new(codes::INVALID_VALUE, place, message).help(help));
+    let program = Program {
+        command,
+        resume: resume.unwrap_or_default(),
+        format,
+        prompt,
     };
-    match prompt {
-        PromptBy::Argument if format == AgentFormat::Acp => wrong(
-            prompt_place.unwrap_or(command_place),
-            "a program of the format `acp` is told its prompt by that protocol, not as an argument",
-            "take `{prompt}` out, and write no `prompt`",
-        ),
-        PromptBy::Argument if !named => wrong(
-            command_place,
-            "`command` does not say where the prompt goes, which is to be an argument",
-            "put `{prompt}` where the prompt stands, or write `prompt: stdin`",
-        ),
-        PromptBy::Argument if !resume.is_empty() && !holds(&resume, PROMPT_PLACE) => wrong(
-            resume_place.unwrap_or(command_place),
-            "`resume` does not say where the prompt goes, which is an argument",
-            "put `{prompt}` where the prompt stands",
-        ),
-        PromptBy::Stdin if named || holds(&resume, PROMPT_PLACE) => wrong(
-            prompt_place.unwrap_or(command_place),
-            "the prompt is to come on the standard input, and `{prompt}` is an argument",
-            "take `{prompt}` out, or write `prompt: argument`",
-        ),
-        PromptBy::Argument | PromptBy::Stdin => {}
-    }
-    if let (false, Some(place)) = (resume.is_empty(), resume_place) {
-        match format {
-            AgentFormat::Plain => {
-                let message =
-                    "`resume` has no effect: a program of the format `plain` tells no session";
-                let problem = Problem::warning(codes::NO_EFFECT, place, message);
-                cx.report
-                    .add(problem.help("remove it, or name its `format`"));
-            }
-            AgentFormat::Acp => {}
-            AgentFormat::ClaudeStreamJson | AgentFormat::CodexJson => {
-                if !holds(&resume, SESSION_PLACE) {
-                    wrong(
-                        place,
-                        "`resume` does not say where the id of the session goes",
-                        "put `{session}` where it stands",
-                    );
-                }
-            }
-        }
-    }
+    let places = Places {
+        command: command_place,
+        resume: resume_place.unwrap_or(command_place),
+        prompt: prompt_place.unwrap_or(command_place),
+    };
+    check_prompt(&program, &places, cx);
+    check_session(&program, &places, cx);
+    let Program {
+        command, resume, ..
+    } = program;
     let of_project = |words: Vec<String>| words_of_project(words, cx.files);
     Some(Program {
         command: of_project(command),
@@ -385,6 +349,71 @@ fn read_program(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Progra
         format,
         prompt,
     })
+}
+
+/// Where the parts of a program are written.
+struct Places {
+    command: Place,
+    resume: Place,
+    prompt: Place,
+}
+
+/// Checks that the prompt has its place, and one only.
+fn check_prompt(program: &Program, places: &Places, cx: &mut Context<'_>) {
+    let resume = &program.resume;
+    let is_named = holds(&program.command, PROMPT_PLACE);
+    let is_named_to_resume = holds(resume, PROMPT_PLACE);
+    let (place, message, help) = match program.prompt {
+        PromptBy::Argument if program.format == AgentFormat::Acp => (
+            places.prompt,
+            "a program of the format `acp` is told its prompt by that protocol, not as an argument",
+            "take `{prompt}` out, and write no `prompt`",
+        ),
+        PromptBy::Argument if !is_named => (
+            places.command,
+            "`command` does not say where the prompt goes, which is to be an argument",
+            "put `{prompt}` where the prompt stands, or write `prompt: stdin`",
+        ),
+        PromptBy::Argument if !resume.is_empty() && !is_named_to_resume => (
+            places.resume,
+            "`resume` does not say where the prompt goes, which is an argument",
+            "put `{prompt}` where the prompt stands",
+        ),
+        PromptBy::Stdin if is_named || is_named_to_resume => (
+            places.prompt,
+            "the prompt is to come on the standard input, and `{prompt}` is an argument",
+            "take `{prompt}` out, or write `prompt: argument`",
+        ),
+        PromptBy::Argument | PromptBy::Stdin => return,
+    };
+    cx.report
+        .add(Problem::new(codes::INVALID_VALUE, place, message).help(help));
+}
+
+/// Checks that a program that goes on with a session is told which.
+fn check_session(program: &Program, places: &Places, cx: &mut Context<'_>) {
+    if program.resume.is_empty() {
+        return;
+    }
+    let place = places.resume;
+    match program.format {
+        AgentFormat::Plain => {
+            let message =
+                "`resume` has no effect: a program of the format `plain` tells no session";
+            let problem = Problem::warning(codes::NO_EFFECT, place, message);
+            cx.report
+                .add(problem.help("remove it, or name its `format`"));
+        }
+        AgentFormat::ClaudeStreamJson | AgentFormat::CodexJson
+            if !holds(&program.resume, SESSION_PLACE) =>
+        {
+            let message = "`resume` does not say where the id of the session goes";
+            let problem = Problem::new(codes::INVALID_VALUE, place, message);
+            cx.report
+                .add(problem.help("put `{session}` where it stands"));
+        }
+        AgentFormat::Acp | AgentFormat::ClaudeStreamJson | AgentFormat::CodexJson => {}
+    }
 }
 
 fn holds(words: &[String], place: &str) -> bool {

@@ -1,0 +1,17 @@
+//! What can run an Agent: `runtime.kind`.
+
+use crate::shape::{Content, Default, Field};
+
+/// A turn loop with a model and tools.
+const LLM: &str = "llm";
+
+/// A program that works for tasks.
+pub(super) const CLI: &str = "cli";
+
+pub(super) const RUNTIME_KIND: Field = Field::optional(
+    "kind",
+    Content::Word(&[LLM, CLI]),
+    "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding agent, that works for \
+     tasks.",
+)
+.or(Default::Text(LLM));
