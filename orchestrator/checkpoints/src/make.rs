@@ -14,7 +14,7 @@ use crate::index::{self, Index};
 use crate::limits::{CHECKPOINT_FREE_BYTES_MIN, CHECKPOINTS_MAX, tree_limits};
 use crate::place::{
     CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, below, folder_of, is_own, replace,
-    write_new,
+    replace_unsynced, write_new,
 };
 use crate::record::{
     CheckpointId, Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json,
@@ -95,7 +95,7 @@ impl Store {
         }
         if let Ok(text) = index::write(&index, &self.boot) {
             // The checkpoint is made; without an index the next one only takes longer.
-            drop(replace(self.root.as_ref(), &below(INDEX), &text));
+            drop(replace_unsynced(self.root.as_ref(), &below(INDEX), &text));
         }
         self.keep_index(index);
         Ok(held)

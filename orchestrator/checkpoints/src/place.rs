@@ -77,6 +77,17 @@ pub(crate) fn write_new(
     file.sync().during("sync", path)
 }
 
+/// Writes a file that may be lost, in the place of whatever has its name.
+pub(crate) fn replace_unsynced(
+    folder: &dyn Folder,
+    path: &Path,
+    content: &[u8],
+) -> Result<(), CheckpointError> {
+    remove_all(folder, path)?;
+    let mut file = folder.create(path, 0o600).during("create", path)?;
+    append_all(file.as_mut(), content).during("write", path)
+}
+
 /// Puts a file in the place of whatever has its name; durable when it returns.
 pub(crate) fn replace(
     folder: &dyn Folder,
