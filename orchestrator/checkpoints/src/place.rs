@@ -7,7 +7,7 @@ use goondan_protocol::secret_file::holds_secrets;
 use goondan_trees::{Excludes, RelativePath, remove_all};
 
 use crate::error::{CheckpointError, IoContext as _};
-use crate::record::CheckpointId;
+use crate::id::CheckpointId;
 
 /// Everything of checkpoints.
 pub(crate) const CHECKPOINTS: &str = ".checkpoints";
