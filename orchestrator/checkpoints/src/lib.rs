@@ -57,6 +57,8 @@ mod crash_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod live_tests;
+#[cfg(test)]
 mod reader_tests;
 #[cfg(test)]
 mod tests;
