@@ -6,8 +6,8 @@ use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, Writers, remove_all, survey};
 
 use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
 use crate::place::{DRILL, SNAPSHOT, Stream, below, folder_of};
-use crate::record::CheckpointId;
 use crate::store::{Store, Whole};
 
 /// What came of a drill.

@@ -6,7 +6,7 @@ use std::path::Path;
 use goondan_trees::TreeError;
 use goondan_trees::swap::SwapError;
 
-use crate::record::CheckpointId;
+use crate::id::{CheckpointId, IdError};
 
 /// Why something was not done. The files of the work area are as they were then, but for
 /// [`CheckpointError::Unfinished`]; checkpoints that were there before are whole.
@@ -39,6 +39,9 @@ pub enum CheckpointError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A text is no id.
+    #[error(transparent)]
+    Id(#[from] IdError),
     /// What was asked for cannot be done so.
     #[error("{problem}")]
     Invalid {

@@ -14,7 +14,8 @@ use goondan_trees::{Digest, RelativePath};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CheckpointError;
-use crate::record::{CheckpointId, json};
+use crate::id::CheckpointId;
+use crate::record::json;
 
 /// A compressed group in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

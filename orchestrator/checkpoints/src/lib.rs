@@ -30,6 +30,7 @@ mod archive;
 mod drill;
 mod error;
 mod groups;
+mod id;
 mod index;
 pub mod limits;
 mod make;
@@ -44,10 +45,10 @@ mod tar_entry;
 
 pub use drill::Drill;
 pub use error::CheckpointError;
+pub use id::{CheckpointId, IdError};
 pub use prune::Retention;
 pub use record::{
-    About, AgentState, CheckpointId, Consistency, Listed, Made, MakeCheckpoint, PRE_RESTORE,
-    Restored, Which,
+    About, AgentState, Consistency, Listed, Made, MakeCheckpoint, PRE_RESTORE, Restored, Which,
 };
 pub use store::Store;
 
@@ -55,6 +56,8 @@ pub use store::Store;
 mod crash_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod live_tests;
 #[cfg(test)]
 mod reader_tests;
 #[cfg(test)]

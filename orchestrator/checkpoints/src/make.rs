@@ -10,15 +10,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{self, Writing, Written};
 use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
 use crate::index::{self, Index};
 use crate::limits::{CHECKPOINT_FREE_BYTES_MIN, CHECKPOINTS_MAX, tree_limits};
 use crate::place::{
     CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, below, folder_of, is_own, replace,
-    write_new,
+    replace_unsynced, write_new,
 };
 use crate::record::{
-    CheckpointId, Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json,
-    write,
+    Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json, write,
 };
 use crate::store::Store;
 
@@ -95,7 +95,7 @@ impl Store {
         }
         if let Ok(text) = index::write(&index, &self.boot) {
             // The checkpoint is made; without an index the next one only takes longer.
-            drop(replace(self.root.as_ref(), &below(INDEX), &text));
+            drop(replace_unsynced(self.root.as_ref(), &below(INDEX), &text));
         }
         self.keep_index(index);
         Ok(held)
@@ -160,14 +160,7 @@ impl Store {
         write_new(root, &staging.join(METADATA), &text)?;
         root.sync_dir(staging).during("sync", staging)?;
         let content = content_of(&written.manifest);
-        let before = match (index, newest) {
-            (Some(index), _) => Some(index.content),
-            (None, Some(newest)) => {
-                let before = self.described(newest)?;
-                before.ok().map(|before| content_of(&before.manifest))
-            }
-            (None, None) => None,
-        };
+        let before = self.content_before(index, newest)?;
         let made = Made {
             checkpoint_id: id,
             snapshot_bytes: written.bytes,
@@ -191,6 +184,22 @@ impl Store {
             members,
         };
         Ok((Held { made, manifest }, summary, index))
+    }
+
+    /// The digest of what the newest checkpoint would bring back.
+    fn content_before(
+        &self,
+        index: Option<&Index>,
+        newest: Option<CheckpointId>,
+    ) -> Result<Option<Digest>, CheckpointError> {
+        if let Some(index) = index {
+            return Ok(Some(index.content));
+        }
+        let Some(newest) = newest else {
+            return Ok(None);
+        };
+        let before = self.described(newest)?;
+        Ok(before.ok().map(|before| content_of(&before.manifest)))
     }
 
     /// Looks at what a snapshot is to hold.

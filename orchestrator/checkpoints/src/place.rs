@@ -7,7 +7,7 @@ use goondan_protocol::secret_file::holds_secrets;
 use goondan_trees::{Excludes, RelativePath, remove_all};
 
 use crate::error::{CheckpointError, IoContext as _};
-use crate::record::CheckpointId;
+use crate::id::CheckpointId;
 
 /// Everything of checkpoints.
 pub(crate) const CHECKPOINTS: &str = ".checkpoints";
@@ -75,6 +75,17 @@ pub(crate) fn write_new(
     let mut file = folder.create(path, 0o600).during("create", path)?;
     append_all(file.as_mut(), content).during("write", path)?;
     file.sync().during("sync", path)
+}
+
+/// Writes a file that may be lost, in the place of whatever has its name.
+pub(crate) fn replace_unsynced(
+    folder: &dyn Folder,
+    path: &Path,
+    content: &[u8],
+) -> Result<(), CheckpointError> {
+    remove_all(folder, path)?;
+    let mut file = folder.create(path, 0o600).during("create", path)?;
+    append_all(file.as_mut(), content).during("write", path)
 }
 
 /// Puts a file in the place of whatever has its name; durable when it returns.

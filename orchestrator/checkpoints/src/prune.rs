@@ -5,9 +5,10 @@ use std::path::Path;
 use goondan_trees::remove_all;
 
 use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
 use crate::limits::CHECKPOINTS_KEPT;
 use crate::place::{CHECKPOINTS, REMOVING, below, folder_of};
-use crate::record::{CheckpointId, Listed};
+use crate::record::Listed;
 use crate::store::Store;
 
 /// How many checkpoints are kept.

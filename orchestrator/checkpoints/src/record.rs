@@ -1,79 +1,16 @@
 //! What `metadata.json` and `latest.json` say of a checkpoint (`CKPT-1`, `CKPT-2`).
 
-use std::fmt;
-use std::str::FromStr;
-
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{Digest, Entry, Manifest, RelativePath, read_local_manifest};
 use serde::ser::SerializeSeq as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::CheckpointError;
+use crate::id::CheckpointId;
 use crate::limits::{CHECKPOINT_NAME_CHARS_MAX, CHECKPOINT_TYPE_CHARS_MAX};
-
-/// What the ids of checkpoints begin with.
-const PREFIX: &str = "checkpoint_";
-/// Digits that a number has at least.
-const DIGITS: usize = 3;
-/// Digits that a number has at most.
-const DIGITS_MAX: usize = 9;
 
 /// The type of the checkpoint that is made of what a restore takes away.
 pub const PRE_RESTORE: &str = "pre_restore";
-
-/// The id of a checkpoint, and the name of its folder: `checkpoint_001` and so on (`CKPT-1`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CheckpointId(u32);
-
-impl CheckpointId {
-    pub(crate) fn first() -> Self {
-        Self(1)
-    }
-
-    pub(crate) fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-}
-
-impl fmt::Display for CheckpointId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{:0DIGITS$}", self.0)
-    }
-}
-
-impl FromStr for CheckpointId {
-    type Err = CheckpointError;
-
-    fn from_str(text: &str) -> Result<Self, CheckpointError> {
-        let number = text.strip_prefix(PREFIX).filter(|digits| {
-            (DIGITS..=DIGITS_MAX).contains(&digits.len())
-                && digits.bytes().all(|byte| byte.is_ascii_digit())
-        });
-        let id = number
-            .and_then(|digits| digits.parse().ok())
-            .filter(|number| *number > 0)
-            .map(Self);
-        // One checkpoint has one name.
-        id.filter(|id| id.to_string() == text).ok_or_else(|| {
-            CheckpointError::invalid(format!(
-                "`{text}` is no id of a checkpoint; they are `{PREFIX}001` and so on"
-            ))
-        })
-    }
-}
-
-impl Serialize for CheckpointId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CheckpointId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
 
 /// Whether somebody was writing while a checkpoint was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -18,15 +18,14 @@ use goondan_trees::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
 use crate::index::Index;
 use crate::limits::{CHECKPOINT_NOTE_BYTES_MAX, tree_limits};
 use crate::place::{
     CHECKPOINTS, REMOVING, RESTORING, SNAPSHOT, STAGING, Stream, below, folder_of, is_own,
     read_file, write_new,
 };
-use crate::record::{
-    AgentState, CheckpointId, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json,
-};
+use crate::record::{AgentState, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json};
 use crate::store::{Store, Whole};
 
 /// The files that are to be put in place, in [`RESTORING`].

@@ -9,6 +9,7 @@ use goondan_trees::{Digest, Excludes, Manifest};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
 use crate::index::{self, Index};
 use crate::limits::{
     ARCHIVE_WRITE_BYTES, CHECKPOINT_INDEX_BYTES_MAX, CHECKPOINT_METADATA_BYTES_MAX,
@@ -17,7 +18,7 @@ use crate::limits::{
 use crate::place::{
     CHECKPOINTS, INDEX, LATEST, METADATA, SNAPSHOT, below, excludes, folder_of, read_file,
 };
-use crate::record::{CheckpointId, Latest, Listed, Summary, read_manifest, read_summary};
+use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
 
 /// The checkpoints of one work area.
 #[derive(Debug)]

@@ -1,0 +1,69 @@
+//! The ids of checkpoints.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What the ids of checkpoints begin with.
+const PREFIX: &str = "checkpoint_";
+/// Digits that a number has at least.
+const DIGITS: usize = 3;
+/// Digits that a number has at most.
+const DIGITS_MAX: usize = 9;
+
+/// A text is no id of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no id of a checkpoint; they are `checkpoint_001` and so on")]
+pub struct IdError(String);
+
+/// The id of a checkpoint, and the name of its folder: `checkpoint_001` and so on (`CKPT-1`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckpointId(u32);
+
+impl CheckpointId {
+    pub(crate) fn first() -> Self {
+        Self(1)
+    }
+
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for CheckpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{:0DIGITS$}", self.0)
+    }
+}
+
+impl FromStr for CheckpointId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let number = text.strip_prefix(PREFIX).filter(|digits| {
+            (DIGITS..=DIGITS_MAX).contains(&digits.len())
+                && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let id = number
+            .and_then(|digits| digits.parse().ok())
+            .filter(|number| *number > 0)
+            .map(Self);
+        // One checkpoint has one name.
+        id.filter(|id| id.to_string() == text)
+            .ok_or_else(|| IdError(text.to_owned()))
+    }
+}
+
+impl Serialize for CheckpointId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CheckpointId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,121 @@
+//! Goal: a checkpoint that is made while somebody writes is whole all the same, and one that should not be
+//! written to is refused. Method: a folder in which a file changes whenever it is read, and another goes away.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use goondan_durable::disk::{DiskFile, Folder, NodeStat, append_all};
+use goondan_trees::TreeError;
+
+use crate::world::{World, at, request};
+use crate::{CheckpointError, Consistency, MakeCheckpoint, Store};
+
+#[derive(Debug)]
+struct Busy {
+    inner: Box<dyn Folder>,
+    world: World,
+}
+
+impl Busy {
+    fn write(&self, path: &Path) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        match name {
+            Some("gone") => self.world.remove("src/gone"),
+            Some("growing" | "history.jsonl") => {
+                let path = Path::new(crate::world::ROOT).join(path);
+                let mut file = goondan_durable::disk::Disk::open(&self.world.disk, &path).unwrap();
+                append_all(file.as_mut(), b"more\n").unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Folder for Busy {
+    fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
+        self.inner.look(path)
+    }
+    fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.inner.names(path)
+    }
+    fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.write(path);
+        self.inner.read(path)
+    }
+    fn read_link(&self, path: &Path) -> io::Result<OsString> {
+        self.inner.read_link(path)
+    }
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.create(path, mode)
+    }
+    fn create_link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        self.inner.create_link(path, target)
+    }
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.inner.create_dir(path, mode)
+    }
+    fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.inner.set_dir_mode(path, mode)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename_new(from, to)
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.inner.exchange(one, other)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+    fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        self.inner.below(path)
+    }
+}
+
+fn made(files: &[&str], consistency: Consistency) -> (World, Result<usize, CheckpointError>) {
+    let world = World::new();
+    for file in files {
+        world.write(file, "first\n");
+    }
+    let busy = Box::new(Busy {
+        inner: world.folder(),
+        world: world.clone(),
+    });
+    let (mut store, _) = Store::open(busy, "task", "boot").unwrap();
+    let request = MakeCheckpoint {
+        consistency,
+        ..request("periodic")
+    };
+    let made = store.make(&request, at(0)).map(|made| made.files);
+    (world, made)
+}
+
+#[test]
+fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
+    let files = ["src/growing", "src/gone"];
+    let (world, count) = made(&files, Consistency::Live);
+    // Thirteen of them rest, and the one that grows is as it was at some moment.
+    assert_eq!(count.unwrap(), 14);
+    assert_eq!(world.store().drill(at(1)).unwrap().problem, None);
+    for file in files {
+        let (world, refused) = made(&[file], Consistency::Stopped);
+        assert!(refused.is_err(), "{file}");
+        assert!(world.store().list().unwrap().is_empty());
+    }
+    let (_, refused) = made(&["src/growing"], Consistency::Stopped);
+    let error = refused.unwrap_err();
+    assert!(
+        matches!(&error, CheckpointError::Tree(TreeError::Changing { .. })),
+        "{error}"
+    );
+    // The history is written by the daemon at any time.
+    let (world, count) = made(&[], Consistency::Stopped);
+    assert_eq!(count.unwrap(), 13);
+    assert_eq!(world.store().drill(at(1)).unwrap().problem, None);
+}
