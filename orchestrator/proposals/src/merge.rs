@@ -20,7 +20,7 @@ use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_trees::apply::Tree;
 use goondan_trees::freeze::{Frozen, Unwanted, freeze_read_only};
 use goondan_trees::merge::{Conflict, Merge, Outcome, merge};
-use goondan_trees::{RelativePath, remove_all};
+use goondan_trees::{Manifest, RelativePath, remove_all};
 
 use crate::create::PatchVerifier;
 use crate::entries::{leaves, standing};
@@ -272,10 +272,7 @@ impl Sandboxes<'_> {
         let project = self.project()?;
         let manifests = [&source.open.record.given, &source.kept.details.after];
         let mut chosen: BTreeSet<RelativePath> = manifests.into_iter().flat_map(leaves).collect();
-        for (path, entry) in manifests
-            .into_iter()
-            .flat_map(|manifest| manifest.entries())
-        {
+        for (path, entry) in manifests.into_iter().flat_map(Manifest::entries) {
             // What took the place of a directory is to be seen as well.
             if entry.is_directory() && !chosen.contains(path) {
                 let found = project.look(path.as_path());

@@ -278,7 +278,7 @@ fn look_through(
         for name in names.during("list", &root.join(at))? {
             let path = at.join(&name);
             let known = RelativePath::new(path.as_os_str().as_bytes()).ok();
-            if !known.is_some_and(|known| manifest.get(&known).is_some()) {
+            if known.is_none_or(|known| manifest.get(&known).is_none()) {
                 let problem = "it was never written there";
                 findings.push(Finding::new(
                     &root.join(path),
