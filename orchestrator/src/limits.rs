@@ -108,8 +108,8 @@ const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);
 /// Work areas of tasks that are open at one time; each takes a descriptor.
 pub(crate) const TASK_AREAS_OPEN_MAX: usize = 64;
 /// Bytes that a log of a task holds at most; what comes beyond is not kept, which the log says.
-pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of a log of a task that one answer holds.
-pub(crate) const TASK_LOG_PART_BYTES: usize = 64 << 10;
+pub(crate) const TASK_LOG_PART_BYTES: usize = 64 * 1024;
 /// Backups of removed tasks of one id; with more, one is removed without only.
 pub(crate) const TASK_BACKUPS_OF_ONE_ID_MAX: usize = 1000;

@@ -104,7 +104,7 @@ pub(crate) const TASKS_PER_WORKSPACE_MAX: usize = 10_000;
 pub(crate) const TASK_REQUESTS_MAX: usize = 64;
 /// Bytes that a task's program wrote and that are not yet in its log; what comes beyond is dropped, which the
 /// log says.
-pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1 << 20;
+pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1024 * 1024;
 /// How often a checkpoint is made while a task's run is under way, in milliseconds.
 pub(crate) const TASK_CHECKPOINT_EACH_MS: u64 = 600_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.

@@ -84,6 +84,7 @@ impl Task {
     ///
     /// [`Refused`], for inputs of persons only.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Output, Refused> {
+        // Long: one arm for each input.
         match input {
             Input::Start => self.start(now)?,
             Input::Pause => self.pause(now)?,

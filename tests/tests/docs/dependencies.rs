@@ -206,11 +206,13 @@ fn built_with(package: &str) -> BTreeSet<String> {
 #[test]
 fn the_core_has_nothing_to_do_anything_with() {
     let known = [
+        "goondan-cli-agents",
         "goondan-config",
         "goondan-durable",
         "goondan-log",
         "goondan-protocol",
         "goondan-store",
+        "goondan-tasks",
         "hex",
         "serde",
         "serde_json",

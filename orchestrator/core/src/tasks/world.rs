@@ -191,6 +191,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, input: Input) {
+        // Long: one arm for each effect.
         let now = Now {
             mono_ms: self.now_ms,
             wall: Timestamp::from_unix_millis(i64::try_from(self.now_ms).unwrap()),
@@ -341,6 +342,7 @@ impl World {
     }
 
     fn perform(&mut self, work: TaskWork) -> Option<TaskDone> {
+        // Long: one arm for each kind of work.
         let fails = std::mem::take(&mut self.is_disk_full);
         Some(match work {
             TaskWork::Load { workspace_id } => TaskDone::Loaded {
