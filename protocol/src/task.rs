@@ -119,6 +119,19 @@ pub enum TaskStatus {
     Cancelled,
 }
 
+impl fmt::Display for TaskStatus {
+    /// In words: `waiting for an answer`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "not started",
+            Self::WaitingDependency => "waiting for what it needs",
+            Self::WaitingQuestion => "waiting for an answer",
+            Self::WaitingReview => "waiting for a review",
+            other => other.as_str(),
+        })
+    }
+}
+
 impl TaskStatus {
     /// The status as it is written.
     #[must_use]

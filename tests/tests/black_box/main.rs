@@ -97,6 +97,8 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod tasks;
+#[cfg(test)]
 mod telegram;
 #[cfg(test)]
 mod templates;

@@ -86,6 +86,25 @@ fn sec_3_a_confined_program_writes_in_its_work_area_alone() {
 }
 
 #[test]
+fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
+    let Some(level) = levels().into_iter().find(|level| *level == Level::Full) else {
+        return;
+    };
+    let site = Site::new();
+    let history = site.work.join(".metadata/history.jsonl");
+    for name in [".metadata", ".checkpoints", ".logs"] {
+        std::fs::create_dir(site.work.join(name)).unwrap();
+    }
+    put(history.clone(), "before\n");
+    let script = "cat .metadata/history.jsonl; echo forged >> .metadata/history.jsonl || echo refused
+         mv .metadata away || echo 'not moved'; rm -rf .checkpoints .logs; ls -d .checkpoints .logs; echo x > new && cat new";
+    let told = Run::start(&confined(&site, level, script)).finish();
+    let expected = "before\nrefused\nnot moved\n.checkpoints\n.logs\nx\n";
+    assert_eq!(told.stdout, expected, "{}", told.stderr);
+    assert_eq!(std::fs::read_to_string(history).unwrap(), "before\n");
+}
+
+#[test]
 fn sec_6_a_sandbox_that_cannot_be_had_starts_nothing() {
     let Some(level) = levels().into_iter().nth(1) else {
         return;

@@ -79,7 +79,6 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
         Column::new("CHECKPOINT").cut(),
         Column::new("WHY").cut(),
         Column::new("PHASE").below(3, "phase"),
-        Column::new("FILES").below(2, "files"),
         Column::new("SIZE").below(1, "size"),
         Column::new("MADE").below(4, "made"),
         Column::new("NAME").below(5, ""),
@@ -94,10 +93,6 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
             Cell::from(&checkpoint.checkpoint_id),
             text::one_line(&checkpoint.kind).replace('_', " ").into(),
             checkpoint.phase.to_string().into(),
-            checkpoint
-                .files
-                .map_or_else(String::new, |files| files.to_string())
-                .into(),
             text::bytes(checkpoint.snapshot_size).into(),
             format!("{} ago", text::age(checkpoint.created_at, now)).into(),
             name,

@@ -193,7 +193,10 @@ fn restore(
     now: Timestamp,
 ) -> Result<TaskRestored, ControlError> {
     let which = match checkpoint_id {
-        Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| told(&error))?),
+        Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| {
+            ControlError::new(ErrorCode::InvalidRequest, error.to_string())
+                .suggest("`gdn task checkpoints` lists those there are")
+        })?),
         None => Which::Latest,
     };
     let mut store = open(ground, boot, at)?;

@@ -163,9 +163,9 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Refused {
-    #[error("the task is {0:?}; that cannot be changed any more")]
+    #[error("it is {0}, and that cannot be changed any more")]
     Final(Status),
-    #[error("the task is {0:?}, which does not allow it")]
+    #[error("it is {0}, which does not allow that")]
     WrongStatus(Status),
     #[error("nothing waits by the id `{0}`; `gdn task show` lists what does")]
     Unknown(String),

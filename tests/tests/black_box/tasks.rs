@@ -1,0 +1,317 @@
+//! Tasks of command-line agents: the example `task`, played by its stand-in for an agent, and what a daemon that is
+//! killed at each step leaves of it (`TASK-1`, `TASK-7`, `PROTO-2` to `PROTO-4`, `CKPT-4`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+/// What a person provides, and nobody else is to see.
+const KEY: &str = "sk-never-to-be-seen-4711";
+
+/// The example, as a person copies it.
+fn example() -> Home {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/task");
+    let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
+    let home = Home::new(&read("goondan.yaml"));
+    home.write_program("project/agent.sh", &read("agent.sh"));
+    for entry in fs::read_dir(example.join("guide")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        home.write(
+            &format!("project/guide/{name}"),
+            &read(&format!("guide/{name}")),
+        );
+    }
+    home
+}
+
+fn shown(home: &Home) -> Value {
+    home.gdn_json(&["task", "show", "shop"])
+}
+
+fn wait_for(home: &Home, status: &str) {
+    wait_until(&format!("the task is {status}"), || {
+        shown(home)["info"]["status"] == status
+    });
+}
+
+fn area(home: &Home) -> PathBuf {
+    home.workspace_dir().join("tasks/shop")
+}
+
+fn history(home: &Home) -> Vec<Value> {
+    let text = fs::read_to_string(area(home).join(".metadata/history.jsonl")).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn count(history: &[Value], event: &str) -> usize {
+    let of_kind = history.iter().filter(|line| line["event"] == event);
+    of_kind.count()
+}
+
+fn new_task(home: &Home) {
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--description",
+        "Build a shop.",
+        "--phases",
+        "3",
+        "--start",
+    ];
+    home.gdn(&new).exits(0).prints(&["shop"]);
+}
+
+/// Provides the key as a person does: on stdin.
+fn provide(home: &Home) {
+    home.write("key", KEY);
+    let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
+    let mut command = home.command(&gdn, &["task", "provide", "shop"]);
+    command.stdin(fs::File::open(home.path().join("key")).unwrap());
+    let output = command.output().unwrap();
+    fs::remove_file(home.path().join("key")).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// What a person does at each step, and how the task stands before and after it.
+type Step = (&'static str, fn(&Home), &'static str);
+
+const STEPS: [Step; 6] = [
+    (
+        "waiting_question",
+        |home| drop(home.gdn(&["task", "answer", "shop", "engineers"]).exits(0)),
+        "waiting_review",
+    ),
+    (
+        "waiting_review",
+        |home| drop(home.gdn(&["task", "rework", "shop", "Say why."]).exits(0)),
+        "waiting_review",
+    ),
+    (
+        "waiting_review",
+        |home| drop(home.gdn(&["task", "approve", "shop"]).exits(0)),
+        "waiting_dependency",
+    ),
+    ("waiting_dependency", provide, "waiting_review"),
+    (
+        "waiting_review",
+        |home| drop(home.gdn(&["task", "approve", "shop"]).exits(0)),
+        "waiting_review",
+    ),
+    (
+        "waiting_review",
+        |home| drop(home.gdn(&["task", "approve", "shop"]).exits(0)),
+        "completed",
+    ),
+];
+
+/// All that was done was done once, and its work is there.
+fn check_done(home: &Home) {
+    let history = history(home);
+    for (event, times) in [
+        ("task_created", 1),
+        ("question_asked", 1),
+        ("question_answered", 1),
+        ("dependency_requested", 1),
+        ("dependency_provided", 1),
+        ("review_reworked", 1),
+        ("review_approved", 3),
+        ("task_completed", 1),
+    ] {
+        assert_eq!(count(&history, event), times, "{event}: {history:#?}");
+    }
+    let brief = fs::read_to_string(area(home).join("docs/planning/brief.md")).unwrap();
+    assert!(
+        brief.starts_with("For engineers.") && brief.contains("- Say why."),
+        "{brief}"
+    );
+    let report = fs::read_to_string(area(home).join("docs/report.md")).unwrap();
+    assert!(report.contains("Tea: 3.20 a box."), "{report}");
+    let listed = home.gdn_json(&["task", "list", "--needs-me"]);
+    assert_eq!(listed["tasks"], Value::Array(Vec::new()));
+}
+
+/// Every file below a directory that holds a text.
+fn holding(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(holding(&entry.path(), text));
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path()).unwrap();
+            if bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+            {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn task_7_three_phases_a_question_a_dependency_and_reviews() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    new_task(&home);
+    for (before, act, _) in STEPS {
+        wait_for(&home, before);
+        let needs_me = home.gdn(&["task", "list", "--needs-me"]).exits(0);
+        assert!(needs_me.stdout.contains("shop"), "{needs_me:?}");
+        act(&home);
+    }
+    wait_for(&home, "completed");
+    check_done(&home);
+    assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
+    // An answer counts once, and what is over stays as it is.
+    home.gdn(&["task", "answer", "shop", "customers"]).exits(10);
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(10);
+}
+
+#[test]
+fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
+    let home = example();
+    let mut daemon = Daemon::serving(&home);
+    new_task(&home);
+    for (before, act, after) in STEPS {
+        drop(daemon.kill());
+        daemon = Daemon::start(&home);
+        wait_for(&home, before);
+        act(&home);
+        // What was acknowledged is not asked for again, whenever the daemon dies.
+        drop(daemon.kill());
+        daemon = Daemon::start(&home);
+        wait_for(&home, after);
+    }
+    check_done(&home);
+    wait_until("no agent is left", || agents(&home).is_empty());
+}
+
+#[test]
+fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    new_task(&home);
+    wait_for(&home, "waiting_question");
+    home.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
+    wait_for(&home, "waiting_review");
+    drop(daemon.stop());
+    let other = example();
+    let _daemon = Daemon::serving(&other);
+    let from = area(&home);
+    other
+        .gdn(&["task", "import", from.to_str().unwrap()])
+        .exits(0);
+    wait_for(&other, "waiting_review");
+    other.gdn(&["task", "approve", "shop"]).exits(0);
+    wait_for(&other, "waiting_dependency");
+    let brief = fs::read_to_string(area(&other).join("docs/planning/brief.md")).unwrap();
+    assert!(brief.starts_with("For engineers."), "{brief}");
+    let twice = other.gdn(&["task", "import", from.to_str().unwrap()]);
+    assert_eq!(twice.code, 10, "{twice:?}");
+}
+
+#[test]
+fn ckpt_4_a_restore_takes_the_work_back_and_can_be_taken_back() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    new_task(&home);
+    wait_for(&home, "waiting_question");
+    home.gdn(&["task", "checkpoint", "shop", "--name", "early"])
+        .exits(0);
+    home.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
+    wait_for(&home, "waiting_review");
+    let brief = area(&home).join("docs/planning/brief.md");
+    let text = fs::read_to_string(&brief).unwrap();
+    let listed = home.gdn_json(&["task", "checkpoints", "shop"]);
+    let listed = listed["checkpoints"].as_array().unwrap();
+    let early = listed.iter().find(|it| it["name"] == "early").unwrap();
+    let early = early["checkpointId"].as_str().unwrap();
+
+    let would = home.gdn_json(&["task", "restore", "shop", early, "--dry-run"]);
+    assert!(brief.exists(), "a rehearsal changes nothing");
+    let restored = home.gdn_json(&["task", "restore", "shop", early, "--yes"]);
+    assert_eq!(would["removed"], restored["removed"]);
+    assert!(!brief.exists(), "{restored}");
+    let kept = restored["preRestore"].as_str().unwrap();
+    home.gdn(&["task", "restore", "shop", kept, "--yes"])
+        .exits(0);
+    assert_eq!(fs::read_to_string(&brief).unwrap(), text);
+}
+
+#[test]
+fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
+    let home = example();
+    home.write_program(
+        "project/agent.sh",
+        "#!/bin/sh\ncat > /dev/null\nsetsid sleep 4322 &\nsleep 4321\n",
+    );
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    home.gdn(&new).exits(0);
+    wait_until("its program runs", || !home.running("sleep").is_empty());
+    home.gdn(&["task", "pause", "shop"]).exits(0);
+    wait_for(&home, "paused");
+    wait_until("all of it stands still", || {
+        let running = home.running("sleep");
+        running.iter().all(|it| state_of(it.pid) == 'T') && !running.is_empty()
+    });
+    home.gdn(&["task", "resume", "shop"]).exits(0);
+    wait_until("it goes on", || {
+        home.running("sleep")
+            .iter()
+            .all(|it| state_of(it.pid) != 'T')
+    });
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    wait_until("nothing of it is left", || home.running("sleep").is_empty());
+}
+
+/// The processes of this test that run the agent's program.
+fn agents(home: &Home) -> Vec<u32> {
+    let running = processes::of_home(home.path()).into_iter();
+    let agents = running.filter(|process| process.args.iter().any(|arg| arg.ends_with("agent.sh")));
+    agents.map(|process| process.pid).collect()
+}
+
+/// The state of a process, as the kernel tells it; `X` if it is gone.
+fn state_of(pid: u32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+    after.chars().next().unwrap_or('X')
+}
+
+#[test]
+fn task_7_an_agent_that_is_killed_is_asked_about_or_goes_on_and_runs_once() {
+    let home = example();
+    home.write_program(
+        "project/agent.sh",
+        "#!/bin/sh\ncat > /dev/null\necho run >> runs.txt\n[ $(wc -l < runs.txt) -gt 1 ] || sleep 4321\n\
+         echo '=== CUSTOM TASK COMPLETE ==='\n",
+    );
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["task", "new", "Shop", "--description", "x", "--start"])
+        .exits(0);
+    let runs =
+        || fs::read_to_string(area(&home).join("runs.txt")).map_or(0, |text| text.lines().count());
+    wait_until("its program runs", || runs() == 1);
+    for pid in agents(&home) {
+        processes::signal(pid, Signal::SIGKILL);
+    }
+    wait_until("a person is asked, or it is done", || {
+        let status = shown(&home)["info"]["status"].clone();
+        status == "waiting_question" || status == "completed"
+    });
+    if shown(&home)["info"]["status"] == "waiting_question" {
+        home.gdn(&["task", "answer", "shop", "go on"]).exits(0);
+    }
+    wait_for(&home, "completed");
+    assert_eq!(runs(), 2);
+}
