@@ -1,6 +1,7 @@
 //! A run at every level of the sandbox: what its program may touch, who it is, and that it can be stopped.
 
 use goondan_confinement::SandboxPolicy;
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::task::TaskAssignment;
 
 use super::example::levels;
