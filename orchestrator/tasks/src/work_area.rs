@@ -13,9 +13,6 @@ use goondan_durable::disk::{Disk, Folder, append_all, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
 use goondan_protocol::time::Timestamp;
-use goondan_trees::freeze::{Options, Unwanted, freeze};
-use goondan_trees::limits::Limits;
-use goondan_trees::{ExcludeError, Excludes, TreeError};
 use serde::Serialize;
 
 use crate::fact::{Entry, Fact, NewTask};
@@ -74,10 +71,7 @@ pub enum WorkAreaError {
     },
     /// The guide could not be copied.
     #[error("the guide cannot be copied")]
-    Guide(#[from] TreeError),
-    /// A pattern of what is left out cannot be read.
-    #[error("the guide cannot be copied")]
-    Excludes(#[from] ExcludeError),
+    Guide(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The task is none.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -88,8 +82,22 @@ pub enum WorkAreaError {
 pub struct Guide<'g> {
     /// Its directory, which the link points to.
     pub path: &'g Path,
-    /// The same, to be copied where no link can be made.
-    pub source: &'g dyn Folder,
+    /// Copies it where no link can be made.
+    pub copier: &'g dyn CopyGuide,
+}
+
+/// Copies a guide. Trees of files are no concern of tasks.
+pub trait CopyGuide: std::fmt::Debug {
+    /// Copies it into a directory, under this name. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be copied whole.
+    fn copy(
+        &self,
+        into: &dyn Folder,
+        name: &str,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
 /// Links the guide, or copies it where the file system has no links (`TASK-2`). One that is there stays.
@@ -104,13 +112,8 @@ fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), W
                     ErrorKind::PermissionDenied | ErrorKind::Unsupported
                 ) =>
             {
-                let options = Options {
-                    excludes: Excludes::new::<&str>(&[])?,
-                    outside_links: Unwanted::LeaveOut,
-                    special: Unwanted::LeaveOut,
-                    limits: Limits::default(),
-                };
-                freeze(guide.source, folder, GUIDE, &options)?;
+                let copied = guide.copier.copy(folder, GUIDE);
+                copied.map_err(WorkAreaError::Guide)?;
             }
             Err(error) => {
                 return Err(error)

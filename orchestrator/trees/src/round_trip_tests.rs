@@ -240,7 +240,8 @@ fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
 fn what_no_patch_can_hold_is_refused_before_it_is_read() {
     let folder = SimulatedDisk::new().folder(Path::new("/"));
     let nothing = Manifest::default();
-    let mut builder = crate::ManifestBuilder::new(crate::limits::Limits::default());
+    let mut builder =
+        crate::ManifestBuilder::new(crate::limits::Limits::default(), crate::Names::Portable);
     let entry = |bytes| crate::Entry::File {
         mode: 0o644,
         bytes,

@@ -8,7 +8,7 @@ use super::example::levels;
 use super::run::{Run, assignment};
 use crate::support::{Site, eventually, is_alive, put};
 
-fn confined(site: &Site, level: goondan_confinement::Level, script: &str) -> TaskAssignment {
+fn confined(site: &Site, level: Level, script: &str) -> TaskAssignment {
     let mut it = assignment(site, script);
     it.agent.sandbox = SandboxPolicy {
         require: level,

@@ -6,7 +6,6 @@ use std::iter;
 use goondan_protocol::control::{FileStatus, ProposalFile};
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-use super::review::sizes_of;
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
@@ -256,6 +255,17 @@ fn marks(old: &str, new: &str) -> (Vec<bool>, Vec<bool>) {
         return (Vec::new(), Vec::new());
     }
     (removed, added)
+}
+
+/// Bytes before and after.
+pub(super) fn sizes_of(file: &ProposalFile) -> String {
+    match (file.old_bytes, file.new_bytes) {
+        (Some(old), Some(new)) if old != new => {
+            format!("{} → {}", text::bytes(old), text::bytes(new))
+        }
+        (_, Some(size)) | (Some(size), None) => text::bytes(size),
+        (None, None) => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use goondan_protocol::control::{
     EntryStanding, FileStatus, GitCheck, ProposalDetail, ProposalFile, ProposalState, Refusal,
 };
 
-use super::patch;
+use super::patch::{self, sizes_of};
 use crate::output::style::{self, Palette};
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
@@ -142,17 +142,6 @@ pub(super) fn files_of(detail: &ProposalDetail, palette: Palette) -> String {
         out.push_str(&format!("  {mark} {path}  mode {old} → {new}\n"));
     }
     out
-}
-
-/// Bytes before and after.
-pub(super) fn sizes_of(file: &ProposalFile) -> String {
-    match (file.old_bytes, file.new_bytes) {
-        (Some(old), Some(new)) if old != new => {
-            format!("{} → {}", text::bytes(old), text::bytes(new))
-        }
-        (_, Some(size)) | (Some(size), None) => text::bytes(size),
-        (None, None) => String::new(),
-    }
 }
 
 fn file_line(file: &ProposalFile, palette: Palette) -> String {

@@ -16,12 +16,10 @@ use goondan_store::writer::operation::CancelEvent;
 
 use super::Fleet;
 use super::answers::waiting::QuestionStatus;
+use super::turn::CANCELLED;
 use super::turns::Completing;
 use crate::jobs::continuation;
 use crate::{ProcessId, RequestToken, control_error};
-
-/// The code of a turn that a person ended.
-pub(crate) const CANCELLED: &str = "E_CANCELLED";
 
 /// Why it ended, for the model and for people.
 const REASON: &str = "a person cancelled it";

@@ -7,6 +7,9 @@ use goondan_protocol::trace::TraceContext;
 
 use super::ceilings::TurnUse;
 
+/// The code of a turn that a person ended.
+pub(crate) const CANCELLED: &str = "E_CANCELLED";
+
 /// What a turn belongs to.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnContext {

@@ -17,9 +17,8 @@ use goondan_store::writer::operation::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cancelling::CANCELLED;
 use super::ceilings::TurnUse;
-use super::turn::{Turn, TurnContext};
+use super::turn::{CANCELLED, Turn, TurnContext};
 use super::{Fleet, authority};
 use crate::jobs::{LogFailure, continuation};
 use crate::limits::TURN_BYTES_MAX;

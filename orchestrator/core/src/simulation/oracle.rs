@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
 use super::config::{HELPER_AGENT, key_of};
-use crate::fleet::cancelling::CANCELLED;
+use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{ProcessId, RequestToken};
 

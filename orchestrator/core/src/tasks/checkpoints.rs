@@ -5,6 +5,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
@@ -124,7 +125,7 @@ impl Tasks {
                 let next = now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
                 entry.checkpoint_at_ms = is_running.then_some(next);
                 // While it is paused, nothing changes.
-                let is_paused = entry.state().map(|s| s.status()) == Some(TaskStatus::Paused);
+                let is_paused = entry.state().map(State::status) == Some(TaskStatus::Paused);
                 if is_running && !is_paused {
                     due.push(TaskRef::new(id, task));
                 }
@@ -150,7 +151,7 @@ impl Tasks {
         if entry.is_restoring {
             return fleet.respond_error(token, super::busy(at, "its files are being restored"));
         }
-        let Some(status) = entry.state().map(|state| state.status()) else {
+        let Some(status) = entry.state().map(State::status) else {
             let why = entry.damage().unwrap_or("it is being made or removed");
             let error = super::damaged(at, why);
             return fleet.respond_error(token, error);

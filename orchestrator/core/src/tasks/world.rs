@@ -220,10 +220,11 @@ impl World {
                         process, message, ..
                     } => self.told(process, *message),
                     Effect::Kill { process } => {
-                        if self.children.remove(&process).is_some() {
-                            let how = "killed".to_owned();
-                            inputs.push_back(Input::Exited { process, how });
-                        }
+                        let killed = self.children.remove(&process);
+                        inputs.extend(killed.map(|_| Input::Exited {
+                            process,
+                            how: "killed".to_owned(),
+                        }));
                     }
                     Effect::Store(job) => {
                         let Op::Audit(_) = job.op else {

@@ -2,7 +2,7 @@
 //! (`PROTO-2`).
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::PoisonError;
 
 use goondan_core::Clear;
@@ -72,7 +72,7 @@ impl SecretKeeper {
         Ok(files::replace(disk, &path, text.as_bytes())?)
     }
 
-    fn bytes_at(&self, path: &PathBuf) -> Result<Option<Vec<u8>>, KeepError> {
+    fn bytes_at(&self, path: &Path) -> Result<Option<Vec<u8>>, KeepError> {
         let disk = self.disk.as_ref();
         if disk.stat(path).during("look at", path)?.is_none() {
             return Ok(None);

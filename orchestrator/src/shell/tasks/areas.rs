@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use goondan_core::{FoundTask, LogText, TaskRef};
-use goondan_durable::disk::EntryKind;
+use goondan_durable::disk::{EntryKind, Folder};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
@@ -12,8 +12,10 @@ use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
 use goondan_tasks::words::{happening, line};
-use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError};
-use goondan_trees::RealFolder;
+use goondan_tasks::work_area::{CopyGuide, Guide, WorkArea, WorkAreaError};
+use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::limits::Limits;
+use goondan_trees::{Excludes, RealFolder};
 
 use super::Ground;
 use super::checkpoints::{self, RESTORING};
@@ -47,9 +49,7 @@ pub(super) fn refused(error: &WorkAreaError) -> ControlError {
         WorkAreaError::Taken(_) => ErrorCode::TaskTaken,
         WorkAreaError::Damaged { .. } | WorkAreaError::NoTask(_) => ErrorCode::Damaged,
         WorkAreaError::Refused(_) => ErrorCode::TaskRefused,
-        WorkAreaError::File(_) | WorkAreaError::Guide(_) | WorkAreaError::Excludes(_) => {
-            ErrorCode::Storage
-        }
+        WorkAreaError::File(_) | WorkAreaError::Guide(_) => ErrorCode::Storage,
     };
     ControlError::new(code, text_of(error))
 }
@@ -177,12 +177,12 @@ impl Areas {
         let root = self.ground.work_area(at);
         goondan_durable::files::ensure_dir(disk.as_ref(), layout.root(), &root)?;
         let folder = RealFolder::open(&root).during("open", &root)?;
-        let source = guide
+        let copier = guide
             .map(|path| RealFolder::open(path).during("open", path))
-            .transpose()?;
-        let guide = guide
-            .zip(source.as_ref())
-            .map(|(path, source)| Guide { path, source });
+            .transpose()?
+            .map(GuideFolder);
+        let guide = guide.zip(copier.as_ref());
+        let guide = guide.map(|(path, copier)| Guide { path, copier });
         let (area, _) = WorkArea::create(disk.as_ref(), &folder, &root, new, guide, now)?;
         Ok(area)
     }
@@ -290,5 +290,26 @@ impl Areas {
     /// Lets go of all of a workspace.
     pub(super) fn close_all(&mut self, id: &WorkspaceId) {
         self.open.retain(|at, _| at.workspace_id != *id);
+    }
+}
+
+/// Copies a guide as trees are copied.
+#[derive(Debug)]
+struct GuideFolder(RealFolder);
+
+impl CopyGuide for GuideFolder {
+    fn copy(
+        &self,
+        into: &dyn Folder,
+        name: &str,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let options = Options {
+            excludes: Excludes::new::<&str>(&[])?,
+            outside_links: Unwanted::LeaveOut,
+            special: Unwanted::LeaveOut,
+            limits: Limits::default(),
+        };
+        freeze(&self.0, into, name, &options)?;
+        Ok(())
     }
 }

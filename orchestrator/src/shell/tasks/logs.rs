@@ -14,17 +14,22 @@ use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
 /// How long the logs of a work area are, as far as that was looked at.
 #[derive(Debug, Default)]
-pub(super) struct Sizes([Option<u64>; 4]);
+pub(super) struct Sizes {
+    agent: Option<u64>,
+    stdout: Option<u64>,
+    stderr: Option<u64>,
+    protocols: Option<u64>,
+}
 
 impl Sizes {
     fn of(&mut self, disk: &dyn Disk, area: &WorkArea, log: Log) -> &mut u64 {
-        let index = match log {
-            Log::Agent => 0,
-            Log::Stdout => 1,
-            Log::Stderr => 2,
-            Log::Protocols => 3,
+        let known = match log {
+            Log::Agent => &mut self.agent,
+            Log::Stdout => &mut self.stdout,
+            Log::Stderr => &mut self.stderr,
+            Log::Protocols => &mut self.protocols,
         };
-        self.0[index].get_or_insert_with(|| {
+        known.get_or_insert_with(|| {
             let stat = disk.stat(&area.log_path(log));
             // One that cannot be looked at is found out by writing it.
             stat.ok().flatten().map_or(0, |stat| stat.len)
@@ -76,7 +81,7 @@ pub(super) fn append_block(
     }
     area.log_block(disk, block, at)?;
     // Its length is looked at when the next one comes.
-    sizes.0[3] = None;
+    sizes.protocols = None;
     Ok(())
 }
 

@@ -3,6 +3,9 @@ use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, RunResult};
 use goondan_durable::disk::{Crash, Fault, NodeKind, SimulatedDisk};
 use goondan_protocol::usage::{MicroUsd, Usage};
+use goondan_trees::Excludes;
+use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::limits::Limits;
 
 use super::*;
 use crate::fact::{Budget, TaskId};
@@ -44,12 +47,32 @@ fn empty() -> SimulatedDisk {
     disk
 }
 
+/// Copies a guide as trees are copied.
+#[derive(Debug)]
+struct GuideFolder(Box<dyn Folder>);
+
+impl CopyGuide for GuideFolder {
+    fn copy(
+        &self,
+        into: &dyn Folder,
+        name: &str,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let options = Options {
+            excludes: Excludes::new::<&str>(&[])?,
+            outside_links: Unwanted::LeaveOut,
+            special: Unwanted::LeaveOut,
+            limits: Limits::default(),
+        };
+        freeze(self.0.as_ref(), into, name, &options)?;
+        Ok(())
+    }
+}
+
 fn create(disk: &SimulatedDisk) -> Result<(WorkArea, Task), WorkAreaError> {
     let folder = disk.folder(Path::new(ROOT));
-    let source = disk.folder(Path::new("/guide"));
     let guide = Guide {
         path: Path::new("/guide"),
-        source: source.as_ref(),
+        copier: &GuideFolder(disk.folder(Path::new("/guide"))),
     };
     let (root, new) = (Path::new(ROOT), new_task());
     WorkArea::create(disk, folder.as_ref(), root, new, Some(guide), at(0))
