@@ -212,6 +212,7 @@ pub fn check_line(text: &str) -> Result<Value, String> {
         // One connector process stands for a connection, another for a model.
         Some("connector") if line["model"].is_string() => texts.push("workspaceId"),
         Some("connector") => texts.extend(["workspaceId", "connection"]),
+        Some("task") => texts.extend(["workspaceId", "taskId"]),
         Some("orchestrator") => {}
         _ => return fault("it does not say which process wrote it"),
     }

@@ -37,6 +37,26 @@ fn wait_for(home: &Home, status: &str) {
     });
 }
 
+/// The same while daemons are killed: one that has just begun may not know the project yet, and of a run that was
+/// lost a person is asked whether to go on.
+fn settle(home: &Home, status: &str) {
+    wait_until(&format!("the task is {status}"), || {
+        let ran = home.gdn(&["task", "show", "shop", "--json"]);
+        if ran.code != 0 {
+            return false;
+        }
+        let shown = ran.json();
+        let mut asks = shown["asks"].as_array().unwrap().iter();
+        let lost = asks.find(|ask| ask["text"].as_str().unwrap().ends_with("Go on?"));
+        if let Some(lost) = lost {
+            let id = lost["id"].as_str().unwrap();
+            home.gdn(&["task", "answer", "shop", "go on", "--id", id])
+                .exits(0);
+        }
+        lost.is_none() && shown["info"]["status"] == status
+    });
+}
+
 fn area(home: &Home) -> PathBuf {
     home.workspace_dir().join("tasks/shop")
 }
@@ -116,8 +136,6 @@ fn check_done(home: &Home) {
     let history = history(home);
     for (event, times) in [
         ("task_created", 1),
-        ("question_asked", 1),
-        ("question_answered", 1),
         ("dependency_requested", 1),
         ("dependency_provided", 1),
         ("review_reworked", 1),
@@ -126,6 +144,11 @@ fn check_done(home: &Home) {
     ] {
         assert_eq!(count(&history, event), times, "{event}: {history:#?}");
     }
+    let is_of_agent = |line: &&Value| {
+        line["event"] == "question_asked" && line["data"]["question"]["question"] == "Who reads it?"
+    };
+    let asked = history.iter().filter(is_of_agent);
+    assert_eq!(asked.count(), 1, "{history:#?}");
     let brief = fs::read_to_string(area(home).join("docs/planning/brief.md")).unwrap();
     assert!(
         brief.starts_with("For engineers.") && brief.contains("- Say why."),
@@ -172,7 +195,7 @@ fn task_7_three_phases_a_question_a_dependency_and_reviews() {
     check_done(&home);
     assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
     // An answer counts once, and what is over stays as it is.
-    home.gdn(&["task", "answer", "shop", "customers"]).exits(10);
+    home.gdn(&["task", "answer", "shop", "customers"]).exits(5);
     home.gdn(&["task", "cancel", "shop", "--yes"]).exits(10);
 }
 
@@ -184,12 +207,12 @@ fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
     for (before, act, after) in STEPS {
         drop(daemon.kill());
         daemon = Daemon::start(&home);
-        wait_for(&home, before);
+        settle(&home, before);
         act(&home);
         // What was acknowledged is not asked for again, whenever the daemon dies.
         drop(daemon.kill());
         daemon = Daemon::start(&home);
-        wait_for(&home, after);
+        settle(&home, after);
     }
     check_done(&home);
     wait_until("no agent is left", || agents(&home).is_empty());
