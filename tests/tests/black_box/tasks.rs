@@ -197,6 +197,25 @@ fn task_7_three_phases_a_question_a_dependency_and_reviews() {
     // An answer counts once, and what is over stays as it is.
     home.gdn(&["task", "answer", "shop", "customers"]).exits(5);
     home.gdn(&["task", "cancel", "shop", "--yes"]).exits(10);
+    check_protocols(&home);
+    let removed = home.gdn_json(&["task", "rm", "shop", "--yes"]);
+    let backup = Path::new(removed["backup"].as_str().unwrap());
+    assert!(backup.join(".metadata/history.jsonl").exists(), "{removed}");
+    assert!(!area(&home).exists());
+}
+
+/// Each block is one line, with what it says (`PROTO-1`).
+fn check_protocols(home: &Home) {
+    let text = fs::read_to_string(area(home).join(".logs/protocols.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let of = |protocol: &str| lines.iter().filter(|line| line["protocol"] == protocol).count();
+    assert_eq!(of("USER_QUESTION"), 1, "{lines:#?}");
+    assert_eq!(of("DEPENDENCY_REQUEST"), 1, "{lines:#?}");
+    assert_eq!(of("PHASE_COMPLETE"), 4, "{lines:#?}");
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["data"].is_object(), "{line}");
+    }
 }
 
 #[test]
