@@ -209,12 +209,20 @@ fn check_protocols(home: &Home) {
     let text = fs::read_to_string(area(home).join(".logs/protocols.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines: Vec<Value> = lines.collect();
-    let of = |protocol: &str| lines.iter().filter(|line| line["protocol"] == protocol).count();
+    let of = |protocol: &str| {
+        lines
+            .iter()
+            .filter(|line| line["protocol"] == protocol)
+            .count()
+    };
     assert_eq!(of("USER_QUESTION"), 1, "{lines:#?}");
     assert_eq!(of("DEPENDENCY_REQUEST"), 1, "{lines:#?}");
     assert_eq!(of("PHASE_COMPLETE"), 4, "{lines:#?}");
     for line in &lines {
-        assert!(line["timestamp"].is_string() && line["data"].is_object(), "{line}");
+        assert!(
+            line["timestamp"].is_string() && line["data"].is_object(),
+            "{line}"
+        );
     }
 }
 

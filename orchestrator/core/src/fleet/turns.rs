@@ -95,7 +95,11 @@ impl Fleet {
         let now_ms = self.now.mono_ms;
         let entry = self.instance_mut(at)?;
         entry.inbox.done(|id| id == event_id || also.contains(id));
-        entry.slot.crashes = 0;
+        let is_cancelled = matches!(outcome, TurnOutcome::Failed { code, .. } if code == CANCELLED);
+        if !is_cancelled {
+            // Its process did its work.
+            entry.slot.crashes = 0;
+        }
         entry.idle_since_ms = now_ms;
         let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
         let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
@@ -104,7 +108,7 @@ impl Fleet {
         let restart = turn.and_then(|turn| turn.restart);
         let status = match outcome {
             TurnOutcome::Completed { .. } => "completed",
-            TurnOutcome::Failed { code, .. } if code == CANCELLED => "cancelled",
+            TurnOutcome::Failed { .. } if is_cancelled => "cancelled",
             TurnOutcome::Failed { .. } => "failed",
         };
         let committed = LifecycleEvent::TurnCommitted {

@@ -171,6 +171,9 @@ impl Oracle {
     }
 
     pub(super) fn acknowledge(&mut self, event_id: &EventId, is_duplicate: bool) {
+        if self.cancelled.contains(event_id) {
+            return;
+        }
         let key = self.submitted[event_id].clone();
         let of_key = self.acknowledged.entry(key).or_default();
         if of_key.contains(event_id) {
@@ -466,8 +469,9 @@ impl Oracle {
                 let mut whole = messages_of(&event_id);
                 if self.cancelled.contains(&event_id) {
                     // What its turn had recorded when it was ended.
-                    let recorded = rest.iter().zip(&whole).take_while(|(is, be)| is == be);
-                    whole.truncate(recorded.count());
+                    let of_event =
+                        |id: &&String| id.rsplit_once(':').unwrap().0 == event_id.as_str();
+                    whole = rest.iter().take_while(of_event).cloned().collect();
                 }
                 assert!(
                     !whole.is_empty() && rest.starts_with(&whole),

@@ -138,6 +138,9 @@ pub(super) struct World {
     pub(super) killed: Option<ProcessId>,
     /// How many processes could not be started in this step.
     pub(super) failed_starts: u32,
+    /// Processes that could not be started and of which the core does not know it yet: whose each is, and whether the
+    /// core wanted it to end meanwhile.
+    pub(super) unstarted: HashMap<ProcessId, (String, bool)>,
     next_pid: u32,
     next_token: u64,
     next_event: u64,
@@ -209,6 +212,7 @@ impl World {
             crashed: None,
             killed: None,
             failed_starts: 0,
+            unstarted: HashMap::new(),
             next_pid: 100,
             next_token: 0,
             next_event: 0,
@@ -326,6 +330,11 @@ impl World {
         }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
+            if let Input::Exited { process, .. } = &input
+                && let Some((owner, is_wanted)) = self.unstarted.remove(process)
+            {
+                self.oracle.end(&owner, *process, !is_wanted, self.mono_ms);
+            }
             self.note(format_args!("> {input:?}"));
             let wall_ms = i64::try_from(self.mono_ms).unwrap() + self.wall_skew_ms;
             let now = Now {
@@ -411,6 +420,9 @@ impl World {
                         child.is_dying = true;
                         self.soon(30, Happening::Die(process, "signal 9"));
                     }
+                }
+                if let Some((_, is_wanted)) = self.unstarted.get_mut(&process) {
+                    *is_wanted = true;
                 }
             }
             Effect::Store(job) => {

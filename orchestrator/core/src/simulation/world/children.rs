@@ -39,7 +39,7 @@ impl World {
             return vec![Input::NoRoom { process, how }];
         }
         if self.chance(self.plan.crash / 10) {
-            self.oracle.end(&owner, process, true, self.mono_ms);
+            self.unstarted.insert(process, (owner, false));
             self.failed_starts += 1;
             let how = "it could not be started".to_owned();
             return vec![Input::Exited { process, how }];
