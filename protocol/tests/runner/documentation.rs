@@ -310,6 +310,8 @@ fn check_result(method: &str, result: &str) {
         control::ListEvents::NAME => result_round_trip::<control::ListEvents>(result),
         control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),
         control::DropEvent::NAME => result_round_trip::<control::DropEvent>(result),
+        control::MergeProposal::NAME => result_round_trip::<control::MergeProposal>(result),
+        control::CancelEvent::NAME => result_round_trip::<control::CancelEvent>(result),
         control::VerifyInstances::NAME => result_round_trip::<control::VerifyInstances>(result),
         control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),
         control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
