@@ -21,7 +21,7 @@ use goondan_tests::projects::LAB;
 const FILES: usize = 1_000;
 const FILES_IN_A_DIRECTORY: usize = 20;
 const LINES: usize = 80;
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 3;
 /// What each step is to take at most.
 const TARGET: Duration = Duration::from_secs(2);
 
