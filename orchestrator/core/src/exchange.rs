@@ -2,9 +2,9 @@
 
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
-    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox, RejectProposal,
-    RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged, SecretConsentChanged,
-    SecretList, SetSecret, ShowProposal, ShowSandbox,
+    DiffProposal, ErrorCode, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
+    RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged,
+    SecretConsentChanged, SecretList, SetSecret, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -39,6 +39,30 @@ pub struct Peer {
     pub pid: Option<u32>,
     /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
     pub is_below_daemon: bool,
+}
+
+impl Peer {
+    /// Whether it is a person, as far as that can be told: nothing that the daemon's own children started is. `what`
+    /// is what it wants to do, such as `to apply a proposal`, and `command` what a person runs instead.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::PersonNeeded`].
+    pub(crate) fn must_be_person(self, what: &str, command: &str) -> Result<(), ControlError> {
+        if self.is_below_daemon {
+            Err(person_needed(what, command))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why something is not done for who is no person.
+pub(crate) fn person_needed(what: &str, command: &str) -> ControlError {
+    let text =
+        format!("{what} is for a person: a program that an agent or a connector started may not");
+    ControlError::new(ErrorCode::PersonNeeded, text)
+        .suggest(format!("do it from a terminal of your own: `{command}`"))
 }
 
 /// Something to be done about what a connection remembers.

@@ -108,21 +108,10 @@ fn observe_question(
     fleet.record_observation(&at, &event);
 }
 
-/// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
-/// started is.
+/// Whether a client may decide about a question.
 fn may_decide(peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
-    if !peer.is_below_daemon {
-        return Ok(());
-    }
-    let text = format!(
-        "question `{question_id}` is for a person: a program that an agent or a connector started may \
-         not answer it"
-    );
-    Err(
-        ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
-            "answer it from a terminal of your own: `gdn question show {question_id}`"
-        )),
-    )
+    let what = format!("question `{question_id}`");
+    peer.must_be_person(&what, &format!("gdn question show {question_id}"))
 }
 
 impl Calls {

@@ -19,7 +19,7 @@ use super::answers::waiting::QuestionStatus;
 use super::turn::CANCELLED;
 use super::turns::Completing;
 use crate::jobs::continuation;
-use crate::{ProcessId, RequestToken, control_error};
+use crate::{RequestToken, control_error};
 
 /// Why it ended, for the model and for people.
 const REASON: &str = "a person cancelled it";
@@ -29,7 +29,7 @@ continuation! {
     Cancelling {
         token: RequestToken,
         event_id: EventId,
-        process: ProcessId,
+        // Where its turn belongs, if that was in progress.
         trace: Option<TraceContext>,
     } after CancelEvent => &core.on_cancelled
 }
@@ -47,7 +47,7 @@ impl Cancelling {
     pub(crate) fn completing(&self, turn_id: TurnId) -> Completing {
         Completing {
             instance: self.instance.clone(),
-            process: self.process,
+            process: None,
             turn_id,
             event_id: self.event_id.clone(),
             also: Vec::new(),
@@ -67,35 +67,23 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        let (wall, entry) = (self.now.wall, self.instance_mut(&at));
-        let current = entry.as_ref().and_then(|entry| {
-            let turn = entry.turn.as_ref().map(|turn| &turn.context);
-            let context = turn.or(entry.progress.beginning.as_ref())?;
-            Some((context.event_id.clone(), context.trace))
-        });
-        let wanted = event_id.or_else(|| current.as_ref().map(|(id, _)| id.clone()));
+        let wall = self.now.wall;
+        let entry = self.instance_mut(&at);
+        let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
         let Some(event_id) = wanted else {
             let text = format!("no turn is in progress in `{}`", at.instance_key);
             let error = ControlError::new(ErrorCode::EventNotFound, text)
                 .suggest("`gdn event list` shows what waits, `gdn ps` what is worked on");
             return self.respond_error(token, error);
         };
-        let trace = current.filter(|(id, _)| *id == event_id);
-        let trace = trace.map(|(_, trace)| trace);
-        let mut process = ProcessId(0);
-        if let Some(entry) = entry.filter(|_| trace.is_some())
-            && let Some(up) = entry.slot.up()
-        {
-            process = up.process;
-            let is_committing = entry.turn.as_ref().is_some_and(|t| t.taken_in.is_some());
-            if !is_committing {
-                // What it still says of the turn comes too late.
-                if let Some(turn) = &mut entry.turn {
-                    turn.taken_in = Some(Vec::new());
-                }
-                self.kill(process, true);
-            }
+        let worked_on = entry.and_then(|entry| {
+            let trace = entry.end_work_on(&event_id)?;
+            Some((trace, entry.slot.up().map(|up| up.process)))
+        });
+        if let Some((_, Some(process))) = worked_on {
+            self.kill(process, true);
         }
+        let trace = worked_on.map(|(trace, _)| trace);
         let cancel = CancelEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
@@ -107,7 +95,6 @@ impl Fleet {
             instance: at,
             token,
             event_id,
-            process,
             trace,
         };
         self.store(cancel, then);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey};
+use goondan_protocol::trace::TraceContext;
 
 use super::answers::waiting::Awaiting;
 use super::changes::RunningAgent;
@@ -96,6 +97,29 @@ impl Instance {
         let taken_in = turn.taken_in.as_ref()?;
         let is_over = |id: &EventId| *id == turn.context.event_id || taken_in.contains(id);
         self.inbox.events().find(|event| !is_over(&event.id))
+    }
+
+    /// The events whose turns are in progress or about to be: of two, the second begins behind the commit of the first.
+    pub(super) fn worked_on(&self) -> impl Iterator<Item = &EventId> {
+        let turn = self.turn.as_ref().filter(|turn| turn.taken_in.is_none());
+        let turn = turn.map(|turn| &turn.context);
+        let contexts = turn.into_iter().chain(&self.progress.beginning);
+        contexts.map(|context| &context.event_id)
+    }
+
+    /// What its process still says of the turn of this event comes too late. Where that belongs; none if it is not
+    /// worked on.
+    pub(super) fn end_work_on(&mut self, event_id: &EventId) -> Option<TraceContext> {
+        if let Some(turn) = &mut self.turn
+            && turn.context.event_id == *event_id
+            && turn.taken_in.is_none()
+        {
+            turn.taken_in = Some(Vec::new());
+            return Some(turn.context.trace);
+        }
+        let beginning = self.progress.beginning.as_ref();
+        let beginning = beginning.filter(|context| context.event_id == *event_id);
+        beginning.map(|context| context.trace)
     }
 
     pub(crate) fn pending(&self) -> usize {

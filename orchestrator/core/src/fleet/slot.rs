@@ -194,6 +194,12 @@ impl Slot {
         Some(up.process)
     }
 
+    /// Whether its process is being killed.
+    pub(crate) fn is_dying(&self) -> bool {
+        let stage = self.up().map(|up| &up.stage);
+        matches!(stage, Some(Stage::Dying { .. }))
+    }
+
     /// Its process is gone.
     pub(crate) fn exited(&mut self, now: Now, how: String) -> Ending {
         let was_asked = self.up().is_some_and(|up| {

@@ -64,7 +64,8 @@ continuation! {
 continuation! {
     /// A turn that is over.
     Completing {
-        process: ProcessId,
+        // The process that waits for the commit; none if it was ended with the turn.
+        process: Option<ProcessId>,
         turn_id: TurnId,
         event_id: EventId,
         also: Vec<EventId>,
@@ -89,7 +90,7 @@ impl Fleet {
         } = &completing;
         let (at, process) = (instance, *process);
         if let Err(error) = result {
-            self.on_store_failure(at, Some(process), &error);
+            self.on_store_failure(at, process, &error);
             return None;
         }
         let now_ms = self.now.mono_ms;
@@ -124,14 +125,16 @@ impl Fleet {
             let event = event.with("turnId", turn_id.as_str());
             self.log(event.with("dropped", dropped).in_trace(trace));
         }
-        let committed = TurnCommitted {
-            turn_id: turn_id.clone(),
-        };
-        self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
-        self.push(Effect::SetTrace {
-            process,
-            trace: None,
-        });
+        if let Some(process) = process {
+            let committed = TurnCommitted {
+                turn_id: turn_id.clone(),
+            };
+            self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
+            self.push(Effect::SetTrace {
+                process,
+                trace: None,
+            });
+        }
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
         if let Some(reason) = restart {
@@ -153,6 +156,11 @@ impl Fleet {
         }
         let open = match result {
             Ok(open) => open,
+            // A person ended the event meanwhile: what there is to do is read anew.
+            Err(StoreError::WrongEvent { .. }) => {
+                self.invalidate_inbox(at);
+                return None;
+            }
             Err(error) => {
                 self.on_store_failure(at, Some(process), &error);
                 return None;
@@ -349,7 +357,7 @@ impl Fleet {
         } = append;
         let turn = self.current_turn_mut(at, &turn_id);
         let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
-            return self.on_broken(process, "it appended to a turn that is not in progress");
+            return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
         };
         if turn.used.append(event.get().len()) > TURN_BYTES_MAX {
             return self.fail_turn(at, process, seq.saturating_sub(1));
@@ -363,6 +371,16 @@ impl Fleet {
         };
         let instance = at.clone();
         self.store(append, Appending { instance, process });
+    }
+
+    /// A process says something of a turn that is over for it. One that is being killed may not know that yet.
+    fn on_turn_over(&mut self, at: &InstanceRef, process: ProcessId, problem: &str) {
+        let is_dying = self
+            .instance_mut(at)
+            .is_some_and(|entry| entry.slot.is_dying());
+        if !is_dying {
+            self.on_broken(process, problem);
+        }
     }
 
     /// A turn has appended more than a turn may: it ends here, and its process with it.
@@ -441,7 +459,7 @@ impl Fleet {
     ) {
         let turn = self.current_turn(at, &complete.turn_id);
         let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
-            return self.on_broken(process, "it completed a turn that is not in progress");
+            return self.on_turn_over(at, process, "it completed a turn that is not in progress");
         };
         let TurnComplete {
             turn_id,
@@ -475,7 +493,7 @@ impl Fleet {
         let event_id = turn.context.event_id;
         let completing = Completing {
             instance: at.clone(),
-            process,
+            process: Some(process),
             turn_id,
             event_id,
             also: answered,

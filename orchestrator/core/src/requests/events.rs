@@ -1,8 +1,6 @@
 //! Lists of events that wait or are parked.
 
-use goondan_protocol::control::{
-    CancelEvent, ControlError, ErrorCode, EventInfo, EventStanding, ListEvents,
-};
+use goondan_protocol::control::{CancelEvent, ControlError, EventInfo, EventStanding, ListEvents};
 use goondan_protocol::ids::InstanceRef;
 use goondan_store::StoreError;
 use goondan_store::instance::Metadata;
@@ -25,21 +23,10 @@ continuation! {
     InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
 }
 
-/// Whether a client is a person, as far as that can be told: nothing that the daemon's own children started is.
-fn may_cancel(peer: Peer) -> Result<(), ControlError> {
-    if !peer.is_below_daemon {
-        return Ok(());
-    }
-    let text = "to cancel an event is for a person: a program that an agent or a connector started \
-                may not";
-    Err(ControlError::new(ErrorCode::PersonNeeded, text)
-        .suggest("do it from a terminal of your own: `gdn cancel`"))
-}
-
 impl Core {
     /// A person ends a turn that is in progress, or an event that waits.
     pub(super) fn cancel_event(&mut self, token: RequestToken, peer: Peer, cancel: CancelEvent) {
-        if let Err(error) = may_cancel(peer) {
+        if let Err(error) = peer.must_be_person("to cancel an event", "gdn cancel") {
             return self.fleet.respond_error(token, error);
         }
         let at = InstanceRef {

@@ -10,7 +10,7 @@ use goondan_protocol::control::{ControlError, ErrorCode, RunEvent, RunEventKind}
 use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
-use crate::exchange::{ProposalWork, ProposalsDone};
+use crate::exchange::{ProposalWork, ProposalsDone, person_needed};
 use crate::fleet::answers::waiting::Requester;
 use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
@@ -63,13 +63,6 @@ fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     }
 }
 
-fn person_needed(what: &str) -> ControlError {
-    let text =
-        format!("{what} is for a person: a program that an agent or a connector started may not");
-    ControlError::new(ErrorCode::PersonNeeded, text)
-        .suggest("do it from a terminal of your own: `gdn proposal list` shows what waits")
-}
-
 /// What a piece of work is about, for whoever asked for it.
 #[derive(Debug)]
 enum Subject {
@@ -94,7 +87,8 @@ impl Core {
         if !asker.may_be_person()
             && let Some(what) = needs_person(&work)
         {
-            return self.answer_asker(&asker, &work.subject(), Err(person_needed(what)));
+            let error = person_needed(what, "gdn proposal list");
+            return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let id = work.workspace_id().clone();
         if let Err(error) = self.fleet.workspace(&id) {
@@ -280,7 +274,7 @@ mod tests {
             let needs = needs_person(&work(method, &more));
             assert_eq!(needs.is_some(), is_for_a_person, "{method} {more}");
         }
-        let told = person_needed("to apply a proposal");
+        let told = person_needed("to apply a proposal", "gdn proposal list");
         assert_eq!(told.code, ErrorCode::PersonNeeded);
     }
 }
