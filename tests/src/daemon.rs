@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use crate::binaries::bin;
 use crate::home::{Home, ORCHESTRATOR};
 use crate::log::{Log, message};
 use crate::processes::{self, Signal};
-use crate::wait::{PATIENCE, wait_until};
+use crate::wait::{wait_for, wait_until};
 
 /// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
 /// and it must have ended well.
@@ -170,14 +169,7 @@ impl Daemon {
 
     #[track_caller]
     fn ended(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the daemon does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = wait_for("the daemon ends", || self.child.try_wait().unwrap());
         self.has_ended = true;
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::PATIENCE;
 use crate::binaries::{bin, bin_dir};
 use crate::log::check_line;
 use crate::processes::{self, Signal};
+use crate::wait::{PATIENCE, wait_until, within};
 
 /// The daemon's binary.
 pub const ORCHESTRATOR: &str = "goondan-orchestrator";
@@ -224,27 +224,21 @@ impl Home {
         for daemon in self.running(ORCHESTRATOR) {
             processes::signal(daemon.pid, Signal::SIGTERM);
         }
-        let start = Instant::now();
-        loop {
-            let left = processes::of_home(&self.path);
-            if left.is_empty() || start.elapsed() > LAST_WAIT {
-                return left;
-            }
-            std::thread::sleep(Duration::from_millis(15));
+        let is_gone = || processes::of_home(&self.path).is_empty().then_some(());
+        match within(LAST_WAIT, is_gone) {
+            Some(()) => Vec::new(),
+            None => processes::of_home(&self.path),
         }
     }
 
     fn kill_all(&self) {
-        loop {
+        wait_until("every process is killed", || {
             let left = processes::of_home(&self.path);
-            if left.is_empty() {
-                return;
-            }
-            for process in left {
+            for process in &left {
                 processes::signal(process.pid, Signal::SIGKILL);
             }
-            std::thread::sleep(Duration::from_millis(15));
-        }
+            left.is_empty()
+        });
     }
 
     /// The lines of the log files of daemons in the background, oldest first, every one checked.
@@ -399,20 +393,14 @@ impl Running {
     #[track_caller]
     pub fn wait(mut self) -> Ran {
         drop(self.stdin.take());
-        let start = Instant::now();
-        let status: ExitStatus = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            if start.elapsed() > PATIENCE {
-                let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
-                panic!(
-                    "{} does not end; stdout {stdout:?}, stderr {stderr:?}",
-                    self.shown
-                );
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let ended = within(PATIENCE, || self.child.try_wait().unwrap());
+        let status: ExitStatus = ended.unwrap_or_else(|| {
+            let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+            panic!(
+                "{} does not end; stdout {stdout:?}, stderr {stderr:?}",
+                self.shown
+            );
+        });
         for reader in self.readers.drain(..) {
             reader.join().unwrap();
         }

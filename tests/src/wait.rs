@@ -7,7 +7,19 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(15);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Looks until `condition` gives a value; none if it gives none in time.
+pub fn within<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        let value = condition();
+        if value.is_some() || start.elapsed() >= limit {
+            return value;
+        }
+        std::thread::sleep(POLL);
+    }
+}
 
 /// Waits until `condition` gives a value.
 ///
@@ -15,19 +27,9 @@ const POLL: Duration = Duration::from_millis(15);
 ///
 /// If it gives none within [`PATIENCE`], with `what` was waited for.
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = condition() {
-            return value;
-        }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "waited {} s in vain: {what}",
-            PATIENCE.as_secs()
-        );
-        std::thread::sleep(POLL);
-    }
+pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, condition)
+        .unwrap_or_else(|| panic!("waited {} s in vain: {what}", PATIENCE.as_secs()))
 }
 
 /// Waits until `condition` holds.

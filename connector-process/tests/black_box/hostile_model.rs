@@ -140,7 +140,7 @@ fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
         assert!(error.message.contains("300 ms"), "{error:?}");
         let suggestion = error.suggestion.as_deref().unwrap_or_default();
         assert!(suggestion.contains("timeouts.totalMs"), "{suggestion}");
-        crate::orchestrator::wait_for("the server to be hung up on", || {
+        goondan_tests::wait_for("the server to be hung up on", || {
             (provider.given_up() == 1).then_some(())
         });
     }

@@ -541,11 +541,11 @@ fn a_call_that_is_given_up_is_given_up_at_the_provider_too() {
     let provider = Provider::start(move |_| silent.clone());
     let mut model = Model::at(&provider, "openai");
     let call_id = model.begin(&json!({"messages": [{"role": "user", "content": "Hi."}]}));
-    crate::orchestrator::wait_for("the provider to be asked", || {
+    goondan_tests::wait_for("the provider to be asked", || {
         (!provider.received().is_empty()).then_some(())
     });
     model.orchestrator.cancel(call_id);
-    crate::orchestrator::wait_for("the provider to be hung up on", || {
+    goondan_tests::wait_for("the provider to be hung up on", || {
         (provider.given_up() == 1).then_some(())
     });
     model.orchestrator.shutdown();
@@ -561,7 +561,7 @@ fn a_call_under_way_is_finished_before_the_process_ends() {
     });
     let mut model = Model::at(&provider, "openai");
     model.begin(&json!({"messages": [{"role": "user", "content": "Hi."}]}));
-    crate::orchestrator::wait_for("the provider to be asked", || {
+    goondan_tests::wait_for("the provider to be asked", || {
         (!provider.received().is_empty()).then_some(())
     });
     model.orchestrator.shutdown();

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use goondan_protocol::call::{CallCancel, CallId, CallOrder};
 use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
@@ -22,6 +22,7 @@ use goondan_protocol::ipc::{
 };
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
+use goondan_tests::wait_for;
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
@@ -405,18 +406,6 @@ pub(crate) fn listening_address(status: &Status) -> SocketAddr {
     // A status that comes too early would make this fail.
     drop(Client::connect(address));
     address
-}
-
-/// Asks until there is an answer.
-pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Whether an error says that the other side closed or reset the connection.

@@ -4,14 +4,12 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use goondan_confinement::{Level, Right};
 use goondan_protocol::ipc::RefusalCode;
-use goondan_tests::needs;
+use goondan_tests::{needs, wait_until};
 use serde_json::{Value, json};
 
-use crate::PATIENCE;
 use crate::orchestrator::Orchestrator;
 
 /// A project with one executable shell script.
@@ -198,14 +196,6 @@ fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     // One that nobody reaped yet has ended all the same.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 const STUBBORN: &str = r#"trap '' TERM INT

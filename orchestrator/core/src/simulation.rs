@@ -454,6 +454,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "pending",
         "restarting",
         "E_CIRCULAR_REQUEST",
+        "cancelled",
         "question: accept",
         "question: decline",
         "question: cancel",

@@ -1,5 +1,7 @@
 //! Questions of MCP servers to a person: asked under a tool call, answered with `gdn question`.
 
+use std::time::{Duration, Instant};
+
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, GDN, Ran, Running};
 use goondan_tests::log::message;
@@ -225,8 +227,10 @@ fn a_server_that_asks_by_its_result_is_called_again_with_the_answer() {
     let home = over_stdio_with("timeoutSeconds: 1\n    questionSeconds: 60");
     let _daemon = Daemon::serving(&home);
     let (sending, id) = asked(&home, "a", "rounds");
-    // The time in which it waits is not the call's.
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let asked_at = Instant::now();
+    wait_until("it has waited for longer than a call may take", || {
+        asked_at.elapsed() > Duration::from_millis(1_500)
+    });
     home.gdn(&[
         "question", "answer", &id, "--set", "size=s", "--set", "count=2",
     ])
