@@ -6,6 +6,28 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// Declares requests that are about one thing of a workspace, with what each of them says beside it.
+macro_rules! requests_about {
+    ($about:tt $($(#[$doc:meta])* $name:ident { $($fields:tt)* })*) => {
+        $(requests_about!(@one $about [$(#[$doc])*] $name { $($fields)* });)*
+    };
+    (
+        @one { $($about:tt)* } [$(#[$doc:meta])*] $name:ident {
+            $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            /// The workspace.
+            pub workspace_id: WorkspaceId,
+            $($about)*,
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+    };
+}
+
 mod daemon;
 mod event;
 mod instance;

@@ -46,23 +46,12 @@ pub struct ListProposals {
     pub run_id: Option<RunId>,
 }
 
-macro_rules! about_one {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => { $(
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        pub struct $name {
-            /// The workspace.
-            pub workspace_id: WorkspaceId,
-            /// The sandbox whose proposal it is.
-            #[serde(rename = "sandbox")]
-            pub at: SandboxRef,
-            $($(#[$field_meta])* pub $field: $type,)*
-        }
-    )* };
-}
-
-about_one! {
+requests_about! {
+    {
+        /// The sandbox whose proposal it is.
+        #[serde(rename = "sandbox")]
+        pub at: SandboxRef
+    }
     /// `proposal.show`.
     ShowProposal {}
     /// `proposal.diff`.

@@ -60,22 +60,11 @@ pub struct ListTasks {
     pub all: bool,
 }
 
-macro_rules! about_one {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => { $(
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        pub struct $name {
-            /// The workspace.
-            pub workspace_id: WorkspaceId,
-            /// The task.
-            pub task_id: TaskId,
-            $($(#[$field_meta])* pub $field: $type,)*
-        }
-    )* };
-}
-
-about_one! {
+requests_about! {
+    {
+        /// The task.
+        pub task_id: TaskId
+    }
     /// `task.show`.
     ShowTask {}
     /// `task.start`.
