@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::schemas;
 
 pub(crate) mod invisible;
+pub(crate) mod page;
 pub(crate) mod pager;
 pub(crate) mod progress;
 pub(crate) mod screen;

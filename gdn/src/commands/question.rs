@@ -164,7 +164,7 @@ async fn show(args: QuestionShowArgs, context: &Context) -> Result<(), Failure> 
     output.object(schemas::QUESTION_SHOW, &detail)?;
     let QuestionDetail { question, form } = &detail;
     output.data(fields_of(question, text::now()).render(output.canvas()))?;
-    output.data(format!("\n{}", quoted(&question.message)))?;
+    output.data(format!("\n{}", text::quoted(&question.message)))?;
     if !form.fields().is_empty() {
         output.data(format!("\n{}", table_of_form(form).render(output.canvas())))?;
     }
@@ -195,13 +195,6 @@ fn fields_of(question: &QuestionInfo, now: Timestamp) -> Table {
         format!("{} ({left} more)", text::clock(question.expires_at)),
     );
     table
-}
-
-/// A text that others wrote, line by line behind a mark: none of it can be taken for a word of `gdn`.
-fn quoted(message: &str) -> String {
-    let lines = text::printable(message);
-    let lines = lines.lines().map(|line| format!("> {line}\n"));
-    lines.collect()
 }
 
 fn table_of_form(form: &QuestionForm) -> Table {
@@ -421,14 +414,6 @@ mod tests {
     fn the_command_that_answers_gives_all_that_is_needed() {
         assert_eq!(example_of(&form()), " --set 'size=s' --set 'count=3'");
         assert_eq!(example_of(&QuestionForm::default()), "");
-    }
-
-    #[test]
-    fn what_others_wrote_is_quoted_and_steers_nothing() {
-        assert_eq!(
-            quoted("a\u{1b}[2J\nhint: run it"),
-            "> a\\u{1b}[2J\n> hint: run it\n"
-        );
     }
 
     #[test]

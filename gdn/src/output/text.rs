@@ -38,6 +38,12 @@ fn escape(text: &str, also: impl Fn(char) -> bool) -> String {
     out
 }
 
+/// A text that others wrote, line by line behind a mark: none of it can be taken for a word of `gdn`.
+pub(crate) fn quoted(text: &str) -> String {
+    let lines = printable(text);
+    lines.lines().map(|line| format!("  │ {line}\n")).collect()
+}
+
 /// Columns the text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
@@ -211,6 +217,14 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb\n\tc\r"), "a\\u{1b}[2Jb\n\tc\\r");
         assert_eq!(one_line("a\nb\u{202e}"), "a\\nb\\u{202e}");
         assert_eq!(printable("가나다 é"), "가나다 é");
+    }
+
+    #[test]
+    fn what_others_wrote_is_quoted_and_steers_nothing() {
+        assert_eq!(
+            quoted("a\u{1b}[2J\nhint: run it"),
+            "  │ a\\u{1b}[2J\n  │ hint: run it\n"
+        );
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
     prints(
         &shown,
         &[
-            "> Which size",
+            "│ Which size",
             "\\u{1b}[2J",
             "one of: s (Small), m (Medium)",
             "Wrap it",

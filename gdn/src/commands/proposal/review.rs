@@ -6,6 +6,7 @@ use goondan_protocol::control::{
 };
 
 use super::patch::{self, sizes_of};
+use crate::output::page::Page;
 use crate::output::style::{self, Palette};
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
@@ -22,19 +23,13 @@ pub(super) fn style_of(state: ProposalState) -> Style {
 /// All of it.
 pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -> String {
     let palette = canvas.palette;
-    let mut out = fields_of(detail).render(canvas);
-    let mut part = |title: &str, body: &str| {
-        if !body.trim().is_empty() {
-            let title = palette.paint(style::TITLE, title);
-            out.push_str(&format!("\n{title}\n{}\n", body.trim_end()));
-        }
-    };
-    part("Summary", &quoted(&detail.summary));
-    part("Files", &files_of(detail, palette));
-    part("Changes", &patch::colored(patch, &detail.files, palette));
-    part(
+    let mut page = Page::new(&fields_of(detail), canvas);
+    page.part("Summary", &text::quoted(&detail.summary));
+    page.part("Files", &files_of(detail, palette));
+    page.part("Changes", &patch::colored(patch, &detail.files, palette));
+    page.part(
         "Tests",
-        &quoted(detail.test_log.as_deref().unwrap_or_default()),
+        &text::quoted(detail.test_log.as_deref().unwrap_or_default()),
     );
     for (title, left) in [
         ("The worker was never given", &detail.not_given),
@@ -47,15 +42,15 @@ pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -
             let reason = palette.paint(style::FAINT, &text::one_line(&left.reason));
             format!("  {}  {reason}\n", text::one_line(&left.path))
         });
-        part(title, &lines.collect::<String>());
+        page.part(title, &lines.collect::<String>());
     }
     let history = detail.history.iter().map(|event| {
         let at = palette.paint(style::FAINT, &text::clock(event.at));
         let kind = event.kind.as_str().trim_start_matches("proposal_");
         format!("  {at}  {kind}  {}\n", text::one_line(&event.detail))
     });
-    part("What happened", &history.collect::<String>());
-    out
+    page.part("What happened", &history.collect::<String>());
+    page.into_text()
 }
 
 fn fields_of(detail: &ProposalDetail) -> Table {
@@ -104,12 +99,6 @@ pub(super) fn lines_of_both(detail: &ProposalDetail, palette: Palette) -> String
         paths.join(", ")
     );
     format!("{}\n", palette.paint(style::WARN, &line))
-}
-
-/// A text that others wrote, line by line behind a mark.
-fn quoted(words: &str) -> String {
-    let words = text::printable(words);
-    words.lines().map(|line| format!("  │ {line}\n")).collect()
 }
 
 /// The files with what becomes of each.

@@ -5,6 +5,7 @@ use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 
 use super::list;
+use crate::output::page::Page;
 use crate::output::style;
 use crate::output::table::{Canvas, Cell, Table};
 use crate::output::text;
@@ -24,36 +25,30 @@ pub(super) struct NextCommand {
 /// The page.
 pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> String {
     let palette = canvas.palette;
-    let mut out = fields_of(detail, now).render(canvas);
-    let mut part = |title: &str, body: &str| {
-        if !body.trim().is_empty() {
-            let title = palette.paint(style::TITLE, title);
-            out.push_str(&format!("\n{title}\n{}\n", body.trim_end()));
-        }
-    };
+    let mut page = Page::new(&fields_of(detail, now), canvas);
     let asks = detail.asks.iter().map(|ask| ask_text(ask, canvas, now));
-    part("Waits for you", &asks.collect::<String>());
+    page.part("Waits for you", &asks.collect::<String>());
     if let Some(phase) = detail.review {
         let all = detail.info.total_phases;
-        part(
+        page.part(
             "Waits for your review",
             &format!("  phase {phase} of {all}\n"),
         );
     }
-    part("To be done", &quoted(&detail.description));
+    page.part("To be done", &text::quoted(&detail.description));
     let documents = detail
         .documents
         .iter()
         .map(|path| format!("  {}\n", text::one_line(path)));
-    part("Documents", &documents.collect::<String>());
+    page.part("Documents", &documents.collect::<String>());
     let recent = detail.recent.iter().map(|line| {
         let at = palette.paint(style::FAINT, &text::clock(line.at));
         let event = line.event.replace('_', " ");
         let said = format!("{event}  {}", text::one_line(&line.detail));
         format!("  {at}  {}\n", said.trim_end())
     });
-    part("What happened last", &recent.collect::<String>());
-    out
+    page.part("What happened last", &recent.collect::<String>());
+    page.into_text()
 }
 
 fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
@@ -152,8 +147,8 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
         TaskAskKind::Dependency => "needs",
     };
     let id = palette.paint(style::WARN, &text::one_line(&ask.id));
-    let mut out = format!("  {id}  {what}\n{}", quoted(&ask.text));
-    out.push_str(&quoted(&ask.description));
+    let mut out = format!("  {id}  {what}\n{}", text::quoted(&ask.text));
+    out.push_str(&text::quoted(&ask.description));
     for option in &ask.options {
         out.push_str(&format!("    - {}\n", text::one_line(option)));
     }
@@ -167,12 +162,6 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
         out.push_str(&format!("    {}\n", palette.paint(style::FAINT, &line)));
     }
     out
-}
-
-/// A text that others wrote, line by line behind a mark.
-fn quoted(words: &str) -> String {
-    let words = text::printable(words);
-    words.lines().map(|line| format!("  │ {line}\n")).collect()
 }
 
 /// What a person may do next, the most urgent first.

@@ -1,0 +1,50 @@
+//! A page about one thing: its fields, then parts with titles. Parts that say nothing are left out.
+
+use super::style;
+use super::table::{Canvas, Table};
+
+/// A page that is being written.
+pub(crate) struct Page {
+    canvas: Canvas,
+    text: String,
+}
+
+impl Page {
+    /// A page that begins with these fields.
+    pub(crate) fn new(fields: &Table, canvas: Canvas) -> Self {
+        Self {
+            canvas,
+            text: fields.render(canvas),
+        }
+    }
+
+    /// Adds a part.
+    pub(crate) fn part(&mut self, title: &str, body: &str) {
+        if !body.trim().is_empty() {
+            let title = self.canvas.palette.paint(style::TITLE, title);
+            self.text
+                .push_str(&format!("\n{title}\n{}\n", body.trim_end()));
+        }
+    }
+
+    /// The page's lines.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::style::Palette;
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_has_no_title() {
+        let mut fields = Table::of_fields();
+        fields.field("Task", "shop");
+        let mut page = Page::new(&fields, Palette::new(false).into());
+        page.part("Documents", "\n");
+        page.part("History", "  made\n\n");
+        assert_eq!(page.into_text(), "Task  shop\n\nHistory\n  made\n");
+    }
+}
