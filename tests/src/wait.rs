@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(15);
+pub const POLL: Duration = Duration::from_millis(15);
 
 /// Waits until `condition` gives a value.
 ///
