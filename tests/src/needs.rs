@@ -18,6 +18,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
+use crate::Home;
+use crate::projects::lab_at;
+
 /// The variable that names the file in which tests that were left out are noted, a line each:
 /// `test<TAB>why`.
 pub const LEFT_OUT_VAR: &str = "GOONDAN_TEST_LEFT_OUT";
@@ -79,6 +82,21 @@ pub fn runs_typescript() -> bool {
     path_of("bun").is_some()
         || path_of("deno").is_some()
         || node().is_ok_and(|ran| ran.status.success())
+}
+
+/// Whether sandboxes of a level can be made, by goondan's own word; if not, the calling test is noted as left out.
+///
+/// # Panics
+///
+/// As [`program`], and if goondan refuses a project for another reason than that.
+#[must_use]
+pub fn sandbox(level: &str) -> bool {
+    let validated = Home::new(&lab_at(level)).gdn(&["validate"]);
+    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
+        return left_out(&format!("this machine does not give the level `{level}`"));
+    }
+    validated.exits(0);
+    true
 }
 
 /// Notes that the calling test, or part of it, is left out; returns false.

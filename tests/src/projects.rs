@@ -1,5 +1,9 @@
 //! Projects that tests need. All of them answer by a script.
 
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
 /// An agent `worker` with rules for tests, and a webhook `hook` at `/hook`.
 ///
 /// * `echo TEXT` is answered with the text.
@@ -104,4 +108,82 @@ spec:
 pub fn lab_at(level: &str) -> String {
     let require = format!("sandbox: {{require: {level}, write: [NOTES]}}");
     LAB.replace("sandbox: {write: [NOTES]}", &require)
+}
+
+/// The tool that runs commands, as an agent lists it.
+pub const BASH: &str = r#"{kind: Tool, name: bash, package: "@goondan/base"}"#;
+
+/// A small project whose agents run commands in sandboxes. Its model calls tools by what it is told, and then says what
+/// the last of them gave.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Commands {
+    rules: String,
+    agents: Vec<String>,
+    documents: String,
+}
+
+impl Commands {
+    /// A project that has no agent yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A message that matches `message` has the model run a command.
+    pub fn run(self, message: &str, command: &str) -> Self {
+        self.call(message, "bash__exec", json!({"command": command}))
+    }
+
+    /// A message that matches `message` has the model call a tool.
+    pub fn call(self, message: &str, tool: &str, args: Value) -> Self {
+        self.call_all(message, &[(tool, args)])
+    }
+
+    /// A message that matches `message` has the model call tools at once.
+    pub fn call_all(mut self, message: &str, calls: &[(&str, Value)]) -> Self {
+        let calls = calls
+            .iter()
+            .map(|(tool, args)| json!({"tool": tool, "args": args}));
+        let calls: Value = calls.collect();
+        let rule = json!({"when": {"user": message, "step": 1}, "call": calls});
+        writeln!(self.rules, "      - {rule}").unwrap();
+        self
+    }
+
+    /// An agent, with its tools and its sandbox as `goondan.yaml` has them. The first is the entry agent.
+    pub fn agent(mut self, name: &str, tools: &[&str], sandbox: &str) -> Self {
+        let tools = tools.join(", ");
+        write!(
+            self.documents,
+            "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  modelConfig: \
+             {{modelRef: Model/main}}\n  tools: [{tools}]\n  sandbox: {sandbox}\n"
+        )
+        .unwrap();
+        self.agents.push(format!("Agent/{name}"));
+        self
+    }
+
+    /// More documents of the project.
+    pub fn with(mut self, documents: &str) -> Self {
+        write!(self.documents, "---\n{}\n", documents.trim()).unwrap();
+        self
+    }
+
+    /// What `goondan.yaml` says.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        let Self {
+            rules,
+            agents,
+            documents,
+        } = self;
+        let entry = &agents[0];
+        let agents = agents.join(", ");
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: main}}\nspec:\n  provider: scripted\n  \
+             options:\n    rules:\n{rules}      - say: \"${{result}}\"\n{documents}---\napiVersion: \
+             goondan.ai/v1\nkind: Swarm\nmetadata: {{name: all}}\nspec:\n  entryAgent: {entry}\n  agents: \
+             [{agents}]\n"
+        )
+    }
 }

@@ -245,7 +245,7 @@ mod tests {
         SandboxPolicy {
             require,
             read: paths(&["/usr", "/bin", "/srv/project"]),
-            write: paths(&["/state/work"]),
+            write: paths(&["/state/desk"]),
             network: Network::None,
         }
     }
@@ -382,9 +382,9 @@ mod tests {
         let full = |said: &str| explain(said, &policy(Level::Full));
         assert!(full("cat: /home/me/x: No such file or directory").is_some());
         for said in [
-            "cat: /state/work/x: No such file or directory",
+            "cat: /state/desk/x: No such file or directory",
             "cat: x: Permission denied",
-            "bash: line 1: /state/work/x: Permission denied",
+            "bash: line 1: /state/desk/x: Permission denied",
             "make: *** [all] Error 2",
         ] {
             assert_eq!(full(said), None, "{said}");

@@ -7,9 +7,10 @@ use goondan_agent_process::tools::Toolbox;
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::script::Script;
+use goondan_tests::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{BINARY, Site, eventually, is_alive};
+use crate::support::{BINARY, Site, is_alive};
 
 pub(crate) fn toolbox(site: &Site) -> Toolbox {
     Toolbox::new(&site.assignment(Script::default()), BINARY.into()).unwrap()
@@ -107,7 +108,7 @@ async fn a_call_that_is_given_up_ends_its_processes() {
         pids = begun => pids.unwrap(),
         outcome = toolbox(&site).run(&exec(command)) => panic!("it ended: {outcome:?}"),
     };
-    eventually("the processes are gone", || {
+    wait_for("the processes are gone", || {
         (!pids.into_iter().any(is_alive)).then_some(())
     });
 }

@@ -8,9 +8,10 @@ use goondan_protocol::ipc::{Pong, ToOrchestrator};
 use goondan_protocol::message::MessageEvent;
 use goondan_protocol::observe::RuntimeEventKind;
 use goondan_protocol::version::Version;
+use goondan_tests::wait_for;
 
 use crate::support::{
-    BINARY, Orchestrator, Site, Stored, ended, eventually, is_alive, kill, put, read_log, script,
+    BINARY, Orchestrator, Site, Stored, ended, is_alive, kill, put, read_log, script,
 };
 
 /// A tool that never ends, with a stray that left its process group.
@@ -50,7 +51,7 @@ fn busy(site: &Site) -> (Orchestrator, [i32; 2]) {
 }
 
 fn all_gone(pids: [i32; 2]) {
-    eventually("every process of the tool is gone", || {
+    wait_for("every process of the tool is gone", || {
         (!pids.into_iter().any(is_alive)).then_some(())
     });
 }

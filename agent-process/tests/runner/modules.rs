@@ -4,11 +4,11 @@ use goondan_agent_process::tool_call::{ToolOutcome, ToolRules as _};
 use goondan_agent_process::tools::Toolbox;
 use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_tests::needs;
+use goondan_tests::{needs, wait_for};
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox_of};
-use crate::support::{Orchestrator, Site, Stored, eventually, is_alive, kill, put, script};
+use crate::support::{Orchestrator, Site, Stored, is_alive, kill, put, script, wait_for_async};
 
 /// A module whose handlers do what tests need.
 const LAB: &str = r#"
@@ -208,14 +208,11 @@ async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back
         refused.ends_with("has crashed 2 times in a row; it may be started again in 1 s"),
         "{refused}"
     );
-    for _ in 0..1_000 {
+    wait_for_async("it is started again", async || {
         let outcome = run(&lab, "count").await;
-        if !outcome.is_error {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("it was not started again");
+        (!outcome.is_error).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -264,11 +261,7 @@ async fn a_call_that_is_given_up_is_cancelled() {
     assert_eq!(text(run(&lab, "count").await), "1");
     tokio::select! {
         outcome = run(&lab, "stubborn") => panic!("it ended: {outcome:?}"),
-        () = async {
-            while !site.work.join("pid").exists() {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        } => {}
+        () = wait_for_async("it runs", async || site.work.join("pid").exists().then_some(())) => {}
     }
     assert_eq!(text(run(&lab, "count").await), "1", "a new host");
     assert!(!is_alive(site.pid_in("pid")));
@@ -467,5 +460,5 @@ export const handlers = {
         .unwrap();
     assert_eq!(counted[0]["spanId"], called.span_id.to_string());
     kill(i32::try_from(orchestrator.child.id()).unwrap());
-    eventually("the host is gone", || (!is_alive(pid)).then_some(()));
+    wait_for("the host is gone", || (!is_alive(pid)).then_some(()));
 }

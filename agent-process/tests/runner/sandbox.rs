@@ -6,8 +6,9 @@ use std::process::{Command, Output, Stdio};
 use goondan_confinement::{
     Level, Network, Right, SandboxPath, SandboxPolicy, probe, probe_namespaces,
 };
+use goondan_tests::wait_for;
 
-use crate::support::{BINARY, Site, eventually, is_alive, kill, put};
+use crate::support::{BINARY, Site, is_alive, kill, put};
 
 /// Where programs and what they need are.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
@@ -493,7 +494,7 @@ fn sec_6_whoever_is_killed_nothing_is_left() {
                 Ended::First => kill(child_of(supervisor)),
             }
             child.wait().unwrap();
-            eventually("everything is gone", || {
+            wait_for("everything is gone", || {
                 in_directory(&site).is_empty().then_some(())
             });
             assert_eq!(mounts(), before, "{level}: {ended:?}");

@@ -2,10 +2,11 @@
 
 use goondan_agent_process::tool_call::ToolOutcome;
 use goondan_agent_process::tools::Toolbox;
+use goondan_tests::wait_for;
 use serde_json::json;
 
 use crate::bash::{call, toolbox};
-use crate::support::{Site, eventually, is_alive};
+use crate::support::{Site, is_alive, wait_for_async};
 
 async fn run(toolbox: &Toolbox, command: &str) -> ToolOutcome {
     run_for(toolbox, command, 60_000).await
@@ -47,7 +48,7 @@ async fn a_session_keeps_its_directory_variables_functions_and_jobs() {
         "[session `other` was started]\nexit code: 0\nstdout:\n[]\n"
     );
     drop(toolbox);
-    let gone = move || eventually("the job ends", || (!is_alive(job)).then_some(()));
+    let gone = move || wait_for("the job ends", || (!is_alive(job)).then_some(()));
     tokio::task::spawn_blocking(gone).await.unwrap();
 }
 
@@ -147,13 +148,10 @@ async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
     text(&toolbox, job).await;
     crate::support::put(site.work.join("go"), "");
     let said = site.work.join("said");
-    let wait = async {
-        while !said.exists() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
-    assert!(waited.is_ok(), "the job waits for a reader");
+    wait_for_async("the job has said all of it", async || {
+        said.exists().then_some(())
+    })
+    .await;
     let shown = text(&toolbox, "echo mine").await;
     assert!(
         shown.starts_with(
@@ -187,7 +185,7 @@ async fn calls_of_one_session_run_one_after_another_and_a_call_given_up_is_inter
 
     let begun = tokio::task::spawn_blocking({
         let path = site.work.join("pid");
-        move || eventually("it runs", || path.exists().then_some(()))
+        move || wait_for("it runs", || path.exists().then_some(()))
     });
     tokio::select! {
         begun = begun => begun.unwrap(),
@@ -224,12 +222,10 @@ async fn there_are_only_so_many_sessions() {
 
 /// The shell's task needs a moment to be gone.
 async fn eventually_open(toolbox: &Toolbox) {
-    for _ in 0..1_000 {
+    wait_for_async("a session ends", async || {
         let input = json!({"command": "true", "session": "n8"});
-        if !toolbox.run(&call("bash__exec", input)).await.is_error {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("no session ended");
+        let outcome = toolbox.run(&call("bash__exec", input)).await;
+        (!outcome.is_error).then_some(())
+    })
+    .await;
 }

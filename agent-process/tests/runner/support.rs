@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use goondan_protocol::JsonObject;
@@ -30,13 +29,12 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_protocol::version::Version;
 use goondan_protocol::working_directory::CwdMode;
+use goondan_tests::wait::POLL;
+use goondan_tests::{PATIENCE, wait_for};
 use serde_json::Value;
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");
-
-/// Longest wait for anything, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A project and a work directory, gone at the end of the test.
 pub(crate) struct Site {
@@ -95,7 +93,7 @@ impl Site {
     /// Waits until a command has written its process id to a file of the work directory.
     pub(crate) fn pid_in(&self, name: &str) -> i32 {
         let path = self.work.join(name);
-        eventually("a pid is written", || {
+        wait_for("a pid is written", || {
             let text = std::fs::read_to_string(&path).ok()?;
             text.strip_suffix('\n')?.parse().ok()
         })
@@ -130,16 +128,21 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
     }
 }
 
-/// Waits for a condition.
-pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = condition() {
-            return value;
+/// [`goondan_tests::wait_for`] of a condition that is itself waited for; other tasks of the test go on meanwhile.
+pub(crate) async fn wait_for_async<T>(
+    what: &str,
+    mut condition: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let waiting = async {
+        loop {
+            if let Some(value) = condition().await {
+                return value;
+            }
+            tokio::time::sleep(POLL).await;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    waited.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
 /// Whether a process is there and not merely waiting to be taken note of.
@@ -437,7 +440,7 @@ pub(crate) fn read_log(path: &Path) -> Vec<Value> {
 }
 
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
-    eventually("the process ends", || child.try_wait().unwrap())
+    wait_for("the process ends", || child.try_wait().unwrap())
 }
 
 fn raw<T: serde::Serialize>(records: &[T]) -> Vec<Box<serde_json::value::RawValue>> {

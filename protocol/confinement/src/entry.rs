@@ -1,7 +1,7 @@
 //! How a process enters the sandbox of what it is to start (`SEC-3`, `SEC-6`).
 //!
-//! A process that stands around a program is started with the policy in its arguments ([`Allowed::in_words`](crate::Allowed::in_words)), takes it off
-//! them ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and whatever it starts inherits that.
+//! A process that stands around a program is started with the policy in its arguments
+//! ([`Allowed::in_words`](crate::Allowed::in_words)), takes it off them ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and whatever it starts inherits that.
 //! So it holds from the first instruction of the program. It cannot be taken back, and there is nothing between it
 //! and the kernel that a program could talk to.
 //!

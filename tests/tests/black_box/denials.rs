@@ -6,47 +6,21 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use goondan_tests::projects::lab_at;
+use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::{Daemon, Home, needs};
-
-const PROJECT: &str = r#"
-apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: main}
-spec:
-  provider: scripted
-  options:
-    rules:
-      - when: {user: '^(?P<command>.*)$', step: 1}
-        call: [{tool: bash__exec, args: {command: "${command}"}}]
-      - say: "${result}"
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: prisoner}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
-  sandbox: {require: LEVEL}
-"#;
 
 const CONNECT: &str =
     r#"python3 -c 'import socket; socket.create_connection(("192.0.2.1", 80), 2)'"#;
 
-/// Whether this machine gives a level; says aloud if not.
-fn is_had(level: &str) -> bool {
-    let validated = Home::new(&lab_at(level)).gdn(&["validate"]);
-    needs::program("python3")
-        && (!validated.stderr.contains("E_CONFIG_NO_SANDBOX")
-            || needs::left_out(&format!("this machine does not give the level `{level}`")))
-}
-
 /// Reaches for each, and hears of it what it has to. `signal` and `socket` are what is said of those.
 fn is_told(level: &str, signal: &str, socket: &str) {
-    if !is_had(level) {
+    if !needs::program("python3") || !needs::sandbox(level) {
         return;
     }
-    let home = Home::new(&PROJECT.replace("LEVEL", level));
+    let project = Commands::new()
+        .run("^(?P<command>.*)$", "${command}")
+        .agent("prisoner", &[BASH], &format!("{{require: {level}}}"));
+    let home = Home::new(&project.yaml());
     // The directory of temporary files is another one at the level `full`, so that nothing is said of it there.
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
     let secret = outside.path().join("secret");

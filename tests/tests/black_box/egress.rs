@@ -12,7 +12,7 @@ use std::process::Stdio;
 use goondan_tests::home::Running;
 use goondan_tests::log::message;
 use goondan_tests::processes::{Signal, signal};
-use goondan_tests::projects::lab_at;
+use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
@@ -22,34 +22,8 @@ const ESCAPE: &str = include_str!("escapes/egress.py");
 const HOSTS: &str = include_str!("escapes/hosts.py");
 const LOOT: &str = "loot-of-the-network-7131";
 
-const PROJECT: &str = r#"
-apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: main}
-spec:
-  provider: scripted
-  options:
-    rules:
-      - when: {user: '^as a command$', step: 1}
-        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json"}}]
-      - when: {user: '^in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json", session: s}}]
-      - when: {user: '^from a module$', step: 1}
-        call: [{tool: escape__try, args: {}}]
-      - when: {user: '^from an MCP server$', step: 1}
-        call: [{tool: server__try, args: {}}]
-      - when: {user: '^without a sandbox$', step: 1}
-        call: [{tool: bash__exec, args: {command: "python3 PROJECT/egress.py PROJECT/plan.json free"}}]
-      - when: {user: '^mirror$', step: 1}
-        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:MIRROR/"}}]
-      - when: {user: '^mirror in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:MIRROR/; echo of $$", session: s}}]
-      - when: {user: '^other in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "curl -sSf http://127.0.0.1:OTHER/", session: s}}]
-      - when: {user: '^often$', step: 1}
-        call: [{tool: bash__exec, args: {command: "for i in $(seq 60); do curl -s http://127.0.0.1:OTHER/; done"}}]
-      - say: "${result}"
----
+/// The tools and connections beside the agents.
+const OTHERS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: escape}
@@ -61,37 +35,6 @@ apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: server}
 spec: {builtin: mcp}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: prisoner}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}, Tool/escape, Tool/server]
-  sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: neighbor}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
-  sandbox: {network: {allow: ["127.0.0.1:OTHER"]}}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: free}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
-  sandbox: {require: "off"}
----
-apiVersion: goondan.ai/v1
-kind: Swarm
-metadata: {name: all}
-spec:
-  entryAgent: Agent/prisoner
-  agents: [{ref: Agent/prisoner}, {ref: Agent/neighbor}, {ref: Agent/free}]
 ---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -113,6 +56,43 @@ spec:
   config: {command: [python3, PROJECT/server.py, PROJECT/served.py]}
   sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
 "#;
+
+/// The agents: `prisoner` and `neighbor` may reach different hosts, `free` all there are.
+fn project() -> Commands {
+    const TRY: &str = "python3 PROJECT/egress.py PROJECT/plan.json";
+    const MIRROR: &str = "curl -sSf http://127.0.0.1:MIRROR/";
+    const OTHER: &str = "curl -sSf http://127.0.0.1:OTHER/";
+    let in_session = |command: &str| json!({"command": command, "session": "s"});
+    Commands::new()
+        .run("^as a command$", TRY)
+        .call("^in a session$", "bash__exec", in_session(TRY))
+        .call("^from a module$", "escape__try", json!({}))
+        .call("^from an MCP server$", "server__try", json!({}))
+        .run("^without a sandbox$", &format!("{TRY} free"))
+        .run("^mirror$", MIRROR)
+        .call(
+            "^mirror in a session$",
+            "bash__exec",
+            in_session(&format!("{MIRROR}; echo of $$")),
+        )
+        .call("^other in a session$", "bash__exec", in_session(OTHER))
+        .run(
+            "^often$",
+            "for i in $(seq 60); do curl -s http://127.0.0.1:OTHER/; done",
+        )
+        .agent(
+            "prisoner",
+            &[BASH, "Tool/escape", "Tool/server"],
+            r#"{network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}"#,
+        )
+        .agent(
+            "neighbor",
+            &[BASH],
+            r#"{network: {allow: ["127.0.0.1:OTHER"]}}"#,
+        )
+        .agent("free", &[BASH], r#"{require: "off"}"#)
+        .with(OTHERS)
+}
 
 /// What the MCP server says when its tool is called.
 const SERVED: &str = r#"
@@ -162,14 +142,9 @@ fn hosts(home: &Home) -> (Running, Value) {
     (hosts, ports)
 }
 
-/// Whether this machine gives the level `full`; says aloud if not.
+/// Whether this machine has all that the tests need; says aloud if not.
 fn is_had() -> bool {
-    if !needs::program("python3") || !needs::program("curl") {
-        return false;
-    }
-    let validated = Home::new(&lab_at("full")).gdn(&["validate"]);
-    !validated.stderr.contains("E_CONFIG_NO_SANDBOX")
-        || needs::left_out("this machine does not give the level `full`")
+    needs::program("python3") && needs::program("curl") && needs::sandbox("full")
 }
 
 /// The ways that were tried, with what came of each.
@@ -218,7 +193,7 @@ impl Fenced {
             }
             text
         };
-        home.write("project/goondan.yaml", &filled(PROJECT));
+        home.write("project/goondan.yaml", &filled(&project().yaml()));
         home.write("project/egress.py", ESCAPE);
         home.write("project/server.py", SERVER);
         home.write("project/served.py", &filled(SERVED));

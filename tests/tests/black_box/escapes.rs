@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, GDN, Running};
-use goondan_tests::projects::lab_at;
+use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::{Daemon, Home, needs, processes, wait_until};
 use serde_json::{Value, json};
 
@@ -42,31 +42,8 @@ fn stray_of(level: &str) -> String {
     (number + std::process::id()).to_string()
 }
 
-/// An agent that tries the ways out. `LEVEL` is its sandbox.
-const PROJECT: &str = r#"
-apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: main}
-spec:
-  provider: scripted
-  options:
-    rules:
-      - when: {user: '^keep', step: 1}
-        call: [{tool: bash__exec, args: {command: "echo loot-of-the-outside-5519 > kept"}}]
-      - when: {user: '^as a command$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000}}]
-      - when: {user: '^in a session$', step: 1}
-        call: [{tool: bash__exec, args: {command: "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results", timeoutMs: 300000, session: s}}]
-      - when: {user: '^from a module$', step: 1}
-        call: [{tool: escape__try, args: {}}]
-      - when: {user: '^from an MCP server$', step: 1}
-        call: [{tool: server__try, args: {}}]
-      - when: {user: '^loosened by the call$', step: 1}
-        call: [{tool: bash__exec, args: {command: "cat HOME/.ssh/id_ed25519", sandbox: {require: "off"}}}]
-      - when: {user: '^loosened by the environment$', step: 1}
-        call: [{tool: bash__exec, args: {command: "export GOONDAN_SANDBOX=off BASH_ENV=HOME/.profile; cat HOME/.ssh/id_ed25519"}}]
-      - say: "${result}"
----
+/// The tools and connections beside the agent. `LEVEL` is their sandbox.
+const OTHERS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: escape}
@@ -79,17 +56,6 @@ apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: server}
 spec: {builtin: mcp}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: prisoner}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools:
-    - {kind: Tool, name: bash, package: "@goondan/base"}
-    - Tool/escape
-    - Tool/server
-  sandbox: {require: LEVEL, write: [NOTES]}
 ---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -111,6 +77,34 @@ spec:
   config: {command: [python3, PROJECT/server.py, SERVED]}
   sandbox: {require: LEVEL, write: [NOTES]}
 "#;
+
+/// An agent that tries the ways out. `LEVEL` is its sandbox.
+fn project() -> Commands {
+    const TRY: &str =
+        "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results";
+    const STEAL: &str = "cat HOME/.ssh/id_ed25519";
+    let trying = json!({"command": TRY, "timeoutMs": 300_000});
+    let mut trying_in_session = trying.clone();
+    trying_in_session["session"] = json!("s");
+    let loosened = json!({"command": STEAL, "sandbox": {"require": "off"}});
+    Commands::new()
+        .run("^keep", &format!("echo {LOOT} > kept"))
+        .call("^as a command$", "bash__exec", trying)
+        .call("^in a session$", "bash__exec", trying_in_session)
+        .call("^from a module$", "escape__try", json!({}))
+        .call("^from an MCP server$", "server__try", json!({}))
+        .call("^loosened by the call$", "bash__exec", loosened)
+        .run(
+            "^loosened by the environment$",
+            &format!("export GOONDAN_SANDBOX=off BASH_ENV=HOME/.profile; {STEAL}"),
+        )
+        .agent(
+            "prisoner",
+            &[BASH, "Tool/escape", "Tool/server"],
+            "{require: LEVEL, write: [NOTES]}",
+        )
+        .with(OTHERS)
+}
 
 /// What the MCP server does when its tool is called: it begins to try, leaves a process behind, and says so.
 const SERVED: &str = r#"
@@ -186,7 +180,9 @@ impl Prison {
         };
 
         let served = home.project().join("served.py");
-        let yaml = PROJECT.replace("SERVED", served.to_str().unwrap());
+        let yaml = self::project()
+            .yaml()
+            .replace("SERVED", served.to_str().unwrap());
         home.write("project/goondan.yaml", &filled(&yaml));
         home.write("project/server.py", SERVER);
         home.write("project/served.py", &filled(SERVED));
@@ -327,17 +323,6 @@ fn victim(home: &Home) -> (Running, Value) {
     (victim, told)
 }
 
-/// Whether this machine gives a level, by goondan's own word; says aloud if not.
-fn is_had(level: &str) -> bool {
-    let home = Home::new(&lab_at(level));
-    let validated = home.gdn(&["validate"]);
-    if validated.stderr.contains("E_CONFIG_NO_SANDBOX") {
-        return needs::left_out(&format!("this machine does not give the level `{level}`"));
-    }
-    validated.exits(0);
-    true
-}
-
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").unwrap().uid() == 0
@@ -345,7 +330,7 @@ fn is_root() -> bool {
 
 /// Nothing leads out, and what is allowed works.
 fn holds(level: &str) {
-    if !needs::program("python3") || !is_had(level) {
+    if !needs::program("python3") || !needs::sandbox(level) {
         return;
     }
     let prison = Prison::at(level);

@@ -14,37 +14,16 @@ use std::time::Duration;
 
 use goondan_tests::home::GDN;
 use goondan_tests::processes::Signal;
+use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, needs, processes, wait_until};
+use serde_json::json;
 
 /// Rounds at each level, unless `GOONDAN_TEST_KILL_ROUNDS` says otherwise.
 const ROUNDS: usize = 8;
 
 /// The longest time before somebody is killed: a turn takes about half of it.
 const KILL_WITHIN_MS: u64 = 160;
-
-const PROJECT: &str = r#"
-apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: main}
-spec:
-  provider: scripted
-  options:
-    rules:
-      - when: {user: '^work$', step: 1}
-        call:
-          - {tool: bash__exec, args: {command: "COMMAND"}}
-          - {tool: bash__exec, args: {command: "COMMAND", session: kept}}
-      - say: done
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: worker}
-spec:
-  modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
-  sandbox: {require: LEVEL}
-"#;
 
 /// A stray child in a session of its own, one that ignores what it can, files here and in the temporary directory.
 const COMMAND: &str = "(setsid sleep NUMBER & trap '' TERM HUP; sleep NUMBER) & touch $TMPDIR/trace $HOME/own; sleep 0.05";
@@ -104,20 +83,24 @@ fn kill_one(home: &Home, daemon: &Daemon, strays: &[u32], random: &mut Random) -
 }
 
 fn nothing_is_left(level: &str) {
+    if !needs::sandbox(level) {
+        return;
+    }
     let rounds = std::env::var("GOONDAN_TEST_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
     // Told from the processes of other tests by a number of its own.
     let number = (300_000 + std::process::id() + u32::from(level == "full")).to_string();
     let command = COMMAND.replace("NUMBER", &number);
-    let home = Home::new(&PROJECT.replace("COMMAND", &command).replace("LEVEL", level));
+    let calls = [
+        ("bash__exec", json!({"command": command})),
+        ("bash__exec", json!({"command": command, "session": "kept"})),
+    ];
+    let project = Commands::new().call_all("^work$", &calls).agent(
+        "worker",
+        &[BASH],
+        &format!("{{require: {level}}}"),
+    );
+    let home = Home::new(&project.yaml());
     let strays = || processes::with_args(&["sleep", &number]);
-    if home
-        .gdn(&["validate"])
-        .stderr
-        .contains("E_CONFIG_NO_SANDBOX")
-    {
-        needs::left_out(&format!("this machine does not give the level `{level}`"));
-        return;
-    }
     let mut random = Random::announced();
     let mut daemon = Daemon::serving(&home);
     home.ask("main", "work");

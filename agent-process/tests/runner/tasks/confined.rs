@@ -3,10 +3,11 @@
 use goondan_confinement::SandboxPolicy;
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::task::TaskAssignment;
+use goondan_tests::wait_for;
 
 use super::example::levels;
 use super::run::{Run, assignment};
-use crate::support::{Site, eventually, is_alive, put};
+use crate::support::{Site, is_alive, put};
 
 fn confined(site: &Site, level: Level, script: &str) -> TaskAssignment {
     let mut it = assignment(site, script);
@@ -39,14 +40,14 @@ fn task_8_a_confined_program_is_told_by_its_own_number_stopped_and_ended() {
         };
         let count = || std::fs::read_to_string(site.work.join("count")).unwrap_or_default();
         let counts_on = |before: String| {
-            eventually("it counts on", || {
+            wait_for("it counts on", || {
                 let now = count();
                 (!now.is_empty() && now != before).then_some(())
             });
         };
         counts_on(count());
         run.pause();
-        eventually("it is stopped", || (state() == Some('T')).then_some(()));
+        wait_for("it is stopped", || (state() == Some('T')).then_some(()));
         run.ping(1);
         let before = count();
         run.ping(2);
@@ -103,6 +104,29 @@ fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
     let expected = "before\nrefused\nnot moved\n.checkpoints\n.logs\nx\n";
     assert_eq!(told.stdout, expected, "{}", told.stderr);
     assert_eq!(std::fs::read_to_string(history).unwrap(), "before\n");
+}
+
+#[test]
+fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
+    for level in levels().into_iter().skip(1) {
+        let site = Site::new();
+        std::fs::create_dir(site.outside()).unwrap();
+        put(site.outside().join("secret"), "loot");
+        for name in [".metadata", ".checkpoints", ".logs"] {
+            std::fs::create_dir(site.work.join(name)).unwrap();
+        }
+        let plant = format!(
+            "mv .logs away && ln -s '{}' .logs; echo",
+            site.outside().display()
+        );
+        Run::start(&confined(&site, level, &plant)).finish();
+        let told = Run::start(&confined(&site, level, "cat .logs/secret; echo")).finish();
+        assert_eq!(
+            (told.stdout.as_str(), told.not_started),
+            ("\n", None),
+            "{level}"
+        );
+    }
 }
 
 #[test]

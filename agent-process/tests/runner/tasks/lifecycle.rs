@@ -4,9 +4,10 @@ use std::path::Path;
 
 use goondan_cli_agents::Event;
 use goondan_protocol::task::PromptBy;
+use goondan_tests::wait_for;
 
 use super::run::{Run, assignment};
-use crate::support::{Site, ended, eventually, is_alive, kill, put};
+use crate::support::{Site, ended, is_alive, kill, put};
 
 #[test]
 fn task_8_a_program_gets_its_prompt_and_all_it_writes_is_told() {
@@ -168,7 +169,7 @@ fn when_the_orchestrator_vanishes_or_the_process_is_killed_everything_ends() {
         let mut child = run.vanish();
         let code = ended(&mut child).code();
         assert_eq!(code, (!is_killed).then_some(3));
-        eventually("all of it is gone", || {
+        wait_for("all of it is gone", || {
             (!pids.into_iter().any(is_alive)).then_some(())
         });
     }
@@ -214,6 +215,9 @@ fn a_flood_of_output_is_told_whole_in_bounded_memory() {
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
 }
 
+/// Looks in a row at which the processor time is the same: what runs takes a tick of it between any two of so many.
+const LOOKS_AT_REST: usize = 8;
+
 /// The processor time of a process once it takes no more.
 fn cpu_ticks_at_rest(pid: u32) -> u64 {
     let ticks = || {
@@ -222,11 +226,12 @@ fn cpu_ticks_at_rest(pid: u32) -> u64 {
         let fields: Vec<&str> = fields.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    let mut last = ticks();
-    eventually("the process is at rest", || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    let (mut last, mut looks) = (ticks(), 0);
+    wait_for("the process is at rest", || {
         let now = ticks();
-        (std::mem::replace(&mut last, now) == now).then_some(now)
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
+        (looks == LOOKS_AT_REST).then_some(now)
     })
 }
 
@@ -254,7 +259,7 @@ fn what_cannot_be_understood_ends_the_process_and_its_program() {
         },
     )));
     assert_eq!(ended(&mut run.child).code(), Some(1));
-    eventually("the program is gone", || (!is_alive(pid)).then_some(()));
+    wait_for("the program is gone", || (!is_alive(pid)).then_some(()));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Stopping a whole tree of processes, and letting it go on, as `/proc` shows it.
 
+use goondan_tests::wait_for;
+
 use super::run::{Run, assignment};
-use crate::support::{Site, ended, eventually, is_alive};
+use crate::support::{Site, ended, is_alive};
 
 /// The state of a process, as the kernel tells it.
 fn state_of(pid: i32) -> char {
@@ -33,7 +35,7 @@ fn count_of(site: &Site, name: &str) -> u64 {
 fn all_count(site: &Site) {
     for name in NAMES {
         let before = count_of(site, name);
-        eventually("it counts on", || {
+        wait_for("it counts on", || {
             (count_of(site, name) > before + 1).then_some(())
         });
     }
@@ -41,7 +43,7 @@ fn all_count(site: &Site) {
 
 fn all_stop(pids: [i32; 4]) {
     for pid in pids {
-        eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+        wait_for("it is stopped", || (state_of(pid) == 'T').then_some(()));
     }
 }
 
@@ -74,7 +76,7 @@ fn task_8_what_is_paused_can_be_shut_down_and_listens() {
     let mut run = Run::start(&assignment(&site, script));
     let pid = site.pid_in("main");
     run.pause();
-    eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+    wait_for("it is stopped", || (state_of(pid) == 'T').then_some(()));
     run.shut_down(60_000);
     let told = run.finish();
     assert_eq!(
@@ -90,7 +92,7 @@ fn task_8_a_tree_that_forks_without_end_is_stopped() {
     let mut run = Run::start(&assignment(&site, script));
     let pid = site.pid_in("main");
     run.pause();
-    eventually("it is stopped", || (state_of(pid) == 'T').then_some(()));
+    wait_for("it is stopped", || (state_of(pid) == 'T').then_some(()));
     run.shut_down(2_000);
     assert!(run.finish().exited.is_some());
     assert!(!is_alive(pid));
@@ -105,7 +107,7 @@ fn what_is_paused_ends_with_the_orchestrator() {
     all_stop(pids);
     let mut child = run.vanish();
     assert_eq!(ended(&mut child).code(), Some(3));
-    eventually("all of it is gone", || {
+    wait_for("all of it is gone", || {
         (!pids.into_iter().any(is_alive)).then_some(())
     });
 }

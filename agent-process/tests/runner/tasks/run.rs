@@ -22,12 +22,10 @@ use goondan_protocol::task::{
     TaskPause, TaskStarted,
 };
 use goondan_protocol::version::Version;
+use goondan_tests::PATIENCE;
 use serde_json::Value;
 
 use crate::support::{BINARY, Site, read_log};
-
-/// Longest wait for anything, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run of a shell script, without a sandbox.
 pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
