@@ -88,6 +88,10 @@ pub(crate) const MASKED_LINE_BYTES_MIN: usize = 16;
 /// Pieces in which a value is looked for that may be longer than what can be kept of a log line, in bytes
 /// (`SEC-2`). Of a value cut in two, less than this is left at the cut.
 pub(crate) const MASKED_PIECE_BYTES: usize = 64;
+/// Bytes at the end of what a task's program has written so far that are kept back at most, since a value may
+/// begin with them (`SEC-2`). With what stands in place of values, a message of output stays below twice its
+/// size.
+pub(crate) const MASKED_BEGINNING_BYTES_MAX: usize = 32 * 1024;
 
 /// How long git may look at a patch, in milliseconds, besides [`GIT_TIMEOUT_MS_PER_MIB`]. One that takes longer is
 /// not accepted.

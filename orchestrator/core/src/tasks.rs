@@ -72,8 +72,15 @@ fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
         Refused::Unknown(_) => ErrorCode::TaskNotFound,
         _ => ErrorCode::TaskRefused,
     };
-    let hint = format!("`gdn task show {}` tells how it stands", at.task_id);
-    ControlError::new(code, text).suggest(hint)
+    let error = ControlError::new(code, text);
+    match refused {
+        // There is none that could be shown.
+        Refused::BadTask => error,
+        _ => error.suggest(format!(
+            "`gdn task show {}` tells how it stands",
+            at.task_id
+        )),
+    }
 }
 
 impl Tasks {

@@ -36,7 +36,7 @@ use super::frame_memory::{CountedCodec, FrameMemory};
 use super::launcher::{Launched, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
-use super::masking::Masks;
+use super::masking::{Masks, OutputEnds};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
 use goondan_core::{Input, ProcessId, Spawn};
 
@@ -340,15 +340,17 @@ async fn read_frames(
     let mut frames = frames.ready_chunks(CHILD_BATCH_MESSAGES);
     // No child has more waiting for the core than others may have, however much it says.
     let turns = Arc::new(Semaphore::new(CHILD_BATCHES_WAITING));
+    let masks = reports.hub.masks();
+    let mut ends = OutputEnds::default();
     while let Some(chunk) = frames.next().await {
         let read = |frame: Result<Bytes, FrameError>| match frame {
-            Ok(body) => read_message(process, &body, reports.hub.masks()),
+            Ok(body) => read_message(process, &body, masks, &mut ends),
             Err(error) => {
                 let problem = goondan_log::error_chain(&error);
-                Input::Broken { process, problem }
+                vec![Input::Broken { process, problem }]
             }
         };
-        let mut inputs: Vec<Input> = chunk.into_iter().map(read).collect();
+        let mut inputs: Vec<Input> = chunk.into_iter().flat_map(read).collect();
         let is_broken = |input: &Input| matches!(input, Input::Broken { .. });
         let broken = inputs.iter().position(is_broken);
         inputs.truncate(broken.map_or(usize::MAX, |at| at + 1));
@@ -361,24 +363,56 @@ async fn read_frames(
             return;
         }
     }
+    let rest = rest_of_output(process, masks, &mut ends);
+    if !rest.is_empty()
+        && let Ok(turn) = turns.acquire_owned().await
+    {
+        drop(reports.events.send(Event::Inputs(rest, turn)).await);
+    }
 }
 
-fn read_message(process: ProcessId, body: &[u8], masks: &Masks) -> Input {
+/// What a child says, behind what its program wrote if that has ended with it.
+fn read_message(
+    process: ProcessId,
+    body: &[u8],
+    masks: &Masks,
+    ends: &mut OutputEnds,
+) -> Vec<Input> {
     let read = Envelope::from_frame(body).and_then(|envelope| {
-        let mut message = Box::new(ToOrchestrator::from_envelope(&envelope)?);
-        masks.message(&mut message);
-        let (request_id, trace) = (envelope.id, envelope.trace);
-        Ok(Input::Message {
-            process,
-            message,
-            request_id,
-            trace,
-        })
+        let message = ToOrchestrator::from_envelope(&envelope)?;
+        Ok((message, envelope.id, envelope.trace))
     });
-    read.unwrap_or_else(|error| {
-        let problem = goondan_log::error_chain(&error);
-        Input::Broken { process, problem }
+    let (mut message, request_id, trace) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            let problem = goondan_log::error_chain(&error);
+            return vec![Input::Broken { process, problem }];
+        }
+    };
+    let mut inputs = match &message {
+        ToOrchestrator::TaskExited(_) => rest_of_output(process, masks, ends),
+        _ => Vec::new(),
+    };
+    ends.keep_back(masks, &mut message);
+    masks.message(&mut message);
+    inputs.push(Input::Message {
+        process,
+        message: Box::new(message),
+        request_id,
+        trace,
+    });
+    inputs
+}
+
+fn rest_of_output(process: ProcessId, masks: &Masks, ends: &mut OutputEnds) -> Vec<Input> {
+    let rest = ends.rest(masks).into_iter();
+    rest.map(|message| Input::Message {
+        process,
+        message: Box::new(message),
+        request_id: None,
+        trace: None,
     })
+    .collect()
 }
 
 /// What a process was held to.

@@ -24,10 +24,13 @@ use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
+use goondan_protocol::task::{OutputStream, TaskOutput};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::limits::{MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN};
+use crate::limits::{
+    MASKED_BEGINNING_BYTES_MAX, MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN,
+};
 
 /// What stands in place of a value.
 const MASK: &str = "[masked]";
@@ -57,6 +60,8 @@ pub(super) struct Masks {
 #[derive(Default)]
 struct Known {
     values: BTreeSet<String>,
+    /// What they are found by.
+    patterns: BTreeSet<String>,
     finder: Option<AhoCorasick>,
 }
 
@@ -93,7 +98,10 @@ impl Masks {
             .match_kind(MatchKind::LeftmostLongest)
             .build(&patterns);
         match finder {
-            Ok(finder) => known.finder = Some(finder),
+            Ok(finder) => {
+                known.finder = Some(finder);
+                known.patterns = patterns;
+            }
             Err(error) => tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "values of a configuration cannot be masked"
@@ -121,6 +129,27 @@ impl Masks {
         let mut across = finder.find_iter(bytes);
         let across = across.find(|found| found.start() < cut && cut < found.end());
         across.map_or(cut, |found| found.end())
+    }
+
+    /// Takes from the end of `text`, the first part of one that goes on, what may be the beginning of a value.
+    fn split_off_beginning(&self, text: &mut String) -> String {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(finder) = &known.finder else {
+            return String::new();
+        };
+        let begun = known.patterns.iter().filter_map(|pattern| {
+            let most = pattern.len().min(MASKED_BEGINNING_BYTES_MAX + 1);
+            let mut lengths = (1..most).rev();
+            lengths.find(|length| {
+                let beginning = pattern.get(..*length);
+                beginning.is_some_and(|beginning| text.ends_with(beginning))
+            })
+        });
+        let cut = text.len() - begun.max().unwrap_or_default();
+        // What is a value already is not cut.
+        let mut across = finder.find_iter(text.as_str());
+        let across = across.find(|found| found.start() < cut && cut < found.end());
+        text.split_off(across.map_or(cut, |found| found.end()))
     }
 
     fn mask(&self, text: &mut String) {
@@ -194,6 +223,44 @@ impl Masks {
             }
             _ => {}
         }
+    }
+}
+
+/// Ends of what a task's program has written so far: each may be the beginning of a value, which is then masked
+/// as a whole.
+#[derive(Debug, Default)]
+pub(super) struct OutputEnds {
+    stdout: String,
+    stderr: String,
+}
+
+impl OutputEnds {
+    fn of(&mut self, stream: OutputStream) -> &mut String {
+        match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Puts before a message what was kept back of its stream, and keeps back the end of it.
+    pub(super) fn keep_back(&mut self, masks: &Masks, message: &mut ToOrchestrator) {
+        if let ToOrchestrator::TaskOutput(output) = message {
+            let kept = self.of(output.stream);
+            output.text.insert_str(0, kept);
+            *kept = masks.split_off_beginning(&mut output.text);
+        }
+    }
+
+    /// Nothing more is written: what was kept back, masked.
+    pub(super) fn rest(&mut self, masks: &Masks) -> Vec<ToOrchestrator> {
+        let streams = [OutputStream::Stdout, OutputStream::Stderr];
+        let texts = streams.map(|stream| (stream, std::mem::take(self.of(stream))));
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        let messages = texts.map(|(stream, text)| {
+            let text = masks.text(&text).into_owned();
+            ToOrchestrator::TaskOutput(TaskOutput { stream, text })
+        });
+        messages.collect()
     }
 }
 
@@ -428,6 +495,46 @@ mod tests {
             }
         }
         assert_eq!(Masks::default().cut_beside_values(b"abc"), 3);
+    }
+
+    #[test]
+    fn sec_2_a_value_is_masked_however_a_program_writes_it_in_pieces() {
+        let masks = masks(&["hunter2-and-more", "hunter2", "anan-anan", "ä-bcd\u{20ac}-"]);
+        let text = "ananan-anan-anan hunter2-and-more: hunter2, ä-bcd\u{20ac}- ha";
+        let whole = masks.text(text).into_owned();
+        assert_eq!(whole.matches(MASK).count(), 4, "{whole}");
+        let characters = text.chars().count();
+        for first in 0..characters {
+            for second in first..characters {
+                let mut ends = OutputEnds::default();
+                let mut written = String::new();
+                for (from, to) in [(0, first), (first, second), (second, characters)] {
+                    let mut message = ToOrchestrator::TaskOutput(TaskOutput {
+                        stream: OutputStream::Stdout,
+                        text: text.chars().take(to).skip(from).collect(),
+                    });
+                    ends.keep_back(&masks, &mut message);
+                    masks.message(&mut message);
+                    written += &output(message);
+                }
+                written.extend(ends.rest(&masks).into_iter().map(output));
+                assert_eq!(written, whole, "{first} {second}");
+            }
+        }
+        let mut ends = OutputEnds::default();
+        let mut plain = ToOrchestrator::TaskOutput(TaskOutput {
+            stream: OutputStream::Stderr,
+            text: "a line\n".to_owned(),
+        });
+        ends.keep_back(&masks, &mut plain);
+        assert_eq!(output(plain), "a line\n", "nothing of it is held back");
+    }
+
+    fn output(message: ToOrchestrator) -> String {
+        match message {
+            ToOrchestrator::TaskOutput(output) => output.text,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

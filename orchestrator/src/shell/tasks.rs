@@ -200,10 +200,11 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
             workspace_id,
             token,
             path,
+            guides,
         } => {
             let with = ground.clone();
             in_background(move || {
-                let result = moving::import(&with, &workspace_id, &path);
+                let result = moving::import(&with, &workspace_id, &path, &guides);
                 with.report(TaskDone::Imported {
                     workspace_id,
                     token,

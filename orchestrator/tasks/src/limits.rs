@@ -49,7 +49,10 @@ pub const BUDGET_WARN_PERCENT: u64 = 90;
 /// Characters of an answer, a rework or a reason at most.
 pub const TEXT_CHARS_MAX: usize = 10_000;
 
-/// Characters of a title at most.
+/// Bytes of what is to be done at most: as many as of an input.
+pub const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
+
+/// Characters of a title, and of the word for the kind of a task, at most.
 pub const TITLE_CHARS_MAX: usize = 200;
 
 /// Phases of a task at most.

@@ -6,8 +6,8 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
 use crate::limits::{
-    EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RETRIES_MAX, RETRY_MS, STALL_MS, TEXT_CHARS_MAX,
-    TITLE_CHARS_MAX,
+    DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RETRIES_MAX, RETRY_MS,
+    STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
 };
 use crate::prompt::prompt_of;
 use crate::state::{Asked, GIVE_UP, Note, State, Status};
@@ -49,7 +49,10 @@ impl Task {
     ///
     /// [`Refused::BadTask`].
     pub fn create(task: NewTask, now: Timestamp) -> Result<(Self, Entry), Refused> {
-        let is_short = task.title.chars().nth(TITLE_CHARS_MAX).is_none();
+        let is_short = [&task.title, &task.kind]
+            .into_iter()
+            .all(|text| text.chars().nth(TITLE_CHARS_MAX).is_none())
+            && task.description.len() <= DESCRIPTION_BYTES_MAX;
         let is_complete = !task.title.trim().is_empty() && !task.description.trim().is_empty();
         if !is_short || !is_complete || task.total_phases > PHASES_MAX {
             return Err(Refused::BadTask);

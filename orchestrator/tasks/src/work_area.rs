@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use goondan_cli_agents::blocks::Block;
-use goondan_durable::disk::{Disk, Folder, append_all, read_all};
+use goondan_durable::disk::{Disk, EntryKind, Folder, append_all, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
 use goondan_protocol::time::Timestamp;
@@ -39,6 +39,15 @@ const DIRECTORIES: [&str; 11] = [
 
 /// Where integration tests lie.
 const INTEGRATION_TESTS: &str = "tests/integration";
+
+/// Where it is written how the task stands.
+const METADATA: &str = ".metadata";
+
+/// Where the logs lie.
+const LOGS: &str = ".logs";
+
+/// Directories that the daemon alone writes.
+const KEPT_DIRECTORIES: [&str; 3] = [METADATA, LOGS, ".checkpoints"];
 
 /// The history, which is what counts, below the work area.
 pub const HISTORY: &str = ".metadata/history.jsonl";
@@ -100,8 +109,13 @@ pub trait CopyGuide: std::fmt::Debug {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// Links the guide, or copies it where the file system has no links (`TASK-2`). One that is there stays.
-fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), WorkAreaError> {
+/// Links the guide of a work area, or copies it where the file system has no links (`TASK-2`). One that is there
+/// stays. `folder` is the work area, too.
+///
+/// # Errors
+///
+/// [`WorkAreaError`].
+pub fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), WorkAreaError> {
     let (link, path) = (Path::new(GUIDE), root.join(GUIDE));
     if folder.look(link).during("look at", &path)?.is_none() {
         match folder.create_link(link, guide.path) {
@@ -124,6 +138,17 @@ fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), W
     }
     // One that a crash left may not have its name for good.
     Ok(folder.sync_dir(Path::new("")).during("sync", root)?)
+}
+
+/// Whether a directory that is there is one: by a link, files elsewhere would be written.
+fn check_directory(disk: &dyn Disk, path: &Path) -> Result<(), WorkAreaError> {
+    match disk.stat(path).during("look at", path)? {
+        Some(stat) if stat.kind != EntryKind::Directory => Err(WorkAreaError::Damaged {
+            path: path.to_owned(),
+            problem: "it is no directory".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// A file of `.logs`. Each is only appended to; what a crash takes of it is gone.
@@ -213,6 +238,9 @@ impl WorkArea {
     ///
     /// [`WorkAreaError`]; nothing is changed then.
     pub fn load(disk: &dyn Disk, root: &Path) -> Result<(Self, Task, Vec<Finding>), WorkAreaError> {
+        for directory in KEPT_DIRECTORIES {
+            check_directory(disk, &root.join(directory))?;
+        }
         let path = root.join(HISTORY);
         if disk.stat(&path).during("look at", &path)?.is_none() {
             return Err(WorkAreaError::NoTask(root.to_owned()));
@@ -288,6 +316,7 @@ impl WorkArea {
         for entry in facts {
             note(&mut self.recent, entry.clone());
         }
+        check_directory(disk, &self.root.join(METADATA))?;
         self.write_views(disk, state)
     }
 
@@ -321,6 +350,8 @@ impl WorkArea {
     ///
     /// [`WorkAreaError::File`].
     pub fn log(&self, disk: &dyn Disk, log: Log, bytes: &[u8]) -> Result<(), WorkAreaError> {
+        // A program that is confined by Landlock alone can put a link there.
+        check_directory(disk, &self.root.join(LOGS))?;
         let path = self.root.join(log.path());
         let mut file = disk.open(&path).during("open", &path)?;
         Ok(append_all(file.as_mut(), bytes).during("append to", &path)?)

@@ -265,6 +265,17 @@ fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
     wait_for(&other, "waiting_dependency");
     let brief = fs::read_to_string(area(&other).join("docs/planning/brief.md")).unwrap();
     assert!(brief.starts_with("For engineers."), "{brief}");
+    // The link leads out of the work area: it is made anew, to the guide of the agent here.
+    let style = fs::read_to_string(area(&other).join("guide/style.md")).unwrap();
+    assert!(!style.is_empty());
+    let guide = fs::read_link(area(&other).join("guide")).unwrap();
+    assert_eq!(
+        guide.canonicalize().unwrap(),
+        other.project().join("guide").canonicalize().unwrap()
+    );
+    let none = other.gdn(&["task", "import", other.project().to_str().unwrap()]);
+    let said = format!("`{}` holds no task", other.project().display());
+    assert!(none.stderr.contains(&said), "{none:?}");
     let twice = other.gdn(&["task", "import", from.to_str().unwrap()]);
     assert_eq!(twice.code, 10, "{twice:?}");
 }

@@ -9,7 +9,7 @@ use goondan_cli_agents::blocks::Block;
 use goondan_protocol::control::{
     CheckpointInfo, ControlError, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
 };
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TaskId};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
@@ -137,6 +137,8 @@ pub enum TaskWork {
         token: RequestToken,
         /// Where it is.
         path: PathBuf,
+        /// What the guides of the agents for tasks lead to. A copy leaves out what leads out of it.
+        guides: BTreeMap<AgentName, PathBuf>,
     },
     /// Remove a work area.
     Remove {

@@ -1,5 +1,6 @@
 //! What clients ask for about tasks. Only a person changes anything.
 
+use goondan_config::Bundle;
 use goondan_protocol::control::{
     AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, ReadTaskLog,
     RemoveTask, TaskRemoved,
@@ -12,7 +13,7 @@ use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
 
 use super::entry::{Decision, Entry};
-use super::{Tasks, not_found, reading, refused};
+use super::{Space, Tasks, not_found, reading, refused};
 use crate::exchange::tasks::{Clear, FoundTask};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
@@ -325,11 +326,7 @@ impl Tasks {
         let id = create.workspace_id;
         let (agent, format, guide) = agent_for(fleet, &id, create.agent.as_ref())?;
         let space = self.spaces.entry(id.clone()).or_default();
-        if space.entries.len() >= TASKS_PER_WORKSPACE_MAX {
-            let text = format!("workspace `{id}` has {TASKS_PER_WORKSPACE_MAX} tasks already");
-            let error = ControlError::new(ErrorCode::TaskRefused, text);
-            return Err(error.suggest("`gdn task rm` removes those that have ended"));
-        }
+        has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
         let task_id = match create.task_id {
             Some(task_id) if is_taken(&task_id) => return Err(taken(&id, &task_id)),
@@ -402,17 +399,26 @@ impl Tasks {
         let Some(space) = self.spaces.get_mut(&workspace_id) else {
             return;
         };
+        if let Err(error) = has_room(&workspace_id, space) {
+            return fleet.respond_error(token, error);
+        }
         if space.works >= TASK_REQUESTS_MAX {
             let error = reading::too_many(&workspace_id, TASK_REQUESTS_MAX);
             return fleet.respond_error(token, error);
         }
         space.works += 1;
+        let bundle = fleet.workspace(&workspace_id).and_then(bundle_of);
+        // One whose configuration cannot be read now has none for the time being.
+        let agents = bundle.into_iter().flat_map(Bundle::cli_agents);
+        let guides = agents.filter_map(|agent| Some((agent.name.clone(), agent.guide.clone()?)));
+        let guides = guides.collect();
         Self::work(
             fleet,
             TaskWork::Import {
                 workspace_id,
                 token,
                 path,
+                guides,
             },
         );
     }
@@ -431,9 +437,14 @@ impl Tasks {
             Err(error) => return fleet.respond_error(token, error),
         };
         let at = TaskRef::new(id, &found.task_id);
+        let mut replaced = None;
         if let Some(space) = self.spaces.get_mut(id) {
             let entry = Entry::found(found.result, now);
-            space.entries.insert(found.task_id, entry);
+            replaced = space.entries.insert(found.task_id, entry);
+        }
+        // One was being made by that id, which finds the directory taken.
+        if let Some((decision, _)) = replaced.and_then(|entry| entry.made_for) {
+            fleet.respond_error(decision.token, taken(id, &at.task_id));
         }
         self.tell_decided(fleet, &at, "import");
         self.tell_info(fleet, token, &at);
@@ -537,6 +548,16 @@ fn agent_for(
         ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint)
     })?;
     Ok((agent.name.clone(), agent.format, agent.guide.clone()))
+}
+
+/// Whether one more task may be in a workspace.
+fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
+    if space.entries.len() < TASKS_PER_WORKSPACE_MAX {
+        return Ok(());
+    }
+    let text = format!("workspace `{id}` has {TASKS_PER_WORKSPACE_MAX} tasks already");
+    let error = ControlError::new(ErrorCode::TaskRefused, text);
+    Err(error.suggest("`gdn task rm` removes those that have ended"))
 }
 
 /// Why a task cannot be made.

@@ -7,8 +7,8 @@ use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::task::{OutputStream, TaskNotStarted, TaskOutput, TaskTold};
 use serde_json::{Value, json};
 
-use super::world::World;
-use crate::exchange::tasks::{LogText, TaskWork};
+use super::world::{World, workspace};
+use crate::exchange::tasks::{LogText, TaskDone, TaskWork};
 use crate::limits::{
     RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
     TASK_RUNS_AT_ONCE_MAX,
@@ -504,7 +504,7 @@ fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
         let LogText::Output(_, text) = text else {
             continue;
         };
-        let done = crate::TaskDone::Logged {
+        let done = TaskDone::Logged {
             at,
             bytes: text.len(),
         };
@@ -531,6 +531,7 @@ fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
     assert_eq!(taken.code, ErrorCode::TaskTaken);
     let bad = world.get("task.new", &create(" ")).unwrap_err();
     assert_eq!(bad.code, ErrorCode::TaskRefused);
+    assert_eq!(bad.suggestion, None, "there is none to be shown");
     let alive = world
         .get("task.remove", &json!({"taskId": "task"}))
         .unwrap_err();
@@ -586,4 +587,33 @@ fn ckpt_1_a_run_that_goes_on_has_checkpoints_by_itself() {
         world.settle();
     }
     assert_eq!(world.checkpoints, 3, "one each ten minutes, of 2,000 s");
+}
+
+#[test]
+fn task_1_an_import_takes_the_id_of_one_that_is_being_made_and_that_is_told() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    let import = world.ask("task.import", &json!({"path": "/elsewhere"}));
+    let Some(TaskWork::Import { guides, .. }) = world.works.pop_front() else {
+        panic!("no import");
+    };
+    let guide = std::path::PathBuf::from("/guide");
+    assert_eq!(guides, [("coder".parse().unwrap(), guide)].into());
+    // The copy is there before the core hears of it, and another is asked for by its id.
+    let mut copied = world.read(&"t".to_owned().try_into().unwrap());
+    copied.task_id = "u".to_owned().try_into().unwrap();
+    let made = world.ask("task.new", &new("u", false));
+    let create = world.works.pop_front();
+    assert!(
+        matches!(create, Some(TaskWork::Create { .. })),
+        "{create:?}"
+    );
+    world.step(Input::Tasks(Box::new(TaskDone::Imported {
+        workspace_id: workspace(),
+        token: import,
+        result: Ok(copied),
+    })));
+    assert!(world.answers.remove(&import).unwrap().is_ok());
+    let refused = world.answers.remove(&made).unwrap().unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TaskTaken);
 }

@@ -78,7 +78,7 @@ fn agent() -> CliAgentDefinition {
         format: AgentFormat::ClaudeStreamJson,
         prompt: PromptBy::Stdin,
         environment: BTreeMap::new(),
-        guide: None,
+        guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
         sandbox: SandboxPolicy::off(),
     }
@@ -327,7 +327,7 @@ impl World {
         while self.work() {}
     }
 
-    fn read(&self, task: &TaskId) -> FoundTask {
+    pub(super) fn read(&self, task: &TaskId) -> FoundTask {
         let facts = &self.disk[task];
         let Fact::TaskCreated(new) = &facts[0].fact else {
             panic!("{facts:?}");

@@ -23,7 +23,8 @@ fn options() -> OpenOptions {
     options
         .read(true)
         .mode(FILE_MODE)
-        .custom_flags(OFlag::O_NOFOLLOW.bits());
+        // Of a named pipe nobody may ever open the other end: it is opened at once, and then cannot be read.
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     options
 }
 
@@ -145,5 +146,24 @@ impl DiskFile for RealFile {
     fn sync(&mut self) -> io::Result<()> {
         // Length changes are data to fdatasync; only times are left out.
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn a_named_pipe_in_place_of_a_file_is_an_error_and_nobody_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        let mut read = RealDisk.open_read(&path).unwrap();
+        assert!(read.read_at(&mut [0; 1], 0).is_err());
+        let mut appended = RealDisk.open(&path).unwrap();
+        assert!(appended.read_at(&mut [0; 1], 0).is_err());
     }
 }

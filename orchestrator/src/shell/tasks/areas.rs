@@ -5,6 +5,7 @@ use std::path::Path;
 
 use goondan_core::{FoundTask, LogText, TaskRef};
 use goondan_durable::disk::{EntryKind, Folder};
+use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
@@ -172,15 +173,11 @@ impl Areas {
         guide: Option<&Path>,
         now: Timestamp,
     ) -> Result<WorkArea, WorkAreaError> {
-        use goondan_durable::IoContext as _;
         let Ground { disk, layout, .. } = &self.ground;
         let root = self.ground.work_area(at);
         goondan_durable::files::ensure_dir(disk.as_ref(), layout.root(), &root)?;
         let folder = RealFolder::open(&root).during("open", &root)?;
-        let copier = guide
-            .map(|path| RealFolder::open(path).during("open", path))
-            .transpose()?
-            .map(GuideFolder);
+        let copier = guide.map(GuideFolder::open).transpose()?;
         let guide = guide.zip(copier.as_ref());
         let guide = guide.map(|(path, copier)| Guide { path, copier });
         let (area, _) = WorkArea::create(disk.as_ref(), &folder, &root, new, guide, now)?;
@@ -295,7 +292,13 @@ impl Areas {
 
 /// Copies a guide as trees are copied.
 #[derive(Debug)]
-struct GuideFolder(RealFolder);
+pub(super) struct GuideFolder(RealFolder);
+
+impl GuideFolder {
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        Ok(Self(RealFolder::open(path).during("open", path)?))
+    }
+}
 
 impl CopyGuide for GuideFolder {
     fn copy(

@@ -17,6 +17,9 @@ use super::Ground;
 /// What is in the way of a restore that was not finished, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
 
+/// What to do about a checkpoint that is none.
+const LIST_HINT: &str = "`gdn task checkpoints` lists those there are";
+
 /// Does one of the works that are about checkpoints.
 pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
     match work {
@@ -81,7 +84,12 @@ fn told(error: &CheckpointError) -> ControlError {
         CheckpointError::TooMany { .. } | CheckpointError::Busy(_) => ErrorCode::TaskRefused,
         _ => ErrorCode::Storage,
     };
-    ControlError::new(code, text)
+    let hint = match error {
+        CheckpointError::None => "`gdn task checkpoint` makes one",
+        CheckpointError::Unknown { .. } => LIST_HINT,
+        _ => return ControlError::new(code, text),
+    };
+    ControlError::new(code, text).suggest(hint)
 }
 
 fn open(ground: &Ground, boot: &str, at: &TaskRef) -> Result<Store, ControlError> {
@@ -194,8 +202,7 @@ fn restore(
 ) -> Result<TaskRestored, ControlError> {
     let which = match checkpoint_id {
         Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| {
-            ControlError::new(ErrorCode::InvalidRequest, error.to_string())
-                .suggest("`gdn task checkpoints` lists those there are")
+            ControlError::new(ErrorCode::InvalidRequest, error.to_string()).suggest(LIST_HINT)
         })?),
         None => Which::Latest,
     };

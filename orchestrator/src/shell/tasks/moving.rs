@@ -1,20 +1,21 @@
 //! Work areas that come from elsewhere, and those that leave (`TASK-1`, `TASK-10`).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_core::{FoundTask, TaskRef};
-use goondan_durable::files;
+use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskRemoved};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_tasks::words::happening;
-use goondan_tasks::work_area::WorkArea;
+use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError, put_guide};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
 
 use super::Ground;
-use super::areas::{STAGING_PREFIX, refused};
+use super::areas::{GuideFolder, STAGING_PREFIX, refused};
 use crate::limits::TASK_BACKUPS_OF_ONE_ID_MAX;
 
 fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -> ControlError {
@@ -32,6 +33,7 @@ pub(super) fn import(
     ground: &Ground,
     id: &WorkspaceId,
     path: &Path,
+    guides: &BTreeMap<AgentName, PathBuf>,
 ) -> Result<FoundTask, ControlError> {
     let disk = ground.disk.as_ref();
     let tasks = ground.layout.tasks(id);
@@ -50,7 +52,7 @@ pub(super) fn import(
     })?;
     let parent = RealFolder::open(&tasks).map_err(|error| storage("open", &tasks, &error))?;
     let staging = format!("{STAGING_PREFIX}{}", uuid::Uuid::now_v7().simple());
-    let imported = copy_and_check(ground, &source, &parent, &tasks, &staging);
+    let imported = copy_and_check(ground, (path, &source), &parent, &tasks, &staging, guides);
     if imported.is_err() {
         let staged = tasks.join(&staging);
         if matches!(disk.stat(&staged), Ok(Some(_)))
@@ -67,10 +69,11 @@ pub(super) fn import(
 
 fn copy_and_check(
     ground: &Ground,
-    source: &RealFolder,
+    (path, source): (&Path, &RealFolder),
     parent: &RealFolder,
     tasks: &Path,
     staging: &str,
+    guides: &BTreeMap<AgentName, PathBuf>,
 ) -> Result<FoundTask, ControlError> {
     use goondan_durable::disk::Folder as _;
     let disk = ground.disk.as_ref();
@@ -93,14 +96,26 @@ fn copy_and_check(
         tracing::warn!(path = left_out.path, "an import leaves something out");
     }
     let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
-        let error = refused(&error);
-        ControlError::new(ErrorCode::InvalidRequest, error.message)
+        // The copy is gone when somebody reads this.
+        let why = refused(&error).message;
+        let why = why.replace(&staged.display().to_string(), &path.display().to_string());
+        ControlError::new(ErrorCode::InvalidRequest, why)
             .suggest("name the directory of a task, with its `.metadata/history.jsonl`")
     })?;
     let state = task.state().clone();
     let task_id = state.task.task_id.clone();
     let recent = area.recent().iter().map(happening).collect();
     drop(area);
+    if let Some(guide) = guides.get(&state.task.agent) {
+        // The task goes on without, as it does where its guide is gone.
+        if let Err(error) = link_guide(&staged, guide) {
+            tracing::warn!(
+                task_id = %task_id,
+                error = &error as &dyn std::error::Error,
+                "the guide of a task that was imported cannot be linked"
+            );
+        }
+    }
     parent
         .rename_new(Path::new(staging), Path::new(task_id.as_str()))
         .map_err(|error| match error.kind() {
@@ -120,6 +135,16 @@ fn copy_and_check(
         task_id,
         result: Ok((state, recent)),
     })
+}
+
+fn link_guide(work_area: &Path, guide: &Path) -> Result<(), WorkAreaError> {
+    let folder = RealFolder::open(work_area).during("open", work_area)?;
+    let copier = GuideFolder::open(guide)?;
+    let guide = Guide {
+        path: guide,
+        copier: &copier,
+    };
+    put_guide(&folder, work_area, guide)
 }
 
 /// Removes a work area: puts it among the backups, where it can be read as it was, or deletes it.

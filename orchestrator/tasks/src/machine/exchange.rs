@@ -4,7 +4,7 @@ use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
 
 use crate::fact::{Budget, Entry, Provision};
-use crate::limits::{PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
+use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
 /// What comes in.
@@ -182,7 +182,8 @@ pub enum Refused {
     #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]
     OverBudget { percent: u64 },
     #[error(
-        "a task needs a title of at most {TITLE_CHARS_MAX} characters, a description, and at most {PHASES_MAX} phases"
+        "a task needs a title of at most {TITLE_CHARS_MAX} characters, a type no longer than that, a description of at \
+         most {DESCRIPTION_BYTES_MAX} bytes, and at most {PHASES_MAX} phases"
     )]
     BadTask,
 }

@@ -12,7 +12,9 @@ use goondan_cli_agents::reply::Decision;
 use super::*;
 use crate::fact::TaskId;
 use crate::fact::{Budget, Provision};
-use crate::limits::{OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS, RATE_LIMIT_JITTER_MS};
+use crate::limits::{
+    DESCRIPTION_BYTES_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS, RATE_LIMIT_JITTER_MS,
+};
 
 /// A task, driven by hand: every input with the time it comes at.
 struct Driven {
@@ -20,19 +22,22 @@ struct Driven {
     now: i64,
 }
 
+fn new_task(phases: u32) -> NewTask {
+    NewTask {
+        task_id: TaskId::try_from("task_1".to_owned()).unwrap(),
+        title: "A shop".to_owned(),
+        kind: "create_app".to_owned(),
+        description: "Build a shop.".to_owned(),
+        total_phases: phases,
+        budget: Budget::default(),
+        agent: "coder".parse().unwrap(),
+        tells_result: true,
+    }
+}
+
 impl Driven {
     fn idle(phases: u32) -> Self {
-        let new = NewTask {
-            task_id: TaskId::try_from("task_1".to_owned()).unwrap(),
-            title: "A shop".to_owned(),
-            kind: "create_app".to_owned(),
-            description: "Build a shop.".to_owned(),
-            total_phases: phases,
-            budget: Budget::default(),
-            agent: "coder".parse().unwrap(),
-            tells_result: true,
-        };
-        let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
+        let (task, _) = Task::create(new_task(phases), Timestamp::from_unix_millis(0)).unwrap();
         Self { task, now: 0 }
     }
 
@@ -572,4 +577,26 @@ fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
     }
     task.exits(Some(1));
     assert_eq!(task.status(), Status::WaitingQuestion);
+}
+
+#[test]
+fn task_7_a_task_that_is_too_large_or_says_nothing_is_refused() {
+    let made = |change: fn(&mut NewTask)| {
+        let mut task = new_task(1);
+        change(&mut task);
+        Task::create(task, Timestamp::from_unix_millis(0)).map(drop)
+    };
+    assert_eq!(made(|_| {}), Ok(()));
+    let most = |task: &mut NewTask| task.description = "x".repeat(DESCRIPTION_BYTES_MAX);
+    assert_eq!(made(most), Ok(()));
+    let changes: [fn(&mut NewTask); 5] = [
+        |task| task.description = "x".repeat(DESCRIPTION_BYTES_MAX + 1),
+        |task| task.description = " \n".to_owned(),
+        |task| task.title = "x".repeat(TITLE_CHARS_MAX + 1),
+        |task| task.kind = "x".repeat(TITLE_CHARS_MAX + 1),
+        |task| task.total_phases = PHASES_MAX + 1,
+    ];
+    for change in changes {
+        assert_eq!(made(change), Err(Refused::BadTask));
+    }
 }

@@ -385,3 +385,35 @@ fn task_2_the_guide_is_copied_where_no_link_can_be_made() {
         "only a link that cannot be made is a reason to copy"
     );
 }
+
+#[test]
+fn task_1_a_link_in_place_of_a_directory_is_not_followed() {
+    use goondan_durable::disk::RealDisk;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("t");
+    let elsewhere = dir.path().join("elsewhere");
+    for made in [&root, &elsewhere] {
+        std::fs::create_dir(made).unwrap();
+    }
+    let folder = goondan_trees::RealFolder::open(&root).unwrap();
+    let created = WorkArea::create(&RealDisk, &folder, &root, new_task(), None, at(0));
+    let (area, _) = created.unwrap();
+    area.log(&RealDisk, Log::Stdout, b"here").unwrap();
+    for name in [".logs", ".metadata", ".checkpoints"] {
+        let (path, aside) = (root.join(name), dir.path().join("aside"));
+        RealDisk.rename(&path, &aside).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        if name == ".logs" {
+            area.log(&RealDisk, Log::Stdout, b"there").unwrap_err();
+        }
+        let refused = WorkArea::load(&RealDisk, &root).unwrap_err().to_string();
+        assert!(refused.contains("it is no directory"), "{refused}");
+        std::fs::remove_file(&path).unwrap();
+        RealDisk.rename(&aside, &path).unwrap();
+    }
+    assert!(
+        std::fs::read_dir(&elsewhere).unwrap().next().is_none(),
+        "something was written elsewhere"
+    );
+    WorkArea::load(&RealDisk, &root).unwrap();
+}
