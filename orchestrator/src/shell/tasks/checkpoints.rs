@@ -147,6 +147,7 @@ fn make(
             Consistency::Stopped
         },
         name: about.name,
+        pinned: None,
     };
     let made = store.make(&request, now).map_err(|error| told(&error))?;
     // It is made, whatever becomes of the older ones.
