@@ -7,9 +7,7 @@ use goondan_durable::{Finding, FindingKind};
 use goondan_trees::remove_all;
 
 use crate::error::{CheckpointError, IoContext as _};
-use crate::place::{
-    CHECKPOINTS, DRILL, LATEST, PARTIAL, REMOVING, RESTORING, REWINDING, TEMPORARY, below,
-};
+use crate::place::{CHECKPOINTS, DRILL, LATEST, PARTIAL, REMOVING, RESTORING, TEMPORARY, below};
 use crate::store::Store;
 
 impl Store {
@@ -36,12 +34,11 @@ impl Store {
             let is_left = text.starts_with(PARTIAL)
                 || text.starts_with(REMOVING)
                 || text.ends_with(TEMPORARY)
-                || text == DRILL
-                || text == REWINDING;
+                || text == DRILL;
             if is_left {
                 let path = below(&name);
                 remove_all(root, &path)?;
-                if text != DRILL && text != REWINDING && !text.ends_with(TEMPORARY) {
+                if text != DRILL && !text.ends_with(TEMPORARY) {
                     let problem = "work that was interrupted; it was taken back";
                     findings.push(Finding::new(&path, FindingKind::UnfinishedWork, problem));
                 }

@@ -129,6 +129,15 @@ impl Store {
         Ok(())
     }
 
+    /// Whether the files of the work directory surely are those that a checkpoint holds.
+    #[must_use]
+    pub fn is_as_held(&mut self, id: CheckpointId) -> bool {
+        let held = self.described(id).ok().and_then(Result::ok);
+        let current = self.current().ok();
+        let both = current.zip(held);
+        both.is_some_and(|(current, held)| self.differences(&current, &held.manifest).is_empty())
+    }
+
     /// Removes the conversation that was unpacked, once it is in place.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ use super::programs::Programs;
 use super::proposals;
 use super::strays;
 use super::supervisor::Supervisor;
+use super::joint::JointThread;
 use super::tasks::{Ground, TaskThread};
 use crate::args::Args;
 use crate::limits::{
@@ -239,6 +240,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         events: events.clone(),
     })
     .map_err(io)?;
+    let joint_thread = JointThread::start(layout.clone(), events.clone()).map_err(io)?;
     let supervisor = Supervisor::new(
         core,
         launcher,
@@ -246,7 +248,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         writers,
         projects.clone(),
         cgroups,
-        tasks_thread,
+        (tasks_thread, joint_thread),
     );
 
     let ending = CancellationToken::new();

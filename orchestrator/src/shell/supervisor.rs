@@ -32,6 +32,7 @@ use super::logs::LogHub;
 use super::memory;
 use super::strays;
 use super::supply;
+use super::joint::JointThread;
 use super::tasks::TaskThread;
 use super::watching::Watches;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
@@ -71,6 +72,7 @@ pub(super) struct Supervisor {
     children: HashMap<ProcessId, RunningChild>,
     cgroups: Cgroups,
     tasks_thread: TaskThread,
+    joint_thread: JointThread,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
@@ -92,7 +94,7 @@ impl Supervisor {
         writers: Writers<Worker>,
         projects: Projects,
         cgroups: Cgroups,
-        tasks_thread: TaskThread,
+        (tasks_thread, joint_thread): (TaskThread, JointThread),
     ) -> Self {
         Self {
             core,
@@ -107,6 +109,7 @@ impl Supervisor {
             children: HashMap::new(),
             cgroups,
             tasks_thread,
+            joint_thread,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             jobs: Vec::new(),
