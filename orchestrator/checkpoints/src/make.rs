@@ -17,8 +17,8 @@ use crate::id::CheckpointId;
 use crate::index::{self, Index};
 use crate::limits::{CHECKPOINT_FREE_BYTES_MIN, CHECKPOINTS_MAX, tree_limits};
 use crate::place::{
-    BASE, CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, Scope, below, folder_of, replace,
-    replace_unsynced, write_new,
+    BASE, CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, Scope, below, folder_of,
+    replace, replace_unsynced, write_new,
 };
 use crate::record::{
     Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json, write,
@@ -296,10 +296,7 @@ fn files_in(manifest: &Manifest) -> usize {
 /// One digest of all that a restore would bring back.
 pub(crate) fn content_of(scope: Scope, manifest: &Manifest) -> Digest {
     let mut hasher = Sha256::new();
-    for (path, entry) in manifest
-        .entries()
-        .filter(|(path, _)| !scope.is_own(path))
-    {
+    for (path, entry) in manifest.entries().filter(|(path, _)| !scope.is_own(path)) {
         let (kind, mode, content) = match entry {
             Entry::File { mode, sha256, .. } => (0_u8, *mode, sha256.as_bytes().as_slice()),
             Entry::Directory { mode } => (1, *mode, &[][..]),

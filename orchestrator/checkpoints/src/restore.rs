@@ -446,11 +446,7 @@ fn open_up(
 }
 
 /// Gives directories the modes they should have.
-fn set_modes(
-    scope: Scope,
-    root: &dyn Folder,
-    manifest: &Manifest,
-) -> Result<(), CheckpointError> {
+fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
     let entries = manifest.entries().rev();
     for (path, entry) in entries.filter(|(path, _)| !scope.is_own(path)) {
         let Entry::Directory { mode } = entry else {

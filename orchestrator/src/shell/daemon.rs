@@ -32,6 +32,7 @@ use super::control::{self, Server};
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
+use super::joint::JointThread;
 use super::launcher::Launcher;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
@@ -41,7 +42,6 @@ use super::programs::Programs;
 use super::proposals;
 use super::strays;
 use super::supervisor::Supervisor;
-use super::joint::JointThread;
 use super::tasks::{Ground, TaskThread};
 use crate::args::Args;
 use crate::limits::{

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 
 use goondan_checkpoints::{
-    AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Plan, Retention,
-    Store, Which,
+    AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Plan,
+    Retention, Store, Which,
 };
 use goondan_core::{HoldId, Input, JointAbout, JointDone, JointWork, NotTakenBack};
 use goondan_durable::disk::Folder;
@@ -30,8 +30,8 @@ use goondan_trees::{Digest, RealFolder};
 use tokio::sync::mpsc;
 
 use super::event::Event;
-use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 use super::tasks::boot;
+use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
 /// What to do about a checkpoint that is none.
 const LIST_HINT: &str = "`gdn instance checkpoints` lists those there are";

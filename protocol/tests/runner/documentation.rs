@@ -350,7 +350,9 @@ fn check_result(method: &str, result: &str) {
         control::SetTaskBudget::NAME => result_round_trip::<control::SetTaskBudget>(result),
         control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),
         control::CheckpointTask::NAME => result_round_trip::<control::CheckpointTask>(result),
-        control::CheckpointInstance::NAME => result_round_trip::<control::CheckpointInstance>(result),
+        control::CheckpointInstance::NAME => {
+            result_round_trip::<control::CheckpointInstance>(result)
+        }
         control::ListInstanceCheckpoints::NAME => {
             result_round_trip::<control::ListInstanceCheckpoints>(result)
         }

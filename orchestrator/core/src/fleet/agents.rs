@@ -198,7 +198,8 @@ impl Fleet {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.filter(|workspace| workspace.closing.is_none());
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        !self.is_stopping() && entry.is_some_and(|entry| entry.deleting.is_none() && entry.hold.is_none())
+        !self.is_stopping()
+            && entry.is_some_and(|entry| entry.deleting.is_none() && entry.hold.is_none())
     }
 
     /// Whether the process that runs was started with another configuration.

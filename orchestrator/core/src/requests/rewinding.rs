@@ -13,9 +13,7 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::instance::{Pins, RewindNote};
-use goondan_store::writer::operation::{
-    AbandonRewind, BeginRewind, FinishRewind, PinConversation,
-};
+use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
 use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
 use crate::fleet::holding::{Next, Order, Step, in_turn, pinned};
@@ -195,8 +193,7 @@ impl Core {
                     };
                     if self.fleet.held_for(&at, hold).is_some() {
                         let instance = at;
-                        self.fleet
-                            .store(finish, FinishingRewind { instance, hold });
+                        self.fleet.store(finish, FinishingRewind { instance, hold });
                     }
                 }
                 Err(failed) => self.on_not_taken_back(at, hold, failed),
@@ -341,7 +338,8 @@ impl Core {
     /// A rewind has begun and cannot be finished now. Until it is, no turn of the conversation begins.
     fn unfinished(&mut self, at: &InstanceRef, hold: HoldId, error: ControlError) {
         let text = error.message.clone();
-        let event = LogEvent::error("a rewind has begun and could not be finished; it is tried again");
+        let event =
+            LogEvent::error("a rewind has begun and could not be finished; it is tried again");
         self.fleet.log(event.of(at).with("error", text.clone()));
         self.fleet.put_off(at, &text);
         let hint = "it has begun and is finished by itself, once the cause is mended; no turn begins before";

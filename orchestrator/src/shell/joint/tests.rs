@@ -110,7 +110,10 @@ impl World {
         let mut store = self.instance().unwrap();
         store.accept(event(id)).unwrap();
         store.sync().unwrap();
-        let (turn, event_id) = (TurnId::new(format!("t-{id}")).unwrap(), EventId::new(id).unwrap());
+        let (turn, event_id) = (
+            TurnId::new(format!("t-{id}")).unwrap(),
+            EventId::new(id).unwrap(),
+        );
         store.begin_turn(turn.clone(), &event_id, at(1)).unwrap();
         let mut events = Vec::new();
         if !appends {
@@ -126,13 +129,19 @@ impl World {
             let raw = serde_json::value::to_raw_value(event).unwrap();
             store.append_event(&turn, seq, &raw).unwrap();
         }
-        let states = states.iter().map(|(name, state)| (name.parse().unwrap(), state.clone()));
+        let states = states
+            .iter()
+            .map(|(name, state)| (name.parse().unwrap(), state.clone()));
         let brought = Brought {
             also: Vec::new(),
             states: states.collect(),
         };
-        let outcome = TurnOutcome::Completed { reply: id.to_owned() };
-        store.complete_turn_with(&turn, seq, brought, outcome, at(2)).unwrap();
+        let outcome = TurnOutcome::Completed {
+            reply: id.to_owned(),
+        };
+        store
+            .complete_turn_with(&turn, seq, brought, outcome, at(2))
+            .unwrap();
         store.sync().unwrap();
         store.finish_turn().unwrap();
     }
@@ -243,7 +252,10 @@ fn judge(world: &World, old: &Seen, new: &Seen, call: u64) -> bool {
     drop(instance);
     let found = world.seen();
     let is_new = found == *new;
-    assert!(is_new || found == *old, "call {call}: half of it: {found:?}");
+    assert!(
+        is_new || found == *old,
+        "call {call}: half of it: {found:?}"
+    );
     let remembers = world.instance().unwrap().metadata().rewinds.len();
     assert_eq!(remembers, usize::from(is_new), "call {call}");
     is_new
@@ -271,7 +283,9 @@ fn ckpt_6_a_rewind_that_is_stopped_at_any_call_takes_all_back_or_nothing() {
             again.disk.crash_at(1 + call * 7 % 120);
             let _done = again.finish();
             let found = again.after(Crash::Subset(call + 7));
-            found.finish().unwrap_or_else(|| panic!("call {call}, {crash:?}: not finished"));
+            found
+                .finish()
+                .unwrap_or_else(|| panic!("call {call}, {crash:?}: not finished"));
             let is_new = judge(&found, &old, &new, call);
             outcomes[usize::from(is_new)] += 1;
             assert!(is_new || !is_whole, "what was said to be done is done");
@@ -327,9 +341,16 @@ fn ckpt_6_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none() {
         let world = base.after(Crash::ProcessOnly);
         let about = world.about();
         world.disk.crash_at(world.disk.calls() + call);
-        let made = world.checkpoints().ok().and_then(|mut store| make(&mut store, about).ok());
+        let made = world
+            .checkpoints()
+            .ok()
+            .and_then(|mut store| make(&mut store, about).ok());
         let is_whole = !world.disk.is_down();
-        for crash in [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::Subset(call)] {
+        for crash in [
+            Crash::LoseUnsynced,
+            Crash::KeepUnsynced,
+            Crash::Subset(call),
+        ] {
             let found = world.after(crash);
             let store = found.checkpoints().unwrap();
             assert!(store.verify().unwrap().is_empty());

@@ -119,7 +119,9 @@ impl Supervisor {
             }
             Effect::Joint(work) => {
                 if !self.joint_thread.submit(*work) {
-                    tracing::error!("the thread of the joint checkpoints is gone; the daemon cannot go on");
+                    tracing::error!(
+                        "the thread of the joint checkpoints is gone; the daemon cannot go on"
+                    );
                     self.is_over = true;
                 }
             }

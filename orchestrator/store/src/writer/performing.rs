@@ -10,11 +10,10 @@ use goondan_protocol::time::Timestamp;
 use super::Worker;
 use super::operation::{
     AbandonRewind, Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginRewind,
-    BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply,
-    PinConversation, Import, Inspect, Inspection, LatestPage,
-    LogLlm, LookUpEvent, NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadPageBefore,
-    ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
-    VerifyWorkspaceFiles,
+    BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind,
+    ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent, NoteAttempt, Observe,
+    Open, ParkEvent, Perform, PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
+    Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
