@@ -85,7 +85,7 @@ pub use task::{
     AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, ImportTask,
     ListCheckpoints, ListTasks, PauseTask, ProvideTask, ReadTaskLog, RemoveTask, RestoreTask,
     ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
-    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun,
+    TaskDisk, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};

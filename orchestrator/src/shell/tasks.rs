@@ -25,6 +25,7 @@ use super::secrets::SecretKeeper;
 
 mod areas;
 mod checkpoints;
+mod disk;
 mod logs;
 mod moving;
 
@@ -225,6 +226,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
                 let result = moving::remove(&with, &at, with_backup);
                 with.report(TaskDone::Removed { at, token, result });
             });
+        }
+        TaskWork::Measure { at } => {
+            let with = ground.clone();
+            in_background(move || disk::look(&with, at));
         }
         TaskWork::Close { workspace_id } => areas.close_all(&workspace_id),
         // Another thread does them.
