@@ -322,6 +322,36 @@ fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
 }
 
 #[test]
+fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
+    let mut task = Driven::running(1);
+    task.tells(question("Which?", true));
+    task.ends_well();
+    task.does(answer("q-0001", "a"));
+    // The session has heard of it.
+    task.tells(Event::Text("I go on".to_owned()));
+    task.does(Input::Pause);
+    task.exits(None);
+    task.does(Input::Restored {
+        id: "checkpoint_001".to_owned(),
+        pre_restore: Some("checkpoint_002".to_owned()),
+    });
+    let effects = task.does(Input::Resume);
+    let prompt = started(&effects);
+    assert!(
+        matches!(&effects[..], [Effect::StartRun { session: None, .. }]),
+        "its session knows of what is not there any more: {effects:?}"
+    );
+    for told in [
+        "Build a shop.",
+        "Answer q-0001 to \"Which?\": a",
+        "taken back to checkpoint_001",
+    ] {
+        assert!(prompt.contains(told), "{prompt}");
+    }
+    assert!(!prompt.contains("interrupted"), "{prompt}");
+}
+
+#[test]
 fn task_8_done_is_a_result_and_then_the_exit() {
     let mut task = Driven::running(0);
     task.tells(result(true));
