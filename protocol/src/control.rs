@@ -80,7 +80,8 @@ pub use task::{
     AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, ImportTask,
     ListCheckpoints, ListTasks, PauseTask, ProvideTask, ReadTaskLog, RemoveTask, RestoreTask,
     ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
-    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun,
+    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification, TaskNotificationState,
+    TaskRemoved, TaskRestored, TaskRun,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};

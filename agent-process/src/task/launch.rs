@@ -114,6 +114,7 @@ pub(super) mod tests {
                 guide: None,
                 limits: ProcessLimits::default(),
                 sandbox: SandboxPolicy::off(),
+                notify: Vec::new(),
             },
             work_area: "/work".into(),
             project_root: "/project".into(),

@@ -4,6 +4,7 @@
 //! * `agents`: an agent with its model, tools and extensions.
 //! * `cli_agents`: the agents that are programs.
 //! * `connections`: a connection with its connector, and where its events go.
+//! * `notify`: what connections tell people of tasks.
 //! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
@@ -11,6 +12,7 @@ mod cli_agents;
 mod connections;
 mod egress;
 mod members;
+mod notify;
 mod sandboxes;
 
 use std::collections::{BTreeMap, BTreeSet};

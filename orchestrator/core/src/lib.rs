@@ -156,6 +156,7 @@ impl Core {
                 self.tasks.on_stop(&mut self.fleet);
             }
         }
+        self.exchange_with_tasks();
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()

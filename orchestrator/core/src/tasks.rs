@@ -6,6 +6,7 @@
 //!   nobody is told of it, before the fact is durable.
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
+//! * `notifying`: when connections tell people what a task waits for.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -15,7 +16,9 @@ use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
+use goondan_tasks::fact::Fact;
 use goondan_tasks::machine::{Effect as TaskEffect, Input as TaskInput, Refused};
+use goondan_tasks::state::State;
 
 use crate::exchange::{TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -24,6 +27,9 @@ use crate::{Effect, Peer, RequestToken};
 mod asking;
 mod checkpoints;
 mod entry;
+mod notifying;
+#[cfg(test)]
+mod notifying_tests;
 mod opening;
 mod reading;
 mod runs;
@@ -33,6 +39,7 @@ mod tests;
 mod world;
 
 use entry::{Batch, Decision, Entry, Written};
+use notifying::Notifying;
 
 /// The tasks of all open workspaces.
 #[derive(Debug, Default)]
@@ -42,6 +49,7 @@ pub(crate) struct Tasks {
     waiting: VecDeque<TaskRef>,
     /// Those for whose run secrets are being read.
     reading: BTreeSet<TaskRef>,
+    notifying: Notifying,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
 }
@@ -132,7 +140,8 @@ impl Tasks {
             return;
         };
         let token = decision.as_ref().map(|decision| decision.token);
-        let error = match entry.handle(input, decision, now) {
+        let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);
+        let error = match entry.handle(input, decision, now, told) {
             Ok(()) => return,
             Err(entry::NotTaken::Refused(why)) => refused(at, &why),
             Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
@@ -228,6 +237,8 @@ impl Tasks {
             TaskEffect::MakeCheckpoint { kind } => {
                 self.make_checkpoint(fleet, at, kind, None, None);
             }
+            TaskEffect::Notify { id } => self.notify(fleet, at, id),
+            TaskEffect::SendNotification { id } => self.send_notification(fleet, at, id),
         }
     }
 
@@ -296,6 +307,7 @@ impl Tasks {
         for at in due {
             self.on_due(fleet, &at);
         }
+        self.serve_notifications(fleet);
         self.make_periodic_checkpoints(fleet);
         self.start_waiting(fleet);
     }

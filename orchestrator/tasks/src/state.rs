@@ -7,9 +7,11 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
+mod notifications;
 mod tokens;
 
 pub use goondan_protocol::task::TaskStatus as Status;
+pub use notifications::{Stage, Told};
 pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
@@ -110,6 +112,7 @@ pub struct State {
     pub(crate) documents: Vec<String>,
     pub(crate) checkpoint: Option<String>,
     pub(crate) budget_warned: bool,
+    pub(crate) notifications: notifications::Notifications,
     /// What it has taken.
     pub tokens: Tokens,
 }
@@ -145,6 +148,7 @@ impl State {
             documents: Vec::new(),
             checkpoint: None,
             budget_warned: false,
+            notifications: notifications::Notifications::default(),
             tokens: Tokens::default(),
         }
     }
@@ -342,6 +346,14 @@ impl State {
             Fact::BudgetChanged { budget } => {
                 self.task.budget = *budget;
                 self.budget_warned = false;
+            }
+            Fact::NotificationRequested { notification, .. } => {
+                self.notifications.add(notification, at);
+            }
+            Fact::NotificationBegun { id } => self.notifications.set(id, Stage::Begun),
+            Fact::Notified { id } => self.notifications.set(id, Stage::Sent),
+            Fact::NotificationFailed { id, why } => {
+                self.notifications.set(id, Stage::Failed(why.clone()));
             }
             Fact::TaskPaused { reason } => self.is_paused = Some(*reason),
             Fact::TaskResumed {} => self.is_paused = None,

@@ -49,6 +49,11 @@ impl State {
         waits_for.map(ToOwned::to_owned)
     }
 
+    /// What clients are told of something that was asked, by its id.
+    pub(crate) fn ask(&self, id: &str) -> Option<TaskAsk> {
+        self.asks.get(id).map(|ask| told(id, ask))
+    }
+
     /// A line of the list of tasks.
     #[must_use]
     pub fn info(&self, workspace_id: &WorkspaceId) -> TaskInfo {
@@ -105,6 +110,7 @@ impl State {
             budget: self.task.budget,
             usage: self.tokens.total().usage,
             checkpoint: self.checkpoint.clone(),
+            notifications: self.told_notifications(),
             recent,
         }
     }

@@ -45,6 +45,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             guide: None,
             limits: ProcessLimits::default(),
             sandbox: SandboxPolicy::off(),
+            notify: Vec::new(),
         },
         work_area: site.work.clone(),
         project_root: site.project.clone(),

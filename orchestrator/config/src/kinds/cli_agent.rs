@@ -7,7 +7,8 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
 
-use super::{Context, process_limits, sandbox};
+use super::notify::NotifySpec;
+use super::{Context, notify, process_limits, sandbox};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
 use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES};
@@ -40,6 +41,7 @@ pub(crate) static SPEC: Shape = Shape::of(
         ),
         Field::required("runtime", Content::Mapping(&RUNTIME), "The program."),
         sandbox::OF_AGENT,
+        notify::OF_AGENT,
     ],
 );
 
@@ -208,6 +210,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) guide: Option<Located<PathBuf>>,
     pub(crate) limits: ProcessLimits,
     pub(crate) sandbox: sandbox::Written,
+    pub(crate) notify: Vec<NotifySpec>,
 }
 
 /// Reads the `spec` of such an Agent.
@@ -222,6 +225,7 @@ pub(crate) fn read(
     let runtime = spec.nested("runtime", &mut cx.report);
     let runtime = runtime.map(|runtime| read_runtime(runtime, place, cx));
     let sandbox = sandbox::read(&mut spec, cx);
+    let notify = notify::read(&mut spec, cx);
     spec.close();
     let Runtime {
         program,
@@ -246,6 +250,7 @@ pub(crate) fn read(
         guide,
         limits,
         sandbox,
+        notify,
     })
 }
 

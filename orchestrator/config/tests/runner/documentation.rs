@@ -141,12 +141,13 @@ fn every_other_example_of_the_page_loads_too() {
         }
         count += 1;
         Project::with(block)
+            .variable("BOT_TOKEN", "1:t")
             .variable("HOOK_PATH", "/hook")
             .variable("HOOK_SECRET", "s3cret")
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 7, "an example is not loaded");
+    assert_eq!(count, 8, "an example is not loaded");
 }
 
 #[test]

@@ -502,6 +502,7 @@ impl Tasks {
                 if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                     space.entries.remove(&at.task_id);
                 }
+                self.forget_notifications(|other| other == at);
                 self.tell_decided(fleet, at, "remove");
                 fleet.respond(token, &removed);
             }
