@@ -46,8 +46,9 @@ use crate::{ConnectionDefinition, Lifecycle, Package};
 pub struct Bundle {
     /// What the project is called, if it says so.
     pub package: Option<Package>,
-    /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
-    pub entry_agent: AgentName,
+    /// The agent that gets what no rule sends elsewhere: one of `agents`. None only in a project whose agents are
+    /// all programs, which work for tasks alone.
+    pub entry_agent: Option<AgentName>,
     /// The conversation that is meant when none is named, if the project says which.
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
@@ -96,6 +97,12 @@ fn agents_of(
 }
 
 impl Bundle {
+    /// Whether this is the entry agent.
+    #[must_use]
+    pub fn is_entry(&self, agent: &AgentName) -> bool {
+        self.entry_agent.as_ref() == Some(agent)
+    }
+
     /// An agent that is a program.
     #[must_use]
     pub fn cli_agent(&self, name: &AgentName) -> Option<&CliAgentDefinition> {

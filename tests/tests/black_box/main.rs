@@ -97,6 +97,7 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_notify;
 mod tasks;
 #[cfg(test)]
 mod telegram;

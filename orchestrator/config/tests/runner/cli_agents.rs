@@ -78,7 +78,7 @@ fn task_8_a_command_is_written_out() {
         "it is no agent with a model"
     );
     assert_eq!(
-        bundle.entry_agent.as_str(),
+        bundle.entry_agent.as_ref().unwrap().as_str(),
         "helper",
         "the only one that answers"
     );
@@ -178,8 +178,20 @@ fn no_event_goes_to_a_program() {
         told.contains("works for tasks, and no events go to it"),
         "{told}"
     );
-    let told = only_problem(&Project::new(&agent("preset: claude")));
-    assert!(told.contains("nobody could answer events"), "{told}");
+}
+
+#[test]
+fn task_8_a_project_of_programs_alone_has_nobody_who_answers() {
+    let two =
+        agent("preset: claude") + "---\n" + &agent("preset: codex").replace("coder", "second");
+    let bundle = Project::new(&two).load();
+    assert_eq!(bundle.entry_agent, None);
+    assert_eq!(bundle.cli_agents().len(), 2);
+    let hook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: hook}\nspec:\n  \
+                connectorRef: {kind: Connector, name: webhook, package: '@goondan/base'}\n";
+    Project::new(&(two + hook)).load();
+    let broken = agent("preset: clod");
+    assert!(only_problem(&Project::new(&broken)).contains("`clod`"));
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn bundle() -> Bundle {
     Bundle {
         package: None,
         conversation_key: None,
-        entry_agent: "clerk".parse().unwrap(),
+        entry_agent: None,
         agents: BTreeMap::new(),
         cli_agents: [(coder.name.clone(), coder)].into(),
         connections: BTreeMap::new(),
