@@ -161,6 +161,7 @@ impl Core {
         for at in self.fleet.take_due_holds() {
             self.go_on_with_hold(&at);
         }
+        self.exchange_with_tasks();
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()

@@ -8,9 +8,11 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
+mod notifications;
 mod tokens;
 
 pub use goondan_protocol::task::TaskStatus as Status;
+pub use notifications::{Stage, Told};
 pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
@@ -112,6 +114,7 @@ pub struct State {
     pub(crate) checkpoint: Option<String>,
     pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
+    pub(crate) notifications: notifications::Notifications,
     /// What it has taken.
     pub tokens: Tokens,
 }
@@ -148,6 +151,7 @@ impl State {
             checkpoint: None,
             drill: None,
             budget_warned: false,
+            notifications: notifications::Notifications::default(),
             tokens: Tokens::default(),
         }
     }
@@ -357,6 +361,14 @@ impl State {
             Fact::BudgetChanged { budget } => {
                 self.task.budget = *budget;
                 self.budget_warned = false;
+            }
+            Fact::NotificationRequested { notification, .. } => {
+                self.notifications.add(notification, at);
+            }
+            Fact::NotificationBegun { id } => self.notifications.set(id, Stage::Begun),
+            Fact::Notified { id } => self.notifications.set(id, Stage::Sent),
+            Fact::NotificationFailed { id, why } => {
+                self.notifications.set(id, Stage::Failed(why.clone()));
             }
             Fact::TaskPaused { reason } => self.is_paused = Some(*reason),
             Fact::TaskResumed {} => self.is_paused = None,

@@ -90,6 +90,12 @@ fn detail(fact: &Fact) -> String {
             None => format!("{} tokens", usage.total()),
         },
         Fact::BudgetWarned { percent } => format!("{percent} % are taken"),
+        Fact::NotificationRequested { id, notification } => {
+            let (on, connection) = (notification.on.as_str(), &notification.connection);
+            format!("{id} {on} by {connection} {}", notification.action)
+        }
+        Fact::NotificationBegun { id } | Fact::Notified { id } => id.clone(),
+        Fact::NotificationFailed { id, why } => format!("{id}: {why}"),
         Fact::TaskPaused { reason } => match reason {
             PauseReason::Person => String::new(),
             PauseReason::Budget => "the next call might pass the budget".to_owned(),

@@ -99,6 +99,7 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_notify;
 mod tasks;
 #[cfg(test)]
 mod telegram;

@@ -488,6 +488,7 @@ impl Tasks {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
+            self.forget_notifications(|other| other == at);
             let what = match reply {
                 RemovalFor::Request(_) => "remove",
                 RemovalFor::Prune(_) => "remove for its age",
