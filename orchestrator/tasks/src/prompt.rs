@@ -1,11 +1,15 @@
 //! What an agent is told when it begins.
 
-use crate::fact::{Answer, Provision};
+use crate::fact::{Answer, Origin, Provision};
 use crate::state::{Asked, Note, State};
 
 /// What an agent hears whose last run was lost.
 const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
     repeat anything, and ask again what was not answered.";
+
+/// What an agent hears whose program has forgotten its session.
+const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
+    directory, and go on from there. This is what was said so far:";
 
 /// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
 /// since.
@@ -14,6 +18,9 @@ pub(crate) fn prompt_of(state: &State) -> String {
     if state.session.is_none() {
         prompt.push_str(&state.task.description);
         prompt.push('\n');
+    }
+    if state.is_session_lost {
+        prompt.push_str(&standing(state));
     }
     for note in &state.notes {
         if let Some(text) = note_text(state, note) {
@@ -28,6 +35,40 @@ pub(crate) fn prompt_of(state: &State) -> String {
         prompt.push_str("Go on.\n");
     }
     prompt
+}
+
+/// How the task stands, for a session that knows nothing of it: what people said, and what there is.
+fn standing(state: &State) -> String {
+    let mut text = SESSION_LOST.to_owned();
+    text.push('\n');
+    for id in state.asks.keys() {
+        let note = Note::Asked(id.clone());
+        let is_of_agent = match state.asks.get(id).map(|ask| &ask.what) {
+            Some(Asked::Question(origin, ..)) => *origin == Origin::Agent,
+            Some(Asked::Dependency(..)) => true,
+            None => false,
+        };
+        if is_of_agent
+            && !state.notes.contains(&note)
+            && let Some(said) = note_text(state, &note)
+        {
+            text.push_str(&said);
+            text.push('\n');
+        }
+    }
+    if state.current_phase > 1 {
+        text.push_str(&format!(
+            "Phases approved so far: {}.\n",
+            state.current_phase - 1
+        ));
+    }
+    if !state.documents.is_empty() {
+        text.push_str("Documents so far:\n");
+        for document in &state.documents {
+            text.push_str(&format!("- {document}\n"));
+        }
+    }
+    text
 }
 
 fn note_text(state: &State, note: &Note) -> Option<String> {
@@ -59,6 +100,12 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
             }
             _ => return None,
         },
+        Note::Error(message, recovery) => {
+            let recovery = recovery
+                .as_deref()
+                .unwrap_or("try again, or ask for what you need");
+            format!("Your error \"{message}\": recover from it: {recovery}")
+        }
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),

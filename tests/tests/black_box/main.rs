@@ -97,6 +97,10 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_kills;
+#[cfg(test)]
+mod task_manners;
+#[cfg(test)]
 mod tasks;
 #[cfg(test)]
 mod telegram;
