@@ -1,6 +1,6 @@
 //! What an agent is told when it begins.
 
-use crate::fact::{Answer, Origin, Provision};
+use crate::fact::{Answer, Provision};
 use crate::state::{Asked, Note, State};
 
 /// What an agent hears whose last run was lost.
@@ -9,7 +9,7 @@ const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at wha
 
 /// What an agent hears whose program has forgotten its session.
 const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
-    directory, and go on from there. This is what was said so far:";
+    directory, and go on from there.";
 
 /// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
 /// since.
@@ -22,7 +22,7 @@ pub(crate) fn prompt_of(state: &State) -> String {
     if state.is_session_lost {
         prompt.push_str(&standing(state));
     }
-    for note in &state.notes {
+    for note in settled_before(state).iter().chain(&state.notes) {
         if let Some(text) = note_text(state, note) {
             prompt.push_str(&text);
             prompt.push('\n');
@@ -37,30 +37,12 @@ pub(crate) fn prompt_of(state: &State) -> String {
     prompt
 }
 
-/// How the task stands, for a session that knows nothing of it: what people said, and what there is.
+/// How the task stands, for a session that knows nothing of it.
 fn standing(state: &State) -> String {
-    let mut text = SESSION_LOST.to_owned();
-    text.push('\n');
-    for id in state.asks.keys() {
-        let note = Note::Asked(id.clone());
-        let is_of_agent = match state.asks.get(id).map(|ask| &ask.what) {
-            Some(Asked::Question(origin, ..)) => *origin == Origin::Agent,
-            Some(Asked::Dependency(..)) => true,
-            None => false,
-        };
-        if is_of_agent
-            && !state.notes.contains(&note)
-            && let Some(said) = note_text(state, &note)
-        {
-            text.push_str(&said);
-            text.push('\n');
-        }
-    }
+    let mut text = format!("{SESSION_LOST}\n");
     if state.current_phase > 1 {
-        text.push_str(&format!(
-            "Phases approved so far: {}.\n",
-            state.current_phase - 1
-        ));
+        let approved = state.current_phase - 1;
+        text.push_str(&format!("Phases approved so far: {approved}.\n"));
     }
     if !state.documents.is_empty() {
         text.push_str("Documents so far:\n");
@@ -69,6 +51,17 @@ fn standing(state: &State) -> String {
         }
     }
     text
+}
+
+/// What was settled in a session that a restore has ended, or that is lost: the next one has not heard of it.
+fn settled_before(state: &State) -> Vec<Note> {
+    let is_restored = |note: &Note| matches!(note, Note::Restored(_));
+    let is_told = state.is_session_lost || state.notes.iter().any(is_restored);
+    if state.session.is_some() || !is_told {
+        return Vec::new();
+    }
+    let asked = state.asks.keys().map(|id| Note::Asked(id.clone()));
+    asked.filter(|note| !state.notes.contains(note)).collect()
 }
 
 fn note_text(state: &State, note: &Note) -> Option<String> {
@@ -112,7 +105,8 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
         Note::Restored(checkpoint) => format!(
-            "The files here were taken back to {checkpoint}. Look at what is there before you go on."
+            "The files here were taken back to {checkpoint}, and what was done after it is not there any more. \
+             Look at what is there before you go on."
         ),
         Note::Refused(protocol, problem) => {
             format!("Your block {protocol} was refused: {problem}")

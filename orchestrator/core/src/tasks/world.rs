@@ -27,7 +27,7 @@ use goondan_tasks::fact::{Entry, Fact};
 use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
-use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, TaskDone, TaskWork};
+use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, Measured, TaskDone, TaskWork};
 use crate::{
     Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
     ProcessId, RequestToken,
@@ -61,6 +61,8 @@ pub(super) struct World {
     /// Runs whose process was told what to run, of each task.
     pub(super) begun: BTreeSet<(TaskId, u64)>,
     pub(super) checkpoints: u64,
+    /// What every work area takes.
+    pub(super) disk_use: Measured,
     next_token: u64,
     bundle: Bundle,
 }
@@ -80,6 +82,7 @@ fn agent() -> CliAgentDefinition {
         environment: BTreeMap::new(),
         guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
+        disk_bytes: None,
         sandbox: SandboxPolicy::off(),
     }
 }
@@ -135,6 +138,10 @@ impl World {
             has_exited: false,
             begun: BTreeSet::new(),
             checkpoints: 0,
+            disk_use: Measured {
+                bytes: 1_000,
+                free_bytes: Some(1 << 40),
+            },
             next_token: 0,
             bundle: bundle(),
         };
@@ -438,8 +445,18 @@ impl World {
                     files: Some(1),
                     damaged: None,
                 });
-                TaskDone::CheckpointMade { at, token, result }
+                let disk = Some(self.disk_use);
+                TaskDone::CheckpointMade {
+                    at,
+                    token,
+                    result,
+                    disk,
+                }
             }
+            TaskWork::Measure { at } => TaskDone::Measured {
+                at,
+                result: Ok(self.disk_use),
+            },
             TaskWork::Restore {
                 at,
                 token,
