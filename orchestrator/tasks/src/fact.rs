@@ -159,6 +159,11 @@ pub enum Fact {
         session: String,
         model: Option<String>,
     },
+    /// The agent's program does not know its session any more: the next run begins one of its own.
+    SessionLost {
+        run: u64,
+        problem: String,
+    },
     /// The run's process is gone.
     RunEnded {
         run: u64,

@@ -399,6 +399,12 @@ impl Task {
                 state.failures
             ));
         }
+        if state.recoveries > RETRIES_MAX {
+            return Some(format!(
+                "The agent reported an error {} times and completed nothing since",
+                state.recoveries
+            ));
+        }
         if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {
             return Some("How the agent's last run ended is not known".to_owned());
         }

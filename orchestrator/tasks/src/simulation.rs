@@ -275,8 +275,12 @@ impl World {
             })),
             5 => complete(phase),
             6 => complete(number),
-            7 if self.random.u8(..10) == 0 => Event::Block(Block::Error(AgentError {
-                kind: ErrorKind::Fatal,
+            7 => Event::Block(Block::Error(AgentError {
+                kind: if self.random.u8(..10) == 0 {
+                    ErrorKind::Fatal
+                } else {
+                    ErrorKind::Recoverable
+                },
                 message: "x".to_owned(),
                 recovery: None,
             })),
@@ -302,6 +306,7 @@ impl World {
                 protocol: "ERROR".to_owned(),
                 problem: "it is not closed".to_owned(),
             }),
+            15 if number == 0 => Event::SessionRefused("not found".to_owned()),
             _ => Event::Text("words".to_owned()),
         }
     }

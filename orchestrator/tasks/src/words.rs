@@ -44,6 +44,7 @@ fn detail(fact: &Fact) -> String {
         },
         Fact::AgentStarted { run, pid, .. } => format!("run {run}, process {pid}"),
         Fact::PromptTaken { run } => format!("run {run}"),
+        Fact::SessionLost { problem, .. } => format!("it has forgotten its session: {problem}"),
         Fact::SessionOpened { session, model, .. } => match model {
             Some(model) => format!("{session}, {model}"),
             None => session.clone(),
