@@ -29,6 +29,8 @@ mod checkpoints;
 mod disk;
 mod drills;
 mod entry;
+#[cfg(test)]
+mod keeping_tests;
 mod opening;
 mod reading;
 mod retention;
