@@ -275,6 +275,10 @@ pub struct TaskAssignment {
     /// Where its way to the hosts it may reach begins, if only some may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
+    /// The control group in which its program is to run, where there is one: the process puts it there, and pauses
+    /// it by freezing it (`TASK-8`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PathBuf>,
     /// The session to go on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -120,6 +120,7 @@ pub(super) mod tests {
             work_area: "/work".into(),
             project_root: "/project".into(),
             egress_socket: None,
+            group: None,
             session: None,
             prompt: "Do {session} it".to_owned(),
             secrets: [("A".to_owned(), "secret".to_owned())].into(),

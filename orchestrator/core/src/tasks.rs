@@ -32,6 +32,8 @@ mod checkpoints;
 mod disk;
 mod drills;
 mod entry;
+#[cfg(test)]
+mod keeping_tests;
 mod notifying;
 #[cfg(test)]
 mod notifying_tests;

@@ -51,6 +51,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
         work_area: site.work.clone(),
         project_root: site.project.clone(),
         egress_socket: None,
+        group: None,
         session: None,
         prompt: "Do it.".to_owned(),
         secrets: Default::default(),

@@ -217,6 +217,26 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
     out
 }
 
+/// The options that keep what a budget says beside what is changed: a new one replaces all of it.
+fn other_bounds(detail: &TaskDetail, changed: &[&str]) -> String {
+    let budget = &detail.budget;
+    let usd = budget.micro_usd.map(|most| most.to_string());
+    let usd = usd.map(|text| text.trim_start_matches('$').to_owned());
+    let bounds = [
+        ("--max-tokens", budget.tokens.map(|most| most.to_string())),
+        ("--max-usd", usd),
+        (
+            "--max-disk-mib",
+            budget.disk_bytes.map(|most| (most >> 20).to_string()),
+        ),
+    ];
+    let kept = bounds.into_iter().filter_map(|(option, most)| {
+        let most = most.filter(|_| !changed.contains(&option))?;
+        Some(format!(" {option} {most}"))
+    });
+    kept.collect()
+}
+
 /// What a person may do next, the most urgent first.
 pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
     let id = &detail.info.task_id;
@@ -243,13 +263,15 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
     match detail.info.status {
         TaskStatus::Idle => next("Start it", format!("task start {id}")),
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("budget") => {
+            let others = other_bounds(detail, &["--max-usd"]);
             next(
                 "Raise its budget",
-                format!("task budget {id} --max-usd DOLLARS"),
+                format!("task budget {id} --max-usd DOLLARS{others}"),
             );
         }
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("quota") => {
-            let more = format!("task budget {id} --max-disk-mib MIB");
+            let others = other_bounds(detail, &["--max-disk-mib"]);
+            let more = format!("task budget {id} --max-disk-mib MIB{others}");
             next("Remove files from its work area, or let it take more", more);
             next("Then let it go on", format!("task resume {id}"));
         }
@@ -377,11 +399,14 @@ mod tests {
         let mut held = detail(TaskStatus::Paused);
         held.info.blocked_by = Some("budget".to_owned());
         held.info.cost = MicroUsd(0);
-        assert!(next_commands(&held)[0].command.starts_with("task budget"));
+        assert_eq!(
+            next_commands(&held)[0].command,
+            "task budget shop --max-usd DOLLARS --max-tokens 200000"
+        );
         held.info.blocked_by = Some("quota".to_owned());
         assert_eq!(
             next_commands(&held)[0].command,
-            "task budget shop --max-disk-mib MIB"
+            "task budget shop --max-disk-mib MIB --max-tokens 200000"
         );
         for (status, begins) in [
             (TaskStatus::Idle, "task start"),

@@ -59,7 +59,7 @@ fn task_8_a_preset_is_one_line_of_configuration() {
 fn task_8_a_command_is_written_out() {
     let project = project(
         "command: [./bin/agent, --do, '{prompt}'], format: codex-json, resume: [bin/agent, '{session}', '{prompt}'], \
-         environment: {MODE: fast}, guide: guides, limits: {memoryMiB: 64}",
+         environment: {MODE: fast}, guide: guides, limits: {memoryMiB: 64}, diskMiB: 512",
     );
     let bundle = project.load();
     let [agent] = bundle.cli_agents().collect::<Vec<_>>()[..] else {
@@ -73,6 +73,8 @@ fn task_8_a_command_is_written_out() {
     assert_eq!(agent.environment["MODE"], "fast");
     assert_eq!(agent.guide, Some(root.join("guides")));
     assert_eq!(agent.limits.memory_bytes, Some(64 << 20));
+    assert_eq!(agent.disk_bytes, Some(512 << 20));
+    assert_eq!(definition("preset: claude").disk_bytes, None);
     assert!(
         !bundle.agents.contains_key(&agent.name),
         "it is no agent with a model"

@@ -9,6 +9,7 @@ use goondan_tasks::machine::{DiskUse, Input as TaskInput};
 
 use super::Tasks;
 use super::entry::{Decision, Entry};
+use super::runs::is_ending;
 use crate::exchange::tasks::Measured;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::{Fleet, bundle_of};
@@ -122,7 +123,8 @@ impl Tasks {
             at: now.wall,
             found,
         });
-        if let (Some(found), true) = (found, entry.state().is_some()) {
+        let is_told = entry.state().is_some() && !is_ending(fleet, at);
+        if let (Some(found), true) = (found, is_told) {
             let disk = DiskUse {
                 bytes: found.bytes,
                 quota_bytes,

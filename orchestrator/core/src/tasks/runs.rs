@@ -401,6 +401,8 @@ fn assignment(
             notify: Vec::new(),
             ..agent
         },
+        // It is known when its process is there.
+        group: None,
         session: order.session,
         prompt: order.prompt,
         secrets: secrets
