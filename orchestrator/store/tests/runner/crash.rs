@@ -54,7 +54,10 @@ impl<'a> Run<'a> {
     fn allowed_after(&self, acknowledged: usize) -> Rc<[World]> {
         let mut last = self.last_allowed.borrow_mut();
         if last.0 != acknowledged {
-            *last = (acknowledged, allowed_after(self.batches, acknowledged).into());
+            *last = (
+                acknowledged,
+                allowed_after(self.batches, acknowledged).into(),
+            );
         }
         last.1.clone()
     }
