@@ -104,6 +104,10 @@ pub const TASK_CHECKPOINT: &str = "gdn.task.checkpoint/v1";
 pub const TASK_CHECKPOINTS: &str = "gdn.task.checkpoints/v1";
 /// `gdn task restore`.
 pub const TASK_RESTORE: &str = "gdn.task.restore/v1";
+/// `gdn task drill`.
+pub const TASK_DRILL: &str = "gdn.task.drill/v1";
+/// `gdn task prune`.
+pub const TASK_PRUNE: &str = "gdn.task.prune/v1";
 /// `gdn task rm`.
 pub const TASK_RM: &str = "gdn.task.rm/v1";
 /// `gdn secret set`.
@@ -195,6 +199,8 @@ pub const ALL: &[&str] = &[
     TASK_CHECKPOINT,
     TASK_CHECKPOINTS,
     TASK_RESTORE,
+    TASK_DRILL,
+    TASK_PRUNE,
     TASK_RM,
     SECRET_SET,
     SECRET_LIST,

@@ -82,10 +82,11 @@ pub use secret::{
     SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
 };
 pub use task::{
-    AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, ImportTask,
-    ListCheckpoints, ListTasks, PauseTask, ProvideTask, ReadTaskLog, RemoveTask, RestoreTask,
-    ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
-    TaskDisk, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun,
+    AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, DrillTask,
+    ImportTask, ListCheckpoints, ListTasks, PauseTask, ProvideTask, PruneTasks, PrunedTask,
+    ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask, SetTaskBudget, ShowTask,
+    StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskHappening, TaskInfo,
+    TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun, TasksPruned,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
@@ -264,6 +265,10 @@ methods! {
     ListCheckpoints = "task.checkpoints" -> Vec<CheckpointInfo>;
     /// Takes the work area back to a checkpoint, or tells what that would change.
     RestoreTask = "task.restore" -> TaskRestored;
+    /// Tries whether the newest checkpoint could be restored.
+    DrillTask = "task.drill" -> TaskDrill;
+    /// Removes the tasks that ended long ago, with backups.
+    PruneTasks = "task.prune" -> TasksPruned;
     /// Takes over a work area from elsewhere.
     ImportTask = "task.import" -> TaskInfo;
     /// Removes a task that has ended, with a backup.

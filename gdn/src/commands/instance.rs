@@ -130,7 +130,7 @@ pub(crate) struct InstanceDeleteArgs {
 }
 
 /// Reads an age such as `30d` as milliseconds.
-fn parse_age_ms(text: &str) -> Result<u64, String> {
+pub(super) fn parse_age_ms(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
     let unit = text.chars().next_back().ok_or_else(problem)?;
     let second_ms: u64 = 1_000;

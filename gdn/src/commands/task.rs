@@ -25,11 +25,13 @@ use crate::schemas;
 mod checkpoints;
 mod list;
 mod logs;
+mod prune;
 mod show;
 
 pub(crate) use checkpoints::{TaskCheckpointArgs, TaskRestoreArgs};
 pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
+pub(crate) use prune::TaskPruneArgs;
 
 /// Give work to command-line agents, and steer it
 #[derive(Debug, Subcommand)]
@@ -148,6 +150,15 @@ Examples:
 
 What was made since is kept in a checkpoint of its own first. The history of the task is not taken back.")]
     Restore(TaskRestoreArgs),
+    /// Try whether the newest checkpoint could be restored
+    #[command(after_help = "\
+Examples:
+  gdn task drill shop
+  gdn task drill shop --json | jq -r .problem
+
+It is unpacked into a temporary directory, compared with its manifest, and removed again; nothing else changes.
+`policy.tasks.drillHours` of the Swarm lets the daemon do so by itself.")]
+    Drill(TaskAtArgs),
     /// Take over a work area from elsewhere
     #[command(after_help = "\
 Examples:
@@ -161,6 +172,15 @@ Examples:
   gdn task rm shop
   gdn task rm shop --no-backup --yes")]
     Rm(TaskRmArgs),
+    /// Remove the tasks that ended long ago, with backups
+    #[command(after_help = "\
+Examples:
+  gdn task prune --dry-run                  what the swarm's policy lets go
+  gdn task prune --older-than 30d --dry-run
+  gdn task prune --older-than 30d --yes     ask nothing (needed in scripts)
+
+The policy is `policy.tasks.keepDays` of the Swarm; the daemon carries it out by itself.")]
+    Prune(TaskPruneArgs),
 }
 
 /// Names one task.
@@ -368,6 +388,8 @@ pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), F
         TaskCommand::Restore(args) => checkpoints::restore(args, context).await,
         TaskCommand::Import(args) => import(args, context).await,
         TaskCommand::Rm(args) => rm(args, context).await,
+        TaskCommand::Prune(args) => prune::run(args, context).await,
+        TaskCommand::Drill(args) => checkpoints::drill(args, context).await,
     }
 }
 

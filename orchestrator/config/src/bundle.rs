@@ -37,7 +37,7 @@ use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
 use crate::machine::Machine;
 use crate::report::{Problem, Report};
-use crate::{ConnectionDefinition, Lifecycle, Package};
+use crate::{ConnectionDefinition, Lifecycle, Package, TaskPolicy};
 
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +69,8 @@ pub struct Bundle {
     pub lifecycle: Lifecycle,
     /// How much of what is observed of a conversation is kept (`MSG-12`, `LLM-1`).
     pub observation: ObservationBounds,
+    /// What becomes of tasks with time.
+    pub tasks: TaskPolicy,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
@@ -165,6 +167,7 @@ impl Bundle {
             grace_period_ms: membership.policy.grace_period_ms,
             lifecycle: membership.policy.lifecycle,
             observation: membership.policy.observation,
+            tasks: membership.policy.tasks,
             models,
             prices,
             budgets,
@@ -214,6 +217,13 @@ fn digest_of(bundle: &Bundle) -> String {
             "observation".to_owned(),
             json!({"bytes": bytes, "days": days}),
         );
+    }
+    if bundle.tasks != TaskPolicy::default()
+        && let Some(content) = content.as_object_mut()
+    {
+        let TaskPolicy { keep_ms, drill_ms } = bundle.tasks;
+        let policy = json!({"keepMs": keep_ms, "drillMs": drill_ms});
+        content.insert("tasks".to_owned(), policy);
     }
     if !bundle.cli_agents.is_empty()
         && let Some(content) = content.as_object_mut()

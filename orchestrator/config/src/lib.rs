@@ -179,6 +179,24 @@ impl Default for Lifecycle {
     }
 }
 
+/// What becomes of tasks with time (`TASK-10`, `CKPT-4`): `Swarm.spec.policy.tasks`, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskPolicy {
+    /// A task is removed, with a backup, so long after it ended; `None` keeps it for ever.
+    pub keep_ms: Option<u64>,
+    /// The newest checkpoint of a task is restored for a trial so often; `None` for never.
+    pub drill_ms: Option<u64>,
+}
+
+impl Default for TaskPolicy {
+    fn default() -> Self {
+        Self {
+            keep_ms: Some(limits::DEFAULT_TASK_KEEP_DAYS * limits::DAY_MS),
+            drill_ms: None,
+        }
+    }
+}
+
 /// A Package document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {

@@ -110,6 +110,21 @@ pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 /// Least `memoryMiB` of a process: what any program needs to come up.
 pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
 
+/// Days for which a task is kept after it ended, if `policy.tasks.keepDays` does not say so (`TASK-10`).
+pub const DEFAULT_TASK_KEEP_DAYS: u64 = 30;
+
+/// Largest `policy.tasks.keepDays`: a century.
+pub const MAX_TASK_KEEP_DAYS: u64 = 36_500;
+
+/// Largest `policy.tasks.drillHours`: a year.
+pub const MAX_TASK_DRILL_HOURS: u64 = 8_760;
+
+/// Milliseconds of a day.
+pub(crate) const DAY_MS: u64 = 86_400_000;
+
+/// Milliseconds of an hour.
+pub(crate) const HOUR_MS: u64 = 3_600_000;
+
 /// Largest `diskMiB` of an agent for tasks: sixteen tebibytes.
 pub const MAX_TASK_DISK_MIB: u64 = 1 << 24;
 

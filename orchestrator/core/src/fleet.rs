@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use goondan_config::{Bundle, Lifecycle, Sources};
+use goondan_config::{Bundle, Lifecycle, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
@@ -161,6 +161,17 @@ impl Workspace {
     pub(crate) fn lifecycle(&self) -> Lifecycle {
         let bundle = self.bundle.as_ref();
         bundle.map(|bundle| bundle.lifecycle).unwrap_or_default()
+    }
+
+    /// What becomes of its tasks with time.
+    pub(crate) fn task_policy(&self) -> TaskPolicy {
+        let bundle = self.bundle.as_ref();
+        // As long as the configuration cannot be read, nothing is removed.
+        let none = TaskPolicy {
+            keep_ms: None,
+            drill_ms: None,
+        };
+        bundle.map_or(none, |bundle| bundle.tasks)
     }
 
     /// Whether the conversation is on its way out.

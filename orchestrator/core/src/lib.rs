@@ -50,8 +50,8 @@ pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
 pub use exchange::tasks::{
-    CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, SecretsRead, TaskDone,
-    TaskRef, TaskWork,
+    CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, RemovalFor, SecretsRead,
+    TaskDone, TaskRef, TaskWork,
 };
 pub use exchange::{
     Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,

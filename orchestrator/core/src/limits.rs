@@ -113,6 +113,8 @@ pub(crate) const TASK_DISK_BYTES_DEFAULT: u64 = 20 * 1024 * 1024 * 1024;
 pub(crate) const TASK_DISK_EACH_MS: u64 = 120_000;
 /// How long a look is told to whoever asks before it is looked again, in milliseconds.
 pub(crate) const TASK_DISK_FRESH_MS: u64 = 60_000;
+/// The pause between two restore drills that a policy asks for, in milliseconds.
+pub(crate) const TASK_DRILL_PAUSE_MS: u64 = 30_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
 pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
 /// How long after the work area of a task could not be written or read it is read again, in milliseconds.
@@ -136,7 +138,8 @@ pub(crate) const SELF_RESTARTS_MAX: usize = 5;
 /// How long such a restart counts, in milliseconds.
 pub(crate) const SELF_RESTART_WINDOW_MS: u64 = 600_000;
 
-/// How often expired conversations are looked for, in milliseconds (`INST-7`). One is deleted when
+/// How often expired conversations (`INST-7`), and tasks that ended long ago (`TASK-10`), are looked for, in
+/// milliseconds. One is deleted when
 /// it was due in two looks in a row.
 pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;
 

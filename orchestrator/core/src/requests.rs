@@ -465,6 +465,8 @@ impl Core {
             | Call::CheckpointTask(_)
             | Call::ListCheckpoints(_)
             | Call::RestoreTask(_)
+            | Call::DrillTask(_)
+            | Call::PruneTasks(_)
             | Call::ImportTask(_)
             | Call::RemoveTask(_)) => {
                 self.tasks.on_request(&mut self.fleet, token, peer, call);

@@ -390,6 +390,7 @@ mod tests {
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
             observation: goondan_protocol::observe::ObservationBounds::default(),
+            tasks: goondan_config::TaskPolicy::default(),
             digest: String::new(),
         }
     }

@@ -7,6 +7,8 @@
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `disk`: what work areas take, and may take.
+//! * `drills`: when it is tried whether a checkpoint could be restored.
+//! * `retention`: tasks that ended long ago, and how they are removed.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -25,9 +27,11 @@ use crate::{Effect, Peer, RequestToken};
 mod asking;
 mod checkpoints;
 mod disk;
+mod drills;
 mod entry;
 mod opening;
 mod reading;
+mod retention;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -46,6 +50,10 @@ pub(crate) struct Tasks {
     reading: BTreeSet<TaskRef>,
     /// Work areas that are being looked at, and what waits for that.
     looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
+    /// Removals of many tasks.
+    removals: retention::Removals,
+    /// No drill is begun by policy before, on the clock of `Now::mono_ms`.
+    drill_at_ms: u64,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
 }
@@ -60,6 +68,8 @@ struct Space {
     entries: BTreeMap<TaskId, Entry>,
     /// Requests about work areas that are being carried out.
     works: usize,
+    /// What the policy has seen of it.
+    seen: retention::Seen,
 }
 
 /// Why there is no such task.
@@ -284,7 +294,8 @@ impl Tasks {
                 is_rehearsal,
                 result,
             } => self.on_restored(fleet, &at, token, is_rehearsal, result),
-            TaskDone::Removed { at, token, result } => self.on_removed(fleet, &at, token, result),
+            TaskDone::Drilled { at, token, result } => self.on_drilled(fleet, &at, token, result),
+            TaskDone::Removed { at, reply, result } => self.on_removed(fleet, &at, reply, result),
         }
     }
 
@@ -311,6 +322,8 @@ impl Tasks {
         }
         self.make_periodic_checkpoints(fleet);
         self.look_at_running(fleet);
+        self.drill_by_policy(fleet);
+        self.look_for_old(fleet);
         self.start_waiting(fleet);
     }
 

@@ -103,6 +103,7 @@ impl TaskThread {
         let to = match &work {
             TaskWork::MakeCheckpoint { .. }
             | TaskWork::ListCheckpoints { .. }
+            | TaskWork::Drill { .. }
             | TaskWork::Restore { .. } => &self.checkpoints,
             _ => &self.works,
         };
@@ -217,14 +218,14 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
         }
         TaskWork::Remove {
             at,
-            token,
+            reply,
             with_backup,
         } => {
             areas.close(&at);
             let with = ground.clone();
             in_background(move || {
                 let result = moving::remove(&with, &at, with_backup);
-                with.report(TaskDone::Removed { at, token, result });
+                with.report(TaskDone::Removed { at, reply, result });
             });
         }
         TaskWork::Measure { at } => {
@@ -235,6 +236,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
         // Another thread does them.
         TaskWork::MakeCheckpoint { .. }
         | TaskWork::ListCheckpoints { .. }
+        | TaskWork::Drill { .. }
         | TaskWork::Restore { .. } => {}
     }
 }

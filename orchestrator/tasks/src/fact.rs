@@ -179,6 +179,12 @@ pub enum Fact {
         /// The checkpoint of what was there before.
         pre_restore: Option<String>,
     },
+    /// It was tried whether the newest checkpoint could be restored.
+    RestoreDrilled {
+        checkpoint_id: String,
+        entries: u64,
+        problem: Option<String>,
+    },
     DependencyRequested {
         id: String,
         request: DependencyRequest,

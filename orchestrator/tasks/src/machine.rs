@@ -108,6 +108,16 @@ impl Task {
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
+            Input::Drilled(drill) => {
+                self.record(
+                    now,
+                    Fact::RestoreDrilled {
+                        checkpoint_id: drill.checkpoint_id,
+                        entries: drill.entries,
+                        problem: drill.problem,
+                    },
+                );
+            }
             Input::Restored { id, pre_restore } => {
                 self.record(
                     now,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
+use goondan_protocol::control::TaskDrill;
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
@@ -109,6 +110,7 @@ pub struct State {
     pub(crate) progress: u8,
     pub(crate) documents: Vec<String>,
     pub(crate) checkpoint: Option<String>,
+    pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
     /// What it has taken.
     pub tokens: Tokens,
@@ -144,6 +146,7 @@ impl State {
             progress: 0,
             documents: Vec::new(),
             checkpoint: None,
+            drill: None,
             budget_warned: false,
             tokens: Tokens::default(),
         }
@@ -273,6 +276,18 @@ impl State {
             }
             Fact::CheckpointRestored { checkpoint_id, .. } => {
                 self.restored(checkpoint_id);
+            }
+            Fact::RestoreDrilled {
+                checkpoint_id,
+                entries,
+                problem,
+            } => {
+                self.drill = Some(TaskDrill {
+                    checkpoint_id: checkpoint_id.clone(),
+                    at,
+                    entries: *entries,
+                    problem: problem.clone(),
+                });
             }
             Fact::DependencyRequested { id, request, until } => {
                 let what = Asked::Dependency(request.clone(), None);

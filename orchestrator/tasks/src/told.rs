@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskHappening, TaskInfo, TaskRun,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskRun,
 };
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Origin, PauseReason};
 use crate::state::{Ask, Asked, State};
@@ -27,6 +28,38 @@ impl State {
     #[must_use]
     pub fn progress(&self) -> u8 {
         self.progress
+    }
+
+    /// When it was made.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// When it was completed, failed or was cancelled.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended.map(|(_, at)| at)
+    }
+
+    /// The newest checkpoint.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&str> {
+        self.checkpoint.as_deref()
+    }
+
+    /// The last restore drill.
+    #[must_use]
+    pub fn drill(&self) -> Option<&TaskDrill> {
+        self.drill.as_ref()
+    }
+
+    /// What a person should look at though it holds nothing up.
+    fn warning(&self) -> Option<String> {
+        let drill = self.drill.as_ref().filter(|_| self.ended.is_none())?;
+        let problem = drill.problem.as_ref()?;
+        let id = &drill.checkpoint_id;
+        Some(format!("{id} could not be restored in a drill: {problem}"))
     }
 
     /// Whether a person must do something for it to go on.
@@ -70,6 +103,7 @@ impl State {
             cost: total.cost,
             created_at: self.created_at,
             updated_at: self.updated_at,
+            warning: self.warning(),
             damaged: None,
         }
     }
@@ -108,6 +142,7 @@ impl State {
             usage: self.tokens.total().usage,
             disk: None,
             checkpoint: self.checkpoint.clone(),
+            drill: self.drill.clone(),
             recent,
         }
     }

@@ -61,6 +61,14 @@ fn detail(fact: &Fact) -> String {
         Fact::DocumentCreated { file } => file.clone(),
         Fact::CheckpointCreated { checkpoint_id }
         | Fact::CheckpointRestored { checkpoint_id, .. } => checkpoint_id.clone(),
+        Fact::RestoreDrilled {
+            checkpoint_id,
+            problem,
+            ..
+        } => match problem {
+            Some(problem) => format!("{checkpoint_id} cannot be restored: {problem}"),
+            None => format!("{checkpoint_id} can be restored"),
+        },
         Fact::DependencyRequested { id, request, .. } => format!("{id} {}", request.name),
         Fact::DependencyProvided { id, provision } => match provision {
             Provision::Secret(_) => format!("{id} as a secret"),

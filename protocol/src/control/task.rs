@@ -119,6 +119,8 @@ requests_about! {
         #[serde(default)]
         dry_run: bool,
     }
+    /// `task.drill`.
+    DrillTask {}
     /// `task.logs`.
     ReadTaskLog {
         /// Which of its logs.
@@ -133,6 +135,70 @@ requests_about! {
         #[serde(default)]
         no_backup: bool,
     }
+}
+
+/// `task.prune` (`TASK-10`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PruneTasks {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// Those that ended longer ago, in milliseconds, instead of those that are due by the swarm's policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+    /// Without backups.
+    #[serde(default)]
+    pub no_backup: bool,
+    /// Only tell which they are.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Result of `task.prune`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TasksPruned {
+    /// The tasks that are due, or were removed; those that ended first come first.
+    pub tasks: Vec<PrunedTask>,
+    /// Whether they were removed, but for those with a `problem`.
+    pub removed: bool,
+}
+
+/// A task that ended long ago.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrunedTask {
+    /// The task.
+    pub task_id: TaskId,
+    /// What people call it.
+    pub title: String,
+    /// How it ended.
+    pub status: TaskStatus,
+    /// When.
+    pub ended_at: Timestamp,
+    /// Since when it may be removed.
+    pub due_at: Timestamp,
+    /// Where its backup is, if it was removed with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<PathBuf>,
+    /// Why it was not removed, if it was to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A restore drill: whether the newest checkpoint could be restored, tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskDrill {
+    /// The checkpoint that was unpacked and compared.
+    pub checkpoint_id: String,
+    /// When.
+    pub at: Timestamp,
+    /// Entries that were compared.
+    pub entries: u64,
+    /// Why it could not be restored, if it could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// `task.provide`.
@@ -271,6 +337,9 @@ pub struct TaskInfo {
     pub created_at: Timestamp,
     /// When something last happened.
     pub updated_at: Timestamp,
+    /// What a person should look at though it holds nothing up, such as a restore drill that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Why its work area cannot be read, if it cannot. Then the rest is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
@@ -329,6 +398,9 @@ pub struct TaskDetail {
     /// The newest checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
+    /// The last restore drill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drill: Option<TaskDrill>,
     /// The last lines of its history, in words, the newest last.
     pub recent: Vec<TaskHappening>,
 }

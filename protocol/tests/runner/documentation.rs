@@ -359,6 +359,8 @@ fn check_result(method: &str, result: &str) {
         control::RewindInstance::NAME => result_round_trip::<control::RewindInstance>(result),
         control::ListCheckpoints::NAME => result_round_trip::<control::ListCheckpoints>(result),
         control::RestoreTask::NAME => result_round_trip::<control::RestoreTask>(result),
+        control::DrillTask::NAME => result_round_trip::<control::DrillTask>(result),
+        control::PruneTasks::NAME => result_round_trip::<control::PruneTasks>(result),
         control::ImportTask::NAME => result_round_trip::<control::ImportTask>(result),
         control::RemoveTask::NAME => result_round_trip::<control::RemoveTask>(result),
         control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),

@@ -374,6 +374,45 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     home.gdn(&["task", "checkpoint", "shop"]).exits(0);
 }
 
+#[test]
+fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_imported() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--description", "x"];
+    home.gdn(&new).exits(0);
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    let drilled = home.gdn_json(&["task", "drill", "shop"]);
+    assert_eq!(drilled["checkpointId"], "checkpoint_001");
+    assert!(drilled.get("problem").is_none(), "{drilled}");
+    let snapshot = area(&home).join(".checkpoints/checkpoint_001/snapshot.tar.gz");
+    fs::write(&snapshot, "no archive").unwrap();
+    let failed = home.gdn(&["task", "drill", "shop"]).exits(15);
+    assert!(failed.stderr.contains("cannot be restored"), "{failed:?}");
+    let listed = home.gdn(&["task", "list"]).exits(0);
+    assert!(
+        listed.stderr.contains("could not be restored"),
+        "{listed:?}"
+    );
+    assert!(shown(&home)["drill"]["problem"].is_string());
+
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    let kept = home.workspace_dir().join("tasks/_kept");
+    fs::create_dir(&kept).unwrap();
+    home.gdn(&["task", "prune", "--yes"])
+        .exits(0)
+        .prints(&["No task ended"]);
+    let older = ["task", "prune", "--older-than", "0s"];
+    let would = home.gdn_json(&[&older[..], &["--dry-run"]].concat());
+    assert_eq!(would["removed"], false);
+    assert!(area(&home).exists(), "a rehearsal changes nothing");
+    let pruned = home.gdn_json(&[&older[..], &["--yes"]].concat());
+    let backup = Path::new(pruned["tasks"][0]["backup"].as_str().unwrap());
+    assert!(!area(&home).exists() && kept.is_dir());
+    home.gdn(&["task", "import", backup.to_str().unwrap()])
+        .exits(0);
+    assert_eq!(shown(&home)["info"]["status"], "cancelled");
+}
+
 /// The processes of this test that run the agent's program.
 fn agents(home: &Home) -> Vec<u32> {
     let running = processes::of_home(home.path()).into_iter();

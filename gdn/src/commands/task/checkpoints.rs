@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    CheckpointInfo, CheckpointTask, ListCheckpoints, RestoreTask, TaskRestored,
+    CheckpointInfo, CheckpointTask, DrillTask, ListCheckpoints, RestoreTask, TaskRestored,
 };
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 use super::TaskAtArgs;
 use crate::commands::confirm::confirm;
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style::{self, Palette};
 use crate::output::table::{Cell, Column, Table};
@@ -134,6 +135,28 @@ pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<
         output.note(format!("To take that back: {back}"));
     }
     Ok(())
+}
+
+pub(super) async fn drill(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let task = args.task;
+    let drill = DrillTask {
+        workspace_id: workspace.workspace_id,
+        task_id: task.clone(),
+    };
+    let drill = client.change(drill).await?;
+    let output = context.output;
+    output.object(schemas::TASK_DRILL, &drill)?;
+    let id = &drill.checkpoint_id;
+    let Some(problem) = &drill.problem else {
+        let entries = text::count(drill.entries, "entry");
+        return output.data(format!("{id} can be restored: {entries} compared"));
+    };
+    output.data(format!("{id} cannot be restored"))?;
+    let message = format!("{id} cannot be restored: {}", text::one_line(problem));
+    let make = context.command(&format!("task checkpoint {task}"));
+    let hint = format!("make another: `{make}`; a restore falls back to an earlier one");
+    Err(Failure::new(Exit::Damaged, message, hint))
 }
 
 /// What a restore changed, or would change.

@@ -53,6 +53,12 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     }
     let table = table_of(&tasks, args.all_workspaces, text::now());
     output.data(table.render(output.canvas()))?;
+    for info in &tasks {
+        if let Some(warning) = &info.warning {
+            let line = format!("{}: {}", info.task_id, text::one_line(warning));
+            output.note(output.err.paint(style::WARN, &line));
+        }
+    }
     if tasks.iter().any(needs_person) {
         let show = context.command("task show TASK");
         output.note(format!("See what is to be decided: {show}"));
@@ -158,6 +164,7 @@ pub(super) mod tests {
             cost: MicroUsd(1_250_000),
             created_at: Timestamp::from_unix_millis(0),
             updated_at: Timestamp::from_unix_millis(60_000),
+            warning: None,
             damaged: None,
         }
     }

@@ -1,6 +1,6 @@
 //! `gdn task show`: one page that a person can act from.
 
-use goondan_protocol::control::{TaskAsk, TaskAskKind, TaskDetail, TaskDisk};
+use goondan_protocol::control::{TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill};
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 
@@ -101,6 +101,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
     if let Some(checkpoint) = &detail.checkpoint {
         table.field("Checkpoint", checkpoint.clone());
     }
+    if let Some(drill) = &detail.drill {
+        table.field("Restore drill", drill_of(drill, now));
+    }
     table.field("Work area", detail.work_area.display().to_string());
     table
 }
@@ -127,6 +130,20 @@ fn taken_of(detail: &TaskDetail) -> Cell {
         _ => style::PLAIN,
     };
     Cell::styled(format!("{tokens}, {cost}"), style)
+}
+
+/// What came of the last restore drill.
+fn drill_of(drill: &TaskDrill, now: Timestamp) -> Cell {
+    let age = text::age(drill.at, now);
+    let id = &drill.checkpoint_id;
+    match &drill.problem {
+        None => Cell::styled(format!("{id} can be restored ({age} ago)"), style::GOOD),
+        Some(problem) => {
+            let problem = text::one_line(problem);
+            let text = format!("{id} cannot be restored ({age} ago): {problem}");
+            Cell::styled(text, style::BAD)
+        }
+    }
 }
 
 /// What a work area takes, beside what it may take and what is free.
@@ -280,7 +297,13 @@ mod tests {
                 free_bytes: Some(40 << 30),
                 measured_at: Timestamp::from_unix_millis(50_000),
             }),
-            checkpoint: None,
+            checkpoint: Some("checkpoint_003".to_owned()),
+            drill: Some(TaskDrill {
+                checkpoint_id: "checkpoint_003".to_owned(),
+                at: Timestamp::from_unix_millis(50_000),
+                entries: 12,
+                problem: Some("`snapshot.tar.gz` is not as it was written".to_owned()),
+            }),
             recent: vec![TaskHappening {
                 at: Timestamp::from_unix_millis(2_000),
                 event: "question_asked".to_owned(),
@@ -314,6 +337,7 @@ mod tests {
             "2 of 3",
             "182000 of 200000 tokens",
             "950.0 MiB of 1.0 GiB, 40.0 GiB free",
+            "checkpoint_003 cannot be restored",
             "question asked  q-0001\\u{1b}[2J",
         ] {
             assert!(shown.contains(said), "{said}:\n{shown}");

@@ -10,18 +10,19 @@ use goondan_protocol::limits::{
 use goondan_protocol::observe::ObservationBounds;
 
 use super::{Context, budgets, id, sandbox};
-use crate::Lifecycle;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
 use crate::limits::{
-    DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
-    MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN,
+    DAY_MS, DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, DEFAULT_TASK_KEEP_DAYS, HOUR_MS,
+    MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS, MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS,
+    MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS,
     MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
 use crate::report::Report;
 use crate::shape::{Content, Default, Field, Shape};
+use crate::{Lifecycle, TaskPolicy};
 
 /// Bytes of a MiB.
 const BYTES_PER_MIB: u64 = 1024 * 1024;
@@ -103,6 +104,11 @@ static POLICY_SHAPE: Shape = Shape::of(
             Content::Mapping(&OBSERVATION),
             "How much is kept of what was observed.",
         ),
+        Field::optional(
+            "tasks",
+            Content::Mapping(&TASKS),
+            "What becomes of tasks of command-line agents with time.",
+        ),
         budgets::OF_SWARM,
         sandbox::OF_SWARM,
     ],
@@ -124,6 +130,25 @@ static OBSERVATION: Shape = Shape::of(
             "Most days since a segment was full.",
         )
         .or(Default::Number(DEFAULT_OBSERVATION_DAYS as u64)),
+    ],
+);
+
+static TASKS: Shape = Shape::of(
+    "Tasks",
+    "What becomes of tasks of command-line agents with time.",
+    &[
+        Field::optional(
+            "keepDays",
+            Content::Number(0, MAX_TASK_KEEP_DAYS),
+            "A task is removed, with a backup, so many days after it ended; 0 for never.",
+        )
+        .or(Default::Number(DEFAULT_TASK_KEEP_DAYS)),
+        Field::optional(
+            "drillHours",
+            Content::Number(0, MAX_TASK_DRILL_HOURS),
+            "The newest checkpoint of each task is restored for a trial so often; 0 for never.",
+        )
+        .or(Default::Number(0)),
     ],
 );
 
@@ -202,6 +227,7 @@ pub(crate) struct Policy {
     pub(crate) grace_period_ms: u64,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) observation: ObservationBounds,
+    pub(crate) tasks: TaskPolicy,
     pub(crate) sandbox: sandbox::Written,
 }
 
@@ -213,6 +239,7 @@ impl std::default::Default for Policy {
             grace_period_ms: DEFAULT_GRACE_PERIOD_MS,
             lifecycle: Lifecycle::default(),
             observation: ObservationBounds::default(),
+            tasks: TaskPolicy::default(),
             sandbox: sandbox::Written::default(),
         }
     }
@@ -282,6 +309,18 @@ fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Loc
             policy.observation.days = days;
         }
         observation.close();
+    }
+    if let Some(mut tasks) = fields.nested("tasks", report) {
+        let mut often = |name, unit_ms: u64| {
+            let number = tasks.number(name, report)?;
+            Some((number > 0).then(|| number.saturating_mul(unit_ms)))
+        };
+        let default = policy.tasks;
+        policy.tasks = TaskPolicy {
+            keep_ms: often("keepDays", DAY_MS).unwrap_or(default.keep_ms),
+            drill_ms: often("drillHours", HOUR_MS).unwrap_or(default.drill_ms),
+        };
+        tasks.close();
     }
     let budgets = budgets::read(&mut fields, None, report);
     policy.sandbox = sandbox::read(&mut fields, cx);

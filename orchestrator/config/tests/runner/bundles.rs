@@ -1,6 +1,6 @@
 //! Good projects, and what becomes of them.
 
-use goondan_config::{Bundle, IngressRule, KeyRule, Lifecycle, package_name};
+use goondan_config::{Bundle, IngressRule, KeyRule, Lifecycle, TaskPolicy, package_name};
 use goondan_protocol::definition::ModelProvider;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
@@ -215,6 +215,7 @@ spec:
     maxStepsPerTurn: 7
     lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
     observation: {maxMiB: 3, maxDays: 4}
+    tasks: {keepDays: 0, drillHours: 2}
     shutdown: {gracePeriodSeconds: 3}
 ",
     )
@@ -232,6 +233,9 @@ spec:
             idle_ms: 5_000
         }
     );
+    let tasks = bundle.tasks;
+    assert_eq!((tasks.keep_ms, tasks.drill_ms), (None, Some(7_200_000)));
+    assert_eq!(TaskPolicy::default().keep_ms, Some(30 * 86_400_000));
     let observation = bundle.observation;
     assert_eq!((observation.bytes, observation.days), (3 << 20, 4));
     assert!(

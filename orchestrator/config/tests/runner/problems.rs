@@ -533,6 +533,8 @@ fn somebody_must_answer() {
         "lifecycle: {idleSeconds: 700000}",
         "observation: {maxMiB: 1048577}",
         "observation: {maxDays: 3651}",
+        "tasks: {keepDays: 36501}",
+        "tasks: {drillHours: 8761}",
     ] {
         let problem = only_problem_with(&swarm(&format!(
             "entryAgent: Agent/helper, policy: {{{policy}}}"

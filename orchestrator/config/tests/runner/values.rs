@@ -311,6 +311,8 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.shutdown.gracePeriodSeconds",
             "policy.observation.maxMiB",
             "policy.observation.maxDays",
+            "policy.tasks.keepDays",
+            "policy.tasks.drillHours",
             "policy.sandbox.require",
             "policy.sandbox.network",
         ]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use goondan_cli_agents::blocks::Block;
 use goondan_protocol::control::{
-    CheckpointInfo, ControlError, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
+    CheckpointInfo, ControlError, TaskDrill, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
 };
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TaskId};
@@ -144,10 +144,19 @@ pub enum TaskWork {
     Remove {
         /// The task.
         at: TaskRef,
-        /// The request that waits for it.
-        token: RequestToken,
-        /// Whether it is copied first.
+        /// Who wants it.
+        reply: RemovalFor,
+        /// Whether it is kept among the backups.
         with_backup: bool,
+    },
+    /// Try whether the newest checkpoint of a work area could be restored.
+    Drill {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// When it is done.
+        now: Timestamp,
     },
     /// Tell what a work area takes of the disk.
     Measure {
@@ -222,6 +231,17 @@ pub struct Measured {
     pub bytes: u64,
     /// What is free on its file system, if that tells.
     pub free_bytes: Option<u64>,
+}
+
+/// Who wants a task removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemovalFor {
+    /// A client, this one alone.
+    Request(RequestToken),
+    /// A client, with others that ended long ago.
+    Prune(RequestToken),
+    /// The policy of its workspace.
+    Policy,
 }
 
 /// A task as it was read.
@@ -345,9 +365,18 @@ pub enum TaskDone {
     Removed {
         /// The task.
         at: TaskRef,
-        /// The request that waits for it.
-        token: RequestToken,
+        /// Who wants it.
+        reply: RemovalFor,
         /// Where its copy is, or why it was not.
         result: Result<TaskRemoved, ControlError>,
+    },
+    /// It was tried whether a checkpoint could be restored, or could not be tried.
+    Drilled {
+        /// The task.
+        at: TaskRef,
+        /// The request that waits for it, if one does.
+        token: Option<RequestToken>,
+        /// What came of it, or why nothing did.
+        result: Result<TaskDrill, ControlError>,
     },
 }

@@ -141,6 +141,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
         observation: goondan_protocol::observe::ObservationBounds::default(),
+        tasks: goondan_config::TaskPolicy::default(),
         digest: variant.to_string(),
     }
 }

@@ -15,7 +15,7 @@ use goondan_tasks::state::{Asked, State};
 use super::disk::AfterLook;
 use super::entry::{Decision, Entry};
 use super::{Space, Tasks, not_found, reading, refused};
-use crate::exchange::tasks::{Clear, FoundTask};
+use crate::exchange::tasks::{Clear, FoundTask, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
 use crate::fleet::{Fleet, bundle_of};
@@ -47,6 +47,7 @@ fn subject_of(call: &Call) -> Option<(TaskRef, Option<&'static str>)> {
         Call::SetTaskBudget(call) => about!(call, Some("to set what a task may take")),
         Call::CheckpointTask(call) => about!(call, Some("to make a checkpoint")),
         Call::RestoreTask(call) => about!(call, Some("to restore a task")),
+        Call::DrillTask(call) => about!(call, Some("to drill a restore")),
         Call::RemoveTask(call) => about!(call, Some("to remove a task")),
         _ => None,
     }
@@ -65,6 +66,10 @@ fn workspace_of(call: &Call) -> (Option<WorkspaceId>, Option<&'static str>) {
         Call::CreateTask(call) => (Some(call.workspace_id.clone()), Some("to make a task")),
         Call::ImportTask(call) => (Some(call.workspace_id.clone()), Some("to import a task")),
         Call::ListTasks(call) => (call.workspace_id.clone(), None),
+        Call::PruneTasks(call) => {
+            let needs = (!call.dry_run).then_some("to remove tasks");
+            (Some(call.workspace_id.clone()), needs)
+        }
         other => match subject_of(other) {
             Some((at, needs)) => (Some(at.workspace_id), needs),
             None => (None, None),
@@ -112,6 +117,7 @@ impl Tasks {
             Call::ListTasks(list) => fleet.respond(token, &self.list(&list)),
             Call::CreateTask(create) => self.create(fleet, token, create),
             Call::ImportTask(import) => self.import(fleet, token, import),
+            Call::PruneTasks(prune) => self.prune(fleet, token, &prune),
             other => {
                 if let Some((at, _)) = subject_of(&other) {
                     self.on_request_about(fleet, token, &at, other);
@@ -152,6 +158,7 @@ impl Tasks {
                 return Self::work(fleet, TaskWork::ListCheckpoints { token, at });
             }
             Call::RestoreTask(restore) => return self.restore(fleet, token, at, restore),
+            Call::DrillTask(_) => return self.drill(fleet, at, Some(token)),
             Call::StartTask(_) => (TaskInput::Start, "start".to_owned()),
             Call::PauseTask(_) => (TaskInput::Pause, "pause".to_owned()),
             Call::ResumeTask(_) => (TaskInput::Resume, "resume".to_owned()),
@@ -463,59 +470,37 @@ impl Tasks {
         at: &TaskRef,
         remove: &RemoveTask,
     ) {
-        let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
-        let Some(entry) = self.entry_mut(at) else {
-            return;
-        };
-        let is_over = entry
-            .state()
-            .is_none_or(|state| state.status().is_final() && state.run.is_none());
-        if entry.checkpoints > 0 || entry.is_restoring {
-            let error = super::busy(at, "a checkpoint is being made or restored");
+        if let Err(error) = self.may_remove(fleet, at) {
             return fleet.respond_error(token, error);
         }
-        if is_running || !is_over || entry.is_busy() {
-            let text = format!("task `{}` has not ended", at.task_id);
-            let error = ControlError::new(ErrorCode::TaskRefused, text);
-            let hint = format!("`gdn task cancel {}` ends it", at.task_id);
-            return fleet.respond_error(token, error.suggest(hint));
-        }
-        entry.leave();
-        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
-            space.works += 1;
-        }
-        Self::work(
-            fleet,
-            TaskWork::Remove {
-                at: at.clone(),
-                token,
-                with_backup: !remove.no_backup,
-            },
-        );
+        self.begin_removal(fleet, at, RemovalFor::Request(token), !remove.no_backup);
     }
 
     pub(super) fn on_removed(
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        token: RequestToken,
+        reply: RemovalFor,
         result: Result<TaskRemoved, ControlError>,
     ) {
         self.work_done(&at.workspace_id);
-        match result {
-            Ok(removed) => {
-                if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
-                    space.entries.remove(&at.task_id);
-                }
-                self.tell_decided(fleet, at, "remove");
-                fleet.respond(token, &removed);
+        if result.is_ok() {
+            if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+                space.entries.remove(&at.task_id);
             }
-            Err(error) => {
-                if let Some(entry) = self.entry_mut(at) {
-                    entry.stay();
-                }
-                fleet.respond_error(token, error);
-            }
+            let what = match reply {
+                RemovalFor::Request(_) => "remove",
+                RemovalFor::Prune(_) => "remove for its age",
+                RemovalFor::Policy => "remove for its age, by policy",
+            };
+            self.tell_decided(fleet, at, what);
+        } else if let Some(entry) = self.entry_mut(at) {
+            entry.stay();
+        }
+        match (reply, result) {
+            (RemovalFor::Request(token), Ok(removed)) => fleet.respond(token, &removed),
+            (RemovalFor::Request(token), Err(error)) => fleet.respond_error(token, error),
+            (reply, result) => self.on_one_of_many_removed(fleet, at, reply, result),
         }
     }
 }

@@ -108,6 +108,7 @@ fn shown(at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
             cost: goondan_protocol::usage::MicroUsd::default(),
             created_at: epoch,
             updated_at: epoch,
+            warning: None,
             damaged: Some(damaged),
         })
     })

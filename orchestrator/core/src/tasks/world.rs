@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_cli_agents::Event;
-use goondan_config::{Bundle, Lifecycle};
+use goondan_config::{Bundle, Lifecycle, TaskPolicy};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, CheckpointInfo, ControlError, ErrorCode, TaskRemoved, TaskRestored,
+    Call, CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRemoved, TaskRestored,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::{Assignment, ChildRole, Hello, ToChild, ToOrchestrator, ToTask};
@@ -47,6 +47,8 @@ pub(super) struct Child {
 pub(super) struct World {
     pub(super) core: Core,
     pub(super) now_ms: u64,
+    /// How far the clock for people has jumped ahead.
+    pub(super) wall_ahead_ms: u64,
     /// What is on disk.
     pub(super) disk: BTreeMap<TaskId, Vec<Entry>>,
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
@@ -63,9 +65,15 @@ pub(super) struct World {
     pub(super) checkpoints: u64,
     /// What every work area takes.
     pub(super) disk_use: Measured,
+    /// What a drill finds wrong.
+    pub(super) drill_problem: Option<String>,
+    pub(super) audited: Vec<String>,
     next_token: u64,
     bundle: Bundle,
 }
+
+/// Milliseconds of a day.
+pub(super) const DAY_MS: u64 = 86_400_000;
 
 pub(super) fn workspace() -> WorkspaceId {
     "w".parse().unwrap()
@@ -103,6 +111,10 @@ fn bundle() -> Bundle {
         grace_period_ms: 1_000,
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
+        tasks: TaskPolicy {
+            keep_ms: Some(2 * DAY_MS),
+            drill_ms: Some(DAY_MS),
+        },
         digest: "1".to_owned(),
     }
 }
@@ -128,6 +140,7 @@ impl World {
         let mut world = Self {
             core: new_core(),
             now_ms: 1_000_000,
+            wall_ahead_ms: 0,
             disk: BTreeMap::new(),
             secrets: BTreeMap::new(),
             works: VecDeque::new(),
@@ -142,6 +155,8 @@ impl World {
                 bytes: 1_000,
                 free_bytes: Some(1 << 40),
             },
+            drill_problem: None,
+            audited: Vec::new(),
             next_token: 0,
             bundle: bundle(),
         };
@@ -201,7 +216,9 @@ impl World {
         // Long: one arm for each effect.
         let now = Now {
             mono_ms: self.now_ms,
-            wall: Timestamp::from_unix_millis(i64::try_from(self.now_ms).unwrap()),
+            wall: Timestamp::from_unix_millis(
+                i64::try_from(self.now_ms + self.wall_ahead_ms).unwrap(),
+            ),
         };
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -234,9 +251,10 @@ impl World {
                         }));
                     }
                     Effect::Store(job) => {
-                        let Op::Audit(_) = job.op else {
+                        let Op::Audit(audit) = job.op else {
                             panic!("{job:?}");
                         };
+                        self.audited.push(format!("{audit:?}"));
                         inputs.push_back(Input::Stored(Completion {
                             token: job.token,
                             report: Report::Audit(Ok(())),
@@ -480,10 +498,28 @@ impl World {
                     result,
                 }
             }
-            TaskWork::Remove { at, token, .. } => {
-                self.disk.remove(&at.task_id);
-                let result = Ok(TaskRemoved { backup: None });
-                TaskDone::Removed { at, token, result }
+            TaskWork::Drill { at, token, now } => {
+                let result = Ok(TaskDrill {
+                    checkpoint_id: "checkpoint_001".to_owned(),
+                    at: now,
+                    entries: 3,
+                    problem: self.drill_problem.clone(),
+                });
+                TaskDone::Drilled { at, token, result }
+            }
+            TaskWork::Remove {
+                at,
+                reply,
+                with_backup,
+            } => {
+                let result = if fails {
+                    Err(ControlError::new(ErrorCode::Storage, "the disk is full"))
+                } else {
+                    self.disk.remove(&at.task_id);
+                    let backup = with_backup.then(|| format!("/backups/{}", at.task_id).into());
+                    Ok(TaskRemoved { backup })
+                };
+                TaskDone::Removed { at, reply, result }
             }
         })
     }

@@ -8,7 +8,7 @@ use goondan_checkpoints::{
     Retention, Store, Which,
 };
 use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
-use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskRestored};
+use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRestored};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::RealFolder;
 
@@ -44,6 +44,10 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
             });
             ground.answer(token, listed);
+        }
+        TaskWork::Drill { at, token, now } => {
+            let result = drill(ground, boot, &at, now);
+            ground.report(TaskDone::Drilled { at, token, result });
         }
         TaskWork::Restore {
             at,
@@ -268,6 +272,22 @@ fn restore(
     }
     let all = list(&store)?;
     Ok(told_of(restored, &all))
+}
+
+fn drill(
+    ground: &Ground,
+    boot: &str,
+    at: &TaskRef,
+    now: Timestamp,
+) -> Result<TaskDrill, ControlError> {
+    let mut store = open(ground, boot, at)?;
+    let drill = store.drill(now).map_err(|error| told(&error))?;
+    Ok(TaskDrill {
+        checkpoint_id: drill.checkpoint_id.to_string(),
+        at: drill.at,
+        entries: size_of(drill.entries),
+        problem: drill.problem,
+    })
 }
 
 fn told_of(restored: Restored, all: &[CheckpointInfo]) -> TaskRestored {

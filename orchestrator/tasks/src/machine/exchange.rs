@@ -2,6 +2,7 @@
 
 use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
+use goondan_protocol::control::TaskDrill;
 
 use crate::fact::{Budget, Entry, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
@@ -70,6 +71,8 @@ pub enum Input {
         /// Its id.
         id: String,
     },
+    /// It was tried whether the newest checkpoint could be restored.
+    Drilled(TaskDrill),
     /// The work area was taken back to a checkpoint.
     Restored {
         /// Its id.

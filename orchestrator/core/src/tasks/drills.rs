@@ -1,0 +1,132 @@
+//! Restore drills: whether a task's newest checkpoint could be restored, tried by policy or because a person asks
+//! (`CKPT-4`). What comes of one is a fact of the task.
+
+use goondan_protocol::control::{ControlError, TaskDrill};
+use goondan_protocol::time::Timestamp;
+use goondan_tasks::machine::Input as TaskInput;
+
+use super::Tasks;
+use super::entry::{Decision, Entry};
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::Fleet;
+use crate::limits::{TASK_CHECKPOINTS_WAITING_MAX, TASK_DRILL_PAUSE_MS};
+use crate::{LogEvent, RequestToken};
+
+impl Tasks {
+    /// Begins a drill that is due by policy. One at a time, and with a pause between them: they read and write as
+    /// much as the work areas hold.
+    pub(super) fn drill_by_policy(&mut self, fleet: &mut Fleet) {
+        let now = fleet.now();
+        if now.mono_ms < self.drill_at_ms {
+            return;
+        }
+        let mut due: Option<(Timestamp, TaskRef)> = None;
+        for (id, space) in &self.spaces {
+            let workspace = fleet.workspace(id).ok();
+            let workspace = workspace.filter(|workspace| workspace.closing.is_none());
+            let Some(each_ms) = workspace.and_then(|workspace| workspace.task_policy().drill_ms)
+            else {
+                continue;
+            };
+            for (task, entry) in &space.entries {
+                let last = drilled_at(entry).filter(|_| entry.checkpoints == 0);
+                let next = last.and_then(|last| {
+                    let each_ms = i64::try_from(each_ms).ok()?;
+                    let next_ms = last.as_unix_millis().checked_add(each_ms)?;
+                    Some(Timestamp::from_unix_millis(next_ms))
+                });
+                if let Some(next) = next.filter(|next| *next <= now.wall)
+                    && due.as_ref().is_none_or(|(first, _)| next < *first)
+                {
+                    due = Some((next, TaskRef::new(id, task)));
+                }
+            }
+        }
+        if let Some((_, at)) = due {
+            self.drill_at_ms = now.mono_ms.saturating_add(TASK_DRILL_PAUSE_MS);
+            self.drill(fleet, &at, None);
+        }
+    }
+
+    /// Tries whether the newest checkpoint of a task could be restored.
+    pub(super) fn drill(&mut self, fleet: &mut Fleet, at: &TaskRef, token: Option<RequestToken>) {
+        let now = fleet.now().wall;
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let problem = if entry.state().is_none() {
+            let why = entry.damage().unwrap_or("it is being made or removed");
+            Some(super::damaged(at, why))
+        } else if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
+            Some(super::busy(
+                at,
+                "checkpoints of it are being made or restored",
+            ))
+        } else {
+            None
+        };
+        if let Some(error) = problem {
+            if let Some(token) = token {
+                fleet.respond_error(token, error);
+            }
+            return;
+        }
+        entry.checkpoints += 1;
+        if let (Some(_), Some(space)) = (token, self.spaces.get_mut(&at.workspace_id)) {
+            space.works += 1;
+        }
+        let at = at.clone();
+        Self::work(fleet, TaskWork::Drill { at, token, now });
+    }
+
+    pub(super) fn on_drilled(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        token: Option<RequestToken>,
+        result: Result<TaskDrill, ControlError>,
+    ) {
+        if token.is_some() {
+            self.work_done(&at.workspace_id);
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.checkpoints = entry.checkpoints.saturating_sub(1);
+        }
+        let of = |event: LogEvent| {
+            let event = event.with("workspaceId", at.workspace_id.as_str());
+            event.with("taskId", at.task_id.as_str())
+        };
+        let drill = match (result, token) {
+            (Ok(drill), _) => drill,
+            (Err(error), Some(token)) => return fleet.respond_error(token, error),
+            (Err(error), None) => {
+                let event = of(LogEvent::warn(
+                    "a restore drill of a task could not be made",
+                ));
+                return fleet.log(event.with("error", error.message));
+            }
+        };
+        let event = match &drill.problem {
+            Some(problem) => {
+                let message =
+                    "a restore drill of a task failed: its newest checkpoint is of no use";
+                LogEvent::error(message).with("error", problem.as_str())
+            }
+            None => LogEvent::info("a checkpoint of a task was restored in a drill"),
+        };
+        fleet.log(of(event).with("checkpointId", drill.checkpoint_id.as_str()));
+        let decision = token.map(|token| Decision {
+            answer: Some(serde_json::to_value(&drill).unwrap_or_default()),
+            ..Decision::new(token, format!("drill {}", drill.checkpoint_id))
+        });
+        self.input(fleet, at, TaskInput::Drilled(drill), decision);
+    }
+}
+
+/// Since when the drills of a task count: its last one, or when it was made; none if there is nothing to drill.
+fn drilled_at(entry: &Entry) -> Option<Timestamp> {
+    let state = entry.state().filter(|state| !state.status().is_final())?;
+    state.checkpoint()?;
+    let drill = state.drill().map(|drill| drill.at);
+    Some(drill.unwrap_or_else(|| state.created_at()))
+}
