@@ -143,24 +143,7 @@ impl Store {
         };
         let written = archive::write(writing, &found.found, file.as_mut())?;
         file.sync().during("sync", &path)?;
-        let pinned = request.pinned.clone();
-        let pinned = pinned.map(|pinned| with_digest(pinned, &written.manifest));
-        let summary = Summary {
-            id,
-            pinned: pinned.transpose()?,
-            task_id: self.task_id.clone(),
-            kind: request.kind.to_owned(),
-            name: request.name.clone(),
-            phase: request.phase,
-            progress: request.progress,
-            agent_state: request.agent_state.clone(),
-            tokens_used: request.tokens_used,
-            created_at: now,
-            consistency: request.consistency,
-            snapshot_size: written.bytes,
-            checksum: written.checksum,
-            manifest_digest: written.manifest.digest()?,
-        };
+        let summary = self.summary_of(id, request, now, &written)?;
         let left_out = not_held(&found);
         let text = write(&summary, &left_out, &written.manifest)?;
         write_new(root, &staging.join(METADATA), &text)?;
@@ -190,6 +173,34 @@ impl Store {
             members,
         };
         Ok((Held { made, manifest }, summary, index))
+    }
+
+    /// What a checkpoint says of itself.
+    fn summary_of(
+        &self,
+        id: CheckpointId,
+        request: &MakeCheckpoint<'_>,
+        now: Timestamp,
+        written: &Written,
+    ) -> Result<Summary, CheckpointError> {
+        let pinned = request.pinned.clone();
+        let pinned = pinned.map(|pinned| with_digest(pinned, &written.manifest));
+        Ok(Summary {
+            id,
+            pinned: pinned.transpose()?,
+            task_id: self.task_id.clone(),
+            kind: request.kind.to_owned(),
+            name: request.name.clone(),
+            phase: request.phase,
+            progress: request.progress,
+            agent_state: request.agent_state.clone(),
+            tokens_used: request.tokens_used,
+            created_at: now,
+            consistency: request.consistency,
+            snapshot_size: written.bytes,
+            checksum: written.checksum,
+            manifest_digest: written.manifest.digest()?,
+        })
     }
 
     /// The digest of what the newest checkpoint would bring back.

@@ -312,7 +312,7 @@ impl Fleet {
             _ => self.holding(),
         };
         let is_busy = |id: &WorkspaceId| is_busy(id) || held.contains(id);
-        self.finish_closed_workspaces(&is_busy);
+        self.finish_closed_workspaces(is_busy);
         let is_over = self.owners.is_empty()
             && !self.workspaces.keys().any(is_busy)
             && self.jobs.is_empty()

@@ -60,9 +60,10 @@ impl JointThread {
             .spawn(move || {
                 let boot = boot();
                 while let Ok(work) = waiting.recv() {
-                    let event = carry_out(&layout, &boot, work);
-                    // Nobody listens any more only when the daemon is ending.
-                    drop(event.map(|event| events.blocking_send(event)));
+                    if let Some(event) = carry_out(&layout, &boot, work) {
+                        // Nobody listens any more only when the daemon is ending.
+                        drop(events.blocking_send(event));
+                    }
                 }
             })?;
         Ok(Self(works))
@@ -78,7 +79,7 @@ fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
     let open = |at: &InstanceRef| open(layout, boot, at);
     let done = match work {
         JointWork::Make { at, hold, about } => {
-            let result = open(&at).and_then(|mut store| make(&mut store, about));
+            let result = open(&at).and_then(|mut store| make(&mut store, &about));
             JointDone::Made { at, hold, result }
         }
         JointWork::List { at, token } => {
@@ -102,7 +103,7 @@ fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
                 sandbox: sandbox.as_deref(),
                 is_rehearsal,
             };
-            let planned = open(&at).and_then(|mut store| plan(&mut store, &ask, about));
+            let planned = open(&at).and_then(|mut store| plan(&mut store, &ask, &about));
             let result = planned.map(Box::new);
             JointDone::Planned { at, hold, result }
         }
@@ -199,8 +200,8 @@ fn request<'a>(kind: &'a str, about: &JointAbout) -> MakeCheckpoint<'a> {
     }
 }
 
-fn make(store: &mut Store, about: JointAbout) -> Result<InstanceCheckpoint, ControlError> {
-    let request = request("manual", &about);
+fn make(store: &mut Store, about: &JointAbout) -> Result<InstanceCheckpoint, ControlError> {
+    let request = request("manual", about);
     let made = store
         .make(&request, about.now)
         .map_err(|error| told(&error))?;
@@ -253,16 +254,16 @@ struct Ask<'a> {
 fn plan(
     store: &mut Store,
     ask: &Ask<'_>,
-    about: JointAbout,
+    about: &JointAbout,
 ) -> Result<InstanceRewound, ControlError> {
     let which = match ask.checkpoint_id {
         Some(id) => Which::Id(id_of(id)?),
         None => Which::Latest,
     };
     let plan = store.plan_rewind(which).map_err(|error| told(&error))?;
-    let mut rewound = described(store, &plan, ask, &about).map_err(|error| told(&error))?;
+    let mut rewound = described(store, &plan, ask, about).map_err(|error| told(&error))?;
     if !ask.is_rehearsal && rewound.is_changed {
-        let request = request(goondan_checkpoints::PRE_RESTORE, &about);
+        let request = request(goondan_checkpoints::PRE_RESTORE, about);
         let made = store.make_before_rewind(&request, about.now);
         let made = made.map_err(|error| told(&error))?;
         rewound.pre_rewind = Some(made.checkpoint_id.to_string());

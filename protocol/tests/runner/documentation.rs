@@ -351,10 +351,10 @@ fn check_result(method: &str, result: &str) {
         control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),
         control::CheckpointTask::NAME => result_round_trip::<control::CheckpointTask>(result),
         control::CheckpointInstance::NAME => {
-            result_round_trip::<control::CheckpointInstance>(result)
+            result_round_trip::<control::CheckpointInstance>(result);
         }
         control::ListInstanceCheckpoints::NAME => {
-            result_round_trip::<control::ListInstanceCheckpoints>(result)
+            result_round_trip::<control::ListInstanceCheckpoints>(result);
         }
         control::RewindInstance::NAME => result_round_trip::<control::RewindInstance>(result),
         control::ListCheckpoints::NAME => result_round_trip::<control::ListCheckpoints>(result),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::GDN;
 use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, wait_until};
@@ -148,6 +150,32 @@ fn ckpt_6_a_turn_is_ended_first_and_what_waits_has_its_turn_afterwards() {
     check(&messages);
     assert_eq!(noted(&messages), ["one", "behind"]);
     home.gdn(&["send", "--event-id", "held", "hold"]).exits(7);
+}
+
+#[test]
+fn ckpt_6_only_a_person_rewinds() {
+    // Who is confined does not reach the daemon at all.
+    let project = Commands::new()
+        .run(
+            "^run (?P<command>.*)$",
+            "${command} 2>&1; echo ended with $?",
+        )
+        .agent("prompted", &[BASH], "{require: off}");
+    let home = Home::new(&project.yaml());
+    let _daemon = Daemon::serving(&home);
+    let gdn = format!(
+        "{} --state-root {} --project {}",
+        bin(GDN).display(),
+        home.state_root().display(),
+        home.project().display()
+    );
+    for command in ["rewind other --yes", "instance checkpoint other"] {
+        let told = home.ask("main", &format!("run {gdn} {command}"));
+        assert!(
+            told.contains("is for a person") && told.contains("ended with 17"),
+            "{told}"
+        );
+    }
 }
 
 #[test]

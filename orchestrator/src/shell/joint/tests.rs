@@ -64,7 +64,7 @@ impl World {
         world.turn("e1", &[("notes", json!({"seen": 1}))], true);
         let about = world.about();
         let mut store = world.checkpoints().unwrap();
-        make(&mut store, about).unwrap();
+        make(&mut store, &about).unwrap();
         let then = world.seen();
         world.write("two\n");
         world.write_file("work/later.txt", "later\n");
@@ -147,22 +147,7 @@ impl World {
     }
 
     fn about(&self) -> JointAbout {
-        let pins = self.instance().unwrap().pin().unwrap();
-        JointAbout {
-            pinned: PinnedConversation {
-                instance_key: pins.instance_key,
-                agent_name: pins.agent,
-                messages: pins.messages,
-                base_bytes: pins.base_bytes,
-                base_sha256: String::new(),
-                inbox_seq: pins.inbox_seq,
-                extensions: pins.extensions,
-                spent: Charge::default(),
-                config_digest: None,
-            },
-            name: None,
-            now: at(3),
-        }
+        Self::about_pinned(self.instance().unwrap().pin().unwrap())
     }
 
     fn seen(&self) -> Seen {
@@ -185,7 +170,7 @@ impl World {
         let about = {
             let mut instance = self.instance().ok()?;
             let pins = instance.pin().ok()?;
-            let mut about = Self::new_about(pins);
+            let mut about = Self::about_pinned(pins);
             about.now = at(4);
             about
         };
@@ -194,7 +179,7 @@ impl World {
             sandbox: None,
             is_rehearsal: false,
         };
-        let planned = plan(&mut self.checkpoints().ok()?, &ask, about).ok()?;
+        let planned = plan(&mut self.checkpoints().ok()?, &ask, &about).ok()?;
         let note = RewindNote {
             at: at(4),
             checkpoint_id: planned.checkpoint_id,
@@ -206,7 +191,7 @@ impl World {
         self.finish()
     }
 
-    fn new_about(pins: goondan_store::instance::Pins) -> JointAbout {
+    fn about_pinned(pins: goondan_store::instance::Pins) -> JointAbout {
         JointAbout {
             pinned: PinnedConversation {
                 instance_key: pins.instance_key,
@@ -314,7 +299,7 @@ fn ckpt_6_a_rewind_can_itself_be_taken_back() {
         sandbox: None,
         is_rehearsal: true,
     };
-    let told = plan(&mut world.checkpoints().unwrap(), &ask, about).unwrap();
+    let told = plan(&mut world.checkpoints().unwrap(), &ask, &about).unwrap();
     assert_eq!((told.messages_removed, told.messages_restored), (1, 2));
     assert_eq!(told.added, ["work/later.txt"]);
     assert_eq!(told.changed, ["work/notes.txt"]);
@@ -344,7 +329,7 @@ fn ckpt_6_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none() {
         let made = world
             .checkpoints()
             .ok()
-            .and_then(|mut store| make(&mut store, about).ok());
+            .and_then(|mut store| make(&mut store, &about).ok());
         let is_whole = !world.disk.is_down();
         for crash in [
             Crash::LoseUnsynced,
