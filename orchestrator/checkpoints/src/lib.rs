@@ -61,6 +61,8 @@ mod live_tests;
 #[cfg(test)]
 mod reader_tests;
 #[cfg(test)]
+mod suite_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;
