@@ -37,6 +37,7 @@ pub(crate) mod proposals;
 pub(crate) mod queries;
 pub(crate) mod reloading;
 pub(crate) mod retention;
+pub(crate) mod rewinding;
 pub(crate) mod secrets;
 pub(crate) mod verification;
 
@@ -81,6 +82,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListWorkspaces(_)
             | Call::ListInstances(_)
             | Call::ListEvents(_)
+            | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)
@@ -390,6 +392,9 @@ impl Core {
             Call::ExportInstance(export) => self.export(token, export),
             Call::ImportInstance(import) => self.import(token, import),
             Call::PruneInstances(prune) => self.prune(token, prune),
+            Call::CheckpointInstance(call) => self.checkpoint_instance(token, peer, call),
+            Call::ListInstanceCheckpoints(call) => self.list_instance_checkpoints(token, call),
+            Call::RewindInstance(call) => self.rewind_instance(token, peer, call),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
                     workspace_id: delete.workspace_id,
@@ -503,6 +508,7 @@ impl Core {
             pending_events: found.waiting,
             process: self.fleet.process_of(&self.calls, at),
             extensions: found.extensions,
+            rewinds: metadata.rewinds,
         };
         self.fleet.respond(token, &detail);
     }
@@ -512,6 +518,16 @@ impl Core {
 fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
     let agents = router::agents_of(bundle);
     match problem {
+        Unroutable::NoEntryAgent => {
+            let text = "the project's agents are programs that work for tasks, so no agent answers messages";
+            ControlError::new(ErrorCode::AgentNotFound, text).suggest(
+                "give one a task with `gdn task new TITLE`, or add a document of `kind: Agent` with a `modelConfig`",
+            )
+        }
+        Unroutable::NoAgent { .. } if agents.is_empty() => {
+            ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
+                .suggest("agents of `runtime.kind: cli` work for tasks alone: `gdn task new TITLE`")
+        }
         Unroutable::NoAgent { .. } => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
                 .suggest(format!("the agents are: {agents}"))

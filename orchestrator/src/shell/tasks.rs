@@ -29,6 +29,8 @@ mod disk;
 mod logs;
 mod moving;
 
+pub(super) use checkpoints::boot;
+
 use areas::Areas;
 
 /// What the work on tasks needs.
@@ -81,7 +83,7 @@ impl TaskThread {
         std::thread::Builder::new()
             .name("checkpoints".to_owned())
             .spawn(move || {
-                let boot = checkpoints::boot();
+                let boot = boot();
                 while let Ok(work) = on_checkpoints.recv() {
                     checkpoints::carry_out(&with, &boot, work);
                 }

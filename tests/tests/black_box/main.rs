@@ -83,6 +83,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod rewinding;
+#[cfg(test)]
 mod room;
 #[cfg(test)]
 mod runtimes;
@@ -96,6 +98,12 @@ mod services;
 mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
+#[cfg(test)]
+mod task_kills;
+#[cfg(test)]
+mod task_manners;
+#[cfg(test)]
+mod task_notify;
 #[cfg(test)]
 mod tasks;
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
 }
 
 /// Tells one start of the machine from another.
-pub(super) fn boot() -> String {
+pub(in crate::shell) fn boot() -> String {
     let known = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     known.map_or_else(
         |_| uuid::Uuid::now_v7().to_string(),
@@ -199,6 +199,7 @@ fn make(
             Consistency::Stopped
         },
         name: about.name,
+        pinned: None,
     };
     let made = store.make(&request, now).map_err(|error| told(&error))?;
     // It is made, whatever becomes of the older ones.
