@@ -385,7 +385,7 @@ fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_import
     assert_eq!(drilled["checkpointId"], "checkpoint_001");
     assert!(drilled.get("problem").is_none(), "{drilled}");
     let snapshot = area(&home).join(".checkpoints/checkpoint_001/snapshot.tar.gz");
-    fs::write(&snapshot, "no archive").unwrap();
+    home.write(snapshot.to_str().unwrap(), "no archive");
     let failed = home.gdn(&["task", "drill", "shop"]).exits(15);
     assert!(failed.stderr.contains("cannot be restored"), "{failed:?}");
     let listed = home.gdn(&["task", "list"]).exits(0);

@@ -14,7 +14,7 @@ use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
-use super::disk::LastLook;
+use crate::exchange::tasks::Measured;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 
@@ -105,6 +105,17 @@ pub(super) enum NotTaken {
     Damaged(String),
     /// Something else is being done with it.
     Busy(&'static str),
+}
+
+/// The last look at a work area.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastLook {
+    /// When, on the clock of `Now::mono_ms`.
+    pub(super) at_ms: u64,
+    /// The same, for people.
+    pub(super) at: Timestamp,
+    /// What it takes; none if that could not be told.
+    pub(super) found: Option<Measured>,
 }
 
 /// One task.
