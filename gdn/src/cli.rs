@@ -141,6 +141,7 @@ commands! {
     Send(args: send::SendArgs) => commands::send::run(args, context).await,
     Chat(args: chat::ChatArgs) => commands::chat::run(args, context).await,
     Cancel(args: cancel::CancelArgs) => commands::cancel::run(args, context).await,
+    Rewind(args: rewind::RewindArgs) => commands::rewind::run(args, context).await,
     Ps(args: ps::PsArgs) => commands::ps::run(&args, context).await,
     Status(_: status::StatusArgs) => commands::status::run(context).await,
     Doctor(args: doctor::DoctorArgs) => commands::doctor::run(&args, context).await,

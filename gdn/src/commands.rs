@@ -27,6 +27,7 @@ pub(crate) mod ps;
 pub(crate) mod question;
 pub(crate) mod reload;
 pub(crate) mod restart;
+pub(crate) mod rewind;
 pub(crate) mod run;
 mod running;
 pub(crate) mod sandbox;

@@ -194,6 +194,14 @@ impl From<ControlError> for Failure {
                 Exit::Conflict,
                 "choose another key with `--instance KEY`; `gdn instance list` shows whose it is",
             ),
+            ErrorCode::CheckpointNotFound => (
+                Exit::NotFound,
+                "see what there is: `gdn instance checkpoints`",
+            ),
+            ErrorCode::InstanceBusy => (
+                Exit::Conflict,
+                "see what it does: `gdn instance show`; `gdn cancel` ends a turn",
+            ),
             ErrorCode::EventNotFound => (Exit::NotFound, "see what there is: `gdn event list`"),
             ErrorCode::EventParked => (
                 Exit::Parked,

@@ -17,7 +17,10 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         "See what happens",
         &["ps", "status", "watch", "logs", "trace", "usage", "audit"],
     ),
-    ("Look after conversations", &["instance", "event", "verify"]),
+    (
+        "Look after conversations",
+        &["instance", "rewind", "event", "verify"],
+    ),
     (
         "Configure",
         &["validate", "config", "schema", "reload", "secret"],

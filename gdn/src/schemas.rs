@@ -35,6 +35,12 @@ pub const INSTANCE_EXPORT: &str = "gdn.instance.export/v1";
 pub const INSTANCE_IMPORT: &str = "gdn.instance.import/v1";
 /// `gdn instance delete`.
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
+/// `gdn instance checkpoint`.
+pub const INSTANCE_CHECKPOINT: &str = "gdn.instance.checkpoint/v1";
+/// `gdn instance checkpoints`.
+pub const INSTANCE_CHECKPOINTS: &str = "gdn.instance.checkpoints/v1";
+/// `gdn rewind`.
+pub const REWIND: &str = "gdn.rewind/v1";
 /// `gdn instance prune`.
 pub const INSTANCE_PRUNE: &str = "gdn.instance.prune/v1";
 /// `gdn verify`.
@@ -155,6 +161,9 @@ pub const ALL: &[&str] = &[
     INSTANCE_EXPORT,
     INSTANCE_IMPORT,
     INSTANCE_DELETE,
+    INSTANCE_CHECKPOINT,
+    INSTANCE_CHECKPOINTS,
+    REWIND,
     INSTANCE_PRUNE,
     VERIFY,
     CANCEL,

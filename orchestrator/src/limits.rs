@@ -117,3 +117,8 @@ pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub(crate) const TASK_LOG_PART_BYTES: usize = 64 * 1024;
 /// Backups of removed tasks of one id; with more, one is removed without only.
 pub(crate) const TASK_BACKUPS_OF_ONE_ID_MAX: usize = 1000;
+
+/// Bytes of all joint checkpoints of a conversation from which the oldest go; never the newest, and none with a name.
+pub(crate) const JOINT_CHECKPOINT_BYTES_KEPT: u64 = 2 * 1024 * 1024 * 1024;
+/// Messages that a rewind takes out of a conversation and that are told one by one; of the others it is told how many.
+pub(crate) const REWIND_MESSAGES_TOLD: usize = 50;

@@ -7,6 +7,7 @@ mod daemon;
 mod descriptors;
 mod event;
 mod frame_memory;
+mod joint;
 mod launcher;
 mod limits;
 mod loading;

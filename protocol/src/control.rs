@@ -35,6 +35,7 @@ mod logs;
 mod process;
 mod proposal;
 mod question;
+mod rewind;
 mod sandbox;
 mod secret;
 mod task;
@@ -68,6 +69,10 @@ pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionSource, ShowQuestion,
 };
+pub use rewind::{
+    CheckpointInstance, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints,
+    MessageTakenBack, OtherConfiguration, PinnedConversation, RewindInstance, RewindRecord,
+};
 pub use sandbox::{
     ListSandboxes, NotGiven, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox,
     SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, ShowSandbox,
@@ -80,8 +85,8 @@ pub use task::{
     AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, ImportTask,
     ListCheckpoints, ListTasks, PauseTask, ProvideTask, ReadTaskLog, RemoveTask, RestoreTask,
     ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
-    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification, TaskNotificationState,
-    TaskRemoved, TaskRestored, TaskRun,
+    TaskDisk, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification,
+    TaskNotificationState, TaskRemoved, TaskRestored, TaskRun,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
@@ -194,6 +199,12 @@ methods! {
     ImportInstance = "instance.import" -> Imported;
     /// Deletes the conversations that nobody has used for long, or tells which they are.
     PruneInstances = "instance.prune" -> Pruned;
+    /// Makes a joint checkpoint of an instance: its files, conversation and extensions together. Only a person may.
+    CheckpointInstance = "instance.checkpoint" -> InstanceCheckpoint;
+    /// The joint checkpoints of an instance.
+    ListInstanceCheckpoints = "instance.checkpoints" -> Vec<InstanceCheckpoint>;
+    /// Takes files, conversation and extensions back to one, or tells what that would change. Only a person may.
+    RewindInstance = "instance.rewind" -> InstanceRewound;
     /// Stops an instance's process and removes its state.
     DeleteInstance = "instance.delete" -> Deleted;
     /// Copies chosen files of the Project Root for a worker.

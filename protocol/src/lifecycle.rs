@@ -174,6 +174,28 @@ pub enum LifecycleEvent {
         /// Why.
         reason: String,
     },
+    /// A joint checkpoint of a conversation was made, because a person wanted it.
+    #[serde(rename = "instance.checkpointed")]
+    InstanceCheckpointed {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The checkpoint.
+        checkpoint_id: String,
+    },
+    /// A conversation went back to a joint checkpoint, with its files.
+    #[serde(rename = "instance.rewound")]
+    InstanceRewound {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The checkpoint.
+        checkpoint_id: String,
+        /// The joint checkpoint of what there was before.
+        pre_rewind: String,
+        /// How many messages there were before.
+        messages_before: u64,
+        /// How many there are now.
+        messages_after: u64,
+    },
     /// A conversation was deleted.
     #[serde(rename = "instance.deleted")]
     InstanceDeleted {
@@ -399,6 +421,8 @@ impl LifecycleEvent {
             | Self::InstanceImported { instance_key, .. }
             | Self::InstanceRestarted { instance_key, .. }
             | Self::InstanceDeleted { instance_key }
+            | Self::InstanceCheckpointed { instance_key, .. }
+            | Self::InstanceRewound { instance_key, .. }
             | Self::EventAccepted { instance_key, .. }
             | Self::EventRefused { instance_key, .. }
             | Self::EventParked { instance_key, .. }

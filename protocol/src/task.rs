@@ -179,6 +179,9 @@ pub struct TaskBudget {
     /// Most money.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
+    /// Most bytes of its work area (`TASK-9`); what its agent's `diskMiB` says if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
 }
 
 /// The form in which an agent's program writes what it does.
@@ -243,6 +246,9 @@ pub struct CliAgentDefinition {
     /// How much of the machine a run with all it starts may take.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
+    /// Most bytes of a task's work area (`TASK-9`); as the daemon has it if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// How the program is confined, and what it may touch beside its work area.
     pub sandbox: SandboxPolicy,
     /// Whom connections tell what. The process of a run is not told of it.

@@ -113,6 +113,7 @@ pub(super) mod tests {
                 environment: [("A".to_owned(), "plain".to_owned())].into(),
                 guide: None,
                 limits: ProcessLimits::default(),
+                disk_bytes: None,
                 sandbox: SandboxPolicy::off(),
                 notify: Vec::new(),
             },

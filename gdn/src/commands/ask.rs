@@ -123,6 +123,11 @@ impl Question {
             .await
     }
 
+    /// The event that it is.
+    pub(crate) fn event_id(&self) -> &EventId {
+        &self.event_id
+    }
+
     /// The command that gets the answer to this very question.
     pub(crate) fn again(&self, context: &Context) -> String {
         let mut command = format!("send --event-id {}", self.event_id);

@@ -32,8 +32,31 @@ pub(crate) struct CancelArgs {
 
 pub(crate) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
-    let workspace_id = workspace.workspace_id;
-    let found = find(&mut client, &workspace_id, &args, context).await?;
+    let found = find(&mut client, &workspace.workspace_id, &args, context).await?;
+    cancel(&mut client, workspace.workspace_id, found, context).await
+}
+
+/// Cancels one event, whatever it is at, and tells of it.
+pub(super) async fn cancel_event(
+    client: &mut Client,
+    workspace_id: WorkspaceId,
+    event: EventId,
+    context: &Context,
+) -> Result<(), Failure> {
+    let args = CancelArgs {
+        event: Some(event),
+        instance: None,
+    };
+    let found = find(client, &workspace_id, &args, context).await?;
+    cancel(client, workspace_id, found, context).await
+}
+
+async fn cancel(
+    client: &mut Client,
+    workspace_id: WorkspaceId,
+    found: EventInfo,
+    context: &Context,
+) -> Result<(), Failure> {
     let cancel = CancelEvent {
         workspace_id,
         instance_key: found.instance_key.clone(),

@@ -5,13 +5,13 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{Sent, WorkspaceInfo};
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::ask::{Question, To, is_shown, reply_of};
-use super::transcript;
+use super::{cancel, transcript};
 use crate::client::{Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -29,6 +29,7 @@ Examples:
   gdn chat < questions.txt               one answer for each line
 
 In the chat: /history shows the conversation, /help the commands, /quit or Ctrl-D ends.
+Ctrl-C stops waiting for the agent; pressed again, it cancels what the agent is at.
 If the daemon restarts, the chat reconnects and the question in progress is asked again under the
 same id, so that it is answered once.")]
 pub(crate) struct ChatArgs {
@@ -52,6 +53,7 @@ const HELP: &str = "\
 /history [N]   show the latest messages of this conversation
 /help          show this
 /quit          end (so does Ctrl-D)
+Ctrl-C         stop waiting for the answer; once more: cancel the turn
 //text         say a text that begins with a slash";
 
 pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
@@ -62,6 +64,7 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
         to: args.to,
         client: Some(client),
         is_terminal: std::io::stdin().is_terminal(),
+        left: None,
     };
     session.greet();
     let mut lines = stdin_lines();
@@ -74,9 +77,17 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
             line = lines.recv() => line,
             _ = interrupt.recv() => {
                 context.output.note("");
-                return Err(Failure { silent: true, ..interrupted() });
+                let Some(event) = session.left.take() else {
+                    return Err(Failure { silent: true, ..interrupted() });
+                };
+                match session.cancel(event).await {
+                    Err(failure) if goes_on_after(&failure) => context.output.failure(&failure),
+                    cancelled => cancelled?,
+                }
+                continue;
             }
         };
+        session.left = None;
         let Some(line) = line else {
             session.end_line();
             break;
@@ -165,6 +176,8 @@ struct Session<'a> {
     /// None after the connection was lost or an answer was not waited for.
     client: Option<Client>,
     is_terminal: bool,
+    /// What was asked last, if its answer was not waited for.
+    left: Option<EventId>,
 }
 
 impl Session<'_> {
@@ -242,7 +255,8 @@ impl Session<'_> {
         let output = self.context.output;
         let (sent, is_shown) = tokio::select! {
             _ = interrupt.recv() => {
-                let message = "stopped waiting; the agent goes on";
+                let message = "stopped waiting; the agent goes on, and Ctrl-C once more cancels its turn";
+                self.left = Some(question.event_id().clone());
                 return Err(question.left(Exit::Interrupted, message, self.context));
             }
             sent = self.answer(&question) => sent?,
@@ -256,6 +270,15 @@ impl Session<'_> {
             output.name(sent.agent.as_str());
         }
         output.reply(reply)
+    }
+
+    /// Ends what the agent is at, or an event that waits still.
+    async fn cancel(&mut self, event: EventId) -> Result<(), Failure> {
+        let mut client = self.connected(None).await?;
+        let id = self.workspace.workspace_id.clone();
+        let cancelled = cancel::cancel_event(&mut client, id, event, self.context).await;
+        self.client = Some(client);
+        cancelled
     }
 
     /// Asks until there is an answer: after a lost connection again, under the same event id. Says

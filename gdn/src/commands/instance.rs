@@ -12,7 +12,8 @@ use serde_json::json;
 use super::archive::{InstanceExportArgs, InstanceImportArgs};
 use super::confirm::confirm;
 use super::ps::table::state_words;
-use super::{archive, transcript, turns};
+use super::rewind::{InstanceCheckpointArgs, InstanceCheckpointsArgs};
+use super::{archive, rewind, transcript, turns};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -43,6 +44,20 @@ Examples:
   gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistoryArgs),
+    /// Make a checkpoint of one conversation and its files, to go back to with `gdn rewind`
+    #[command(after_help = "\
+Examples:
+  gdn instance checkpoint
+  gdn instance checkpoint ann --name before-refactoring    never removed for its age
+
+It is made between turns: while one is in progress, it is refused.")]
+    Checkpoint(InstanceCheckpointArgs),
+    /// List the checkpoints of one conversation
+    #[command(after_help = "\
+Examples:
+  gdn instance checkpoints
+  gdn instance checkpoints ann --json | jq '.checkpoints[-1].checkpointId'")]
+    Checkpoints(InstanceCheckpointsArgs),
     Export(InstanceExportArgs),
     Import(InstanceImportArgs),
     /// Delete the conversations that nobody has used for long
@@ -139,6 +154,8 @@ pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(
         InstanceCommand::List(args) => list(&args, context).await,
         InstanceCommand::Show(args) => show(args, context).await,
         InstanceCommand::History(args) => history(args, context).await,
+        InstanceCommand::Checkpoint(args) => rewind::make(args, context).await,
+        InstanceCommand::Checkpoints(args) => rewind::list(args, context).await,
         InstanceCommand::Export(args) => archive::export(args, context).await,
         InstanceCommand::Import(args) => archive::import(args, context).await,
         InstanceCommand::Prune(args) => prune(&args, context).await,
@@ -232,6 +249,9 @@ fn detail_table(detail: &InstanceDetail) -> Table {
     }
     for (name, state) in &detail.extensions {
         table.field("Extension", format!("{name} {state}"));
+    }
+    for rewind in &detail.rewinds {
+        table.field("Rewound", rewind::rewind_in_words(rewind));
     }
     table.field("Files", detail.directory.to_string_lossy());
     table.field("Works in", detail.work_dir.to_string_lossy());

@@ -72,7 +72,7 @@ Examples:
 Examples:
   gdn task resume shop
 
-A task that its budget holds needs more first: `gdn task budget`.")]
+A task that its budget holds needs more first, or room in its work area: `gdn task budget`.")]
     Resume(TaskAtArgs),
     /// End a task for good; its work area stays
     #[command(after_help = "\
@@ -110,9 +110,11 @@ Examples:
 Examples:
   gdn task budget shop --max-usd 10
   gdn task budget shop --max-tokens 2000000
+  gdn task budget shop --max-disk-mib 40960
   gdn task budget shop --none
 
-It replaces the whole budget. At 90 % you are warned; the task pauses before the run that might pass it.")]
+It replaces the whole budget. At 90 % you are warned; the task pauses before the run that might pass it.
+A task whose work area takes more than it may is paused, and gets no checkpoints; no file is removed.")]
     Budget(TaskBudgetArgs),
     /// Print a log of a task
     #[command(after_help = "\
@@ -205,6 +207,9 @@ struct BudgetArgs {
     /// Most money, in dollars
     #[arg(long, value_name = "DOLLARS")]
     max_usd: Option<MicroUsd>,
+    /// Most of the disk that its work area may take, in MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    max_disk_mib: Option<u64>,
 }
 
 impl BudgetArgs {
@@ -212,6 +217,7 @@ impl BudgetArgs {
         TaskBudget {
             tokens: self.max_tokens,
             micro_usd: self.max_usd,
+            disk_bytes: self.max_disk_mib.map(|mib| mib.saturating_mul(1 << 20)),
         }
     }
 }
@@ -277,7 +283,7 @@ pub(crate) struct TaskBudgetArgs {
     #[command(flatten)]
     budget: BudgetArgs,
     /// No bounds
-    #[arg(long, conflicts_with_all = ["max_tokens", "max_usd"])]
+    #[arg(long, conflicts_with_all = ["max_tokens", "max_usd", "max_disk_mib"])]
     none: bool,
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use goondan_protocol::control::{InstanceHistory, InstancePage};
+use goondan_protocol::control::{InstanceHistory, InstancePage, RewindRecord, ShowInstance};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, Role};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
+use super::rewind::rewind_in_words;
 use super::turns::{self, Unanswered};
 use crate::client::{CallError, Client};
 use crate::output::style::{self, Palette};
@@ -26,6 +27,9 @@ pub(super) struct Transcript {
     /// Turns without an answer, from the first of these messages on. They left no messages.
     #[serde(rename = "unansweredTurns")]
     pub(super) unanswered: Vec<Unanswered>,
+    /// When the conversation was rewound, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rewinds: Vec<RewindRecord>,
 }
 
 /// Reads a conversation, or its latest `limit` messages.
@@ -43,6 +47,11 @@ pub(super) async fn read(
     if limit != Some(0) {
         let turns = turns::read(client, workspace_id, instance_key, None).await?;
         transcript.unanswered = turns.unanswered();
+        let show = ShowInstance {
+            workspace_id: workspace_id.clone(),
+            instance_key: instance_key.clone(),
+        };
+        transcript.rewinds = client.query(show).await?.rewinds;
         transcript.leave_out_earlier_turns();
     }
     Ok(transcript)
@@ -122,7 +131,10 @@ impl Transcript {
             return;
         }
         match self.messages.front().and_then(written_at) {
-            Some(first) => self.unanswered.retain(|turn| turn.started_at >= first),
+            Some(first) => {
+                self.unanswered.retain(|turn| turn.started_at >= first);
+                self.rewinds.retain(|rewind| rewind.at >= first);
+            }
             None => self.unanswered.clear(),
         }
     }
@@ -135,6 +147,7 @@ impl Transcript {
             .iter()
             .map(|message| (message, "  (turn in progress)"));
         let mut unanswered = self.unanswered.iter().peekable();
+        let mut rewinds = self.rewinds.iter().peekable();
         let mut paragraphs: Vec<String> = Vec::new();
         for (message, note) in confirmed.chain(pending) {
             while let (Some(turn), Some(at)) = (unanswered.peek(), written_at(message))
@@ -143,9 +156,16 @@ impl Transcript {
                 paragraphs.push(without_answer(turn, palette));
                 unanswered.next();
             }
+            while let (Some(rewind), Some(at)) = (rewinds.peek(), written_at(message))
+                && rewind.at < at
+            {
+                paragraphs.push(rewound(rewind, palette));
+                rewinds.next();
+            }
             paragraphs.push(paragraph(message, note, palette));
         }
         paragraphs.extend(unanswered.map(|turn| without_answer(turn, palette)));
+        paragraphs.extend(rewinds.map(|rewind| rewound(rewind, palette)));
         if paragraphs.is_empty() {
             return "No messages yet.\n".to_owned();
         }
@@ -158,6 +178,12 @@ impl Transcript {
         };
         head + &paragraphs.join("\n")
     }
+}
+
+/// That the conversation was rewound here: what had been said since is not in it any more.
+fn rewound(rewind: &RewindRecord, palette: Palette) -> String {
+    let told = format!("(rewound {})\n", rewind_in_words(rewind));
+    palette.paint(style::FAINT, &told)
 }
 
 fn written_at(message: &Message) -> Option<Timestamp> {

@@ -103,6 +103,7 @@ fn make(store: &mut Store) -> Made {
         tokens_used: 0,
         consistency: Consistency::Stopped,
         name: None,
+        pinned: None,
     };
     store.make(&request, now()).unwrap()
 }

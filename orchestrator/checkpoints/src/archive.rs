@@ -35,7 +35,7 @@ pub(crate) struct Writing<'w> {
     /// The time of the file system before anything was looked at.
     pub(crate) begun: i128,
     /// Whether goondan itself may be writing a file.
-    pub(crate) is_own: fn(&RelativePath) -> bool,
+    pub(crate) may_move: fn(&RelativePath) -> bool,
 }
 
 /// An archive that was written, and not synced.
@@ -205,7 +205,7 @@ impl Work<'_, '_> {
     }
 
     fn may_be_written(&self, path: &RelativePath) -> bool {
-        self.writing.consistency == Consistency::Live || (self.writing.is_own)(path)
+        self.writing.consistency == Consistency::Live || (self.writing.may_move)(path)
     }
 
     /// Reads a file that nobody writes meanwhile, if they let it rest for a moment. None if it is gone.

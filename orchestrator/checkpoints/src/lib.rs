@@ -4,7 +4,11 @@
 //! [`Store`] is what a caller has of one work area. Below it, the lowest first: where things are (`place`) and
 //! what is said of them (`record`); which entries are compressed together (`groups`), what is known of them
 //! (`index`), and the archive (`tar_entry`, `output`, `archive`); then what is done, a module each: `make`,
-//! `restore`, `drill`, `prune`, `recover`.
+//! `restore`, `rewind`, `drill`, `prune`, `recover`.
+//!
+//! The joint checkpoints of a conversation (`CKPT-6`) are made in the same way, in its directory: they hold its
+//! work directory, and with it the messages and the states of its extensions. [`Store::restore`] knows only
+//! files; `rewind` says how the conversation comes with them.
 //!
 //! # What is on disk
 //!
@@ -40,6 +44,7 @@ mod prune;
 mod record;
 mod recover;
 mod restore;
+mod rewind;
 mod store;
 mod tar_entry;
 
@@ -50,6 +55,7 @@ pub use prune::Retention;
 pub use record::{
     About, AgentState, Consistency, Listed, Made, MakeCheckpoint, PRE_RESTORE, Restored, Which,
 };
+pub use rewind::Plan;
 pub use store::Store;
 
 #[cfg(test)]

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::NodeKind;
+use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::freeze::Reason;
-use goondan_trees::{Digest, Entry, Manifest, Survey, Writers, remove_all, survey};
+use goondan_trees::{
+    Digest, Entry, Manifest, RelativePath, Survey, TreeError, Writers, remove_all, survey,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::{self, Writing, Written};
@@ -14,8 +17,8 @@ use crate::id::CheckpointId;
 use crate::index::{self, Index};
 use crate::limits::{CHECKPOINT_FREE_BYTES_MIN, CHECKPOINTS_MAX, tree_limits};
 use crate::place::{
-    CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, below, folder_of, is_own, replace,
-    replace_unsynced, write_new,
+    BASE, CHECKPOINTS, INDEX, LATEST, METADATA, PARTIAL, SNAPSHOT, Scope, below, folder_of,
+    replace, replace_unsynced, write_new,
 };
 use crate::record::{
     Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json, write,
@@ -136,12 +139,15 @@ impl Store {
             base: index.and_then(|index| Some((index, root.read(&snapshot_of(index)).ok()?))),
             consistency: request.consistency,
             begun,
-            is_own,
+            may_move: self.scope.may_move(),
         };
         let written = archive::write(writing, &found.found, file.as_mut())?;
         file.sync().during("sync", &path)?;
+        let pinned = request.pinned.clone();
+        let pinned = pinned.map(|pinned| with_digest(pinned, &written.manifest));
         let summary = Summary {
             id,
+            pinned: pinned.transpose()?,
             task_id: self.task_id.clone(),
             kind: request.kind.to_owned(),
             name: request.name.clone(),
@@ -159,7 +165,7 @@ impl Store {
         let text = write(&summary, &left_out, &written.manifest)?;
         write_new(root, &staging.join(METADATA), &text)?;
         root.sync_dir(staging).during("sync", staging)?;
-        let content = content_of(&written.manifest);
+        let content = content_of(self.scope, &written.manifest);
         let before = self.content_before(index, newest)?;
         let made = Made {
             checkpoint_id: id,
@@ -199,7 +205,9 @@ impl Store {
             return Ok(None);
         };
         let before = self.described(newest)?;
-        Ok(before.ok().map(|before| content_of(&before.manifest)))
+        Ok(before
+            .ok()
+            .map(|before| content_of(self.scope, &before.manifest)))
     }
 
     /// Looks at what a snapshot is to hold.
@@ -242,6 +250,24 @@ impl Store {
     }
 }
 
+/// What is pinned, with the digest of the messages that are held, if those are the ones it speaks of.
+fn with_digest(
+    pinned: PinnedConversation,
+    held: &Manifest,
+) -> Result<PinnedConversation, CheckpointError> {
+    let base = RelativePath::new(BASE.as_bytes());
+    let base = base.map_err(|error| CheckpointError::invalid(error.to_string()))?;
+    match held.get(&base) {
+        Some(Entry::File { bytes, sha256, .. }) if *bytes == pinned.base_bytes => {
+            Ok(PinnedConversation {
+                base_sha256: sha256.to_string(),
+                ..pinned
+            })
+        }
+        _ => Err(TreeError::Changing { path: base }.into()),
+    }
+}
+
 fn snapshot_of(index: &Index) -> PathBuf {
     folder_of(index.base).join(SNAPSHOT)
 }
@@ -268,9 +294,9 @@ fn files_in(manifest: &Manifest) -> usize {
 }
 
 /// One digest of all that a restore would bring back.
-pub(crate) fn content_of(manifest: &Manifest) -> Digest {
+pub(crate) fn content_of(scope: Scope, manifest: &Manifest) -> Digest {
     let mut hasher = Sha256::new();
-    for (path, entry) in manifest.entries().filter(|(path, _)| !is_own(path)) {
+    for (path, entry) in manifest.entries().filter(|(path, _)| !scope.is_own(path)) {
         let (kind, mode, content) = match entry {
             Entry::File { mode, sha256, .. } => (0_u8, *mode, sha256.as_bytes().as_slice()),
             Entry::Directory { mode } => (1, *mode, &[][..]),

@@ -23,6 +23,8 @@ pub(crate) const INDEX: &str = "index";
 pub(crate) const RESTORING: &str = "restoring";
 /// The archive that a drill has unpacked, in [`CHECKPOINTS`].
 pub(crate) const DRILL: &str = "drill";
+/// The conversation that was unpacked to be put in place, in [`CHECKPOINTS`].
+pub(crate) const REWINDING: &str = "rewinding";
 /// Begins the names of checkpoints that are being made.
 pub(crate) const PARTIAL: &str = ".making-";
 /// Begins the names of checkpoints that are being removed.
@@ -53,16 +55,61 @@ pub(crate) fn folder_of(id: CheckpointId) -> PathBuf {
     below(id.to_string())
 }
 
-/// What is left out of snapshots.
-pub(crate) fn excludes() -> Result<Excludes, CheckpointError> {
-    let excludes =
-        Excludes::new(&LEFT_OUT).map_err(|error| CheckpointError::invalid(error.to_string()))?;
-    Ok(excludes.rule(holds_secrets, "it looks like a file with secrets"))
+/// Whose checkpoints they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// A task's: all of its work area.
+    Task,
+    /// A conversation's: its work directory, and of its own files those that it is made of (`CKPT-6`).
+    Conversation,
 }
 
-/// Whether goondan itself writes a path, of a task's history above all.
-pub(crate) fn is_own(path: &RelativePath) -> bool {
-    let rest = path.as_bytes().strip_prefix(OWN.as_bytes());
+/// The confirmed messages of a conversation, below its directory.
+pub(crate) const BASE: &str = "messages/base.jsonl";
+/// Where its tools work.
+const WORK: &str = "work";
+/// What a conversation is made of beside [`BASE`].
+const CONVERSATION: [&str; 3] = [BASE, "messages/base.sums.jsonl", "extensions"];
+
+impl Scope {
+    /// What is left out of snapshots.
+    pub(crate) fn excludes(self) -> Result<Excludes, CheckpointError> {
+        let excludes = Excludes::new(&LEFT_OUT)
+            .map_err(|error| CheckpointError::invalid(error.to_string()))?;
+        let excludes = excludes.rule(holds_secrets, "it looks like a file with secrets");
+        if self == Self::Task {
+            return Ok(excludes);
+        }
+        let paths = |names: &[&str]| -> Result<Vec<RelativePath>, CheckpointError> {
+            let paths = names.iter().map(|name| RelativePath::new(name.as_bytes()));
+            let paths: Result<Vec<_>, _> = paths.collect();
+            paths.map_err(|error| CheckpointError::invalid(error.to_string()))
+        };
+        let own = paths(&CONVERSATION)?;
+        let held = own.iter().cloned().chain(paths(&[WORK])?);
+        // The state of an extension is held whatever the extension is called.
+        Ok(excludes.only(held).except(own))
+    }
+
+    /// Whether goondan itself writes a path: it is held, and no restore of files touches it.
+    pub(crate) fn is_own(self, path: &RelativePath) -> bool {
+        match self {
+            Self::Task => is_or_below(path, OWN),
+            Self::Conversation => !is_or_below(path, WORK),
+        }
+    }
+
+    /// Whether a path may be written while a checkpoint is made of what stands still.
+    pub(crate) fn may_move(self) -> fn(&RelativePath) -> bool {
+        match self {
+            Self::Task => |path| is_or_below(path, OWN),
+            Self::Conversation => |_| false,
+        }
+    }
+}
+
+fn is_or_below(path: &RelativePath, name: &str) -> bool {
+    let rest = path.as_bytes().strip_prefix(name.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 

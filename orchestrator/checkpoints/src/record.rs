@@ -1,5 +1,6 @@
 //! What `metadata.json` and `latest.json` say of a checkpoint (`CKPT-1`, `CKPT-2`).
 
+use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{Digest, Entry, Manifest, RelativePath, read_local_manifest};
 use serde::ser::SerializeSeq as _;
@@ -50,6 +51,8 @@ pub struct MakeCheckpoint<'m> {
     pub consistency: Consistency,
     /// What a person calls it. One with a name is never removed by [`prune`](crate::Store::prune).
     pub name: Option<String>,
+    /// What it pins of a conversation, without the digest of its messages; none for a task's.
+    pub pinned: Option<PinnedConversation>,
 }
 
 impl MakeCheckpoint<'_> {
@@ -86,7 +89,10 @@ impl MakeCheckpoint<'_> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
     pub(crate) id: CheckpointId,
-    pub(crate) task_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) task_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pinned: Option<PinnedConversation>,
     #[serde(rename = "type")]
     pub(crate) kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -259,6 +265,8 @@ pub struct About {
     pub agent_state: AgentState,
     /// Tokens used until then.
     pub tokens_used: u64,
+    /// What it pins of a conversation, if it is one's.
+    pub pinned: Option<PinnedConversation>,
 }
 
 impl From<Summary> for About {
@@ -272,6 +280,7 @@ impl From<Summary> for About {
             consistency: summary.consistency,
             agent_state: summary.agent_state,
             tokens_used: summary.tokens_used,
+            pinned: summary.pinned,
         }
     }
 }

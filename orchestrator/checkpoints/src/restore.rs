@@ -22,7 +22,7 @@ use crate::id::CheckpointId;
 use crate::index::Index;
 use crate::limits::{CHECKPOINT_NOTE_BYTES_MAX, tree_limits};
 use crate::place::{
-    CHECKPOINTS, REMOVING, RESTORING, SNAPSHOT, STAGING, Stream, below, folder_of, is_own,
+    CHECKPOINTS, REMOVING, RESTORING, SNAPSHOT, STAGING, Scope, Stream, below, folder_of,
     read_file, write_new,
 };
 use crate::record::{AgentState, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json};
@@ -63,12 +63,24 @@ impl Store {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         let current = self.current()?;
         let differences = self.differences(&current, &whole.manifest);
-        let mut restored = told(id, fell_back_from, &differences);
+        let restored = told(id, fell_back_from, &differences);
         if is_dry_run || differences.is_empty() {
             return Ok(restored);
         }
+        self.bring_back(restored, (&whole, &current, &differences), None, now)
+    }
+
+    /// Changes what differs. `held_in` is the checkpoint that holds what is there, if one was made before.
+    pub(crate) fn bring_back(
+        &mut self,
+        mut restored: Restored,
+        (whole, current, differences): (&Whole, &Manifest, &[Change]),
+        held_in: Option<CheckpointId>,
+        now: Timestamp,
+    ) -> Result<Restored, CheckpointError> {
+        let id = restored.used;
         let restoring = below(RESTORING);
-        let prepared = self.prepare(id, &whole, &current, &differences, now);
+        let prepared = self.prepare(id, whole, (current, differences), held_in, now);
         let pre_restore = match prepared {
             Ok(pre_restore) => pre_restore,
             Err(error) => {
@@ -77,7 +89,7 @@ impl Store {
             }
         };
         restored.pre_restore = Some(pre_restore);
-        let kept = self.put_in_place(&current, &whole.manifest, &differences)?;
+        let kept = self.put_in_place(current, &whole.manifest, differences)?;
         restored.kept = kept.iter().map(ToString::to_string).collect();
         let found = self.current()?;
         let differs = self.differences(&found, &whole.manifest).into_iter();
@@ -103,7 +115,7 @@ impl Store {
 
     /// The checkpoint that is meant, verified, and those that were passed over.
     #[expect(clippy::type_complexity, reason = "three things, each plain")]
-    fn chosen(
+    pub(crate) fn chosen(
         &self,
         which: Which,
     ) -> Result<(CheckpointId, Whole, Vec<(CheckpointId, String)>), CheckpointError> {
@@ -133,7 +145,7 @@ impl Store {
     }
 
     /// What the work area holds at this moment.
-    fn current(&mut self) -> Result<Manifest, CheckpointError> {
+    pub(crate) fn current(&mut self) -> Result<Manifest, CheckpointError> {
         let found = self.survey(Consistency::Stopped)?;
         let newest = self.ids()?.last().copied();
         let index = newest.and_then(|newest| self.take_index(newest));
@@ -179,9 +191,10 @@ impl Store {
     }
 
     /// What has to change, so that what is there becomes what was.
-    fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<Change> {
+    pub(crate) fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<Change> {
         let mut differences = changes(current, target);
-        differences.retain(|change| !is_own(&change.path) && !self.is_left_out(&change.path));
+        differences
+            .retain(|change| !self.scope.is_own(&change.path) && !self.is_left_out(&change.path));
         differences
     }
 
@@ -200,8 +213,8 @@ impl Store {
         &mut self,
         id: CheckpointId,
         whole: &Whole,
-        current: &Manifest,
-        differences: &[Change],
+        (current, differences): (&Manifest, &[Change]),
+        held_in: Option<CheckpointId>,
         now: Timestamp,
     ) -> Result<CheckpointId, CheckpointError> {
         let restoring = below(RESTORING);
@@ -234,25 +247,12 @@ impl Store {
             }
             Ok(()) => {}
         }
-        let request = MakeCheckpoint {
-            kind: PRE_RESTORE,
-            phase: whole.summary.phase,
-            progress: whole.summary.progress,
-            agent_state: AgentState {
-                status: whole.summary.agent_state.status.clone(),
-                current_step: Some(format!("restoring {id}")),
-            },
-            tokens_used: whole.summary.tokens_used,
-            consistency: Consistency::Stopped,
-            name: None,
-        };
-        let held = self.make_any(&request, now)?;
-        let moved = changes(&held.manifest, current);
-        if let Some(change) = moved.iter().find(|change| !is_own(&change.path)) {
+        let (pre_restore, held) = self.hold(id, whole, held_in, now)?;
+        let moved = changes(&held, current);
+        if let Some(change) = moved.iter().find(|one| !self.scope.is_own(&one.path)) {
             let path = change.path.clone();
             return Err(TreeError::Changing { path }.into());
         }
-        let pre_restore = held.made.checkpoint_id;
         let root = self.root.as_ref();
         // The journal is there before the note that makes recovery look for it.
         root.sync_dir(&restoring).during("sync", &restoring)?;
@@ -265,6 +265,40 @@ impl Store {
         let at = Path::new(CHECKPOINTS);
         root.sync_dir(at).during("sync", at)?;
         Ok(pre_restore)
+    }
+
+    /// The checkpoint that holds what is there before a restore, made if there is none yet, and its files.
+    fn hold(
+        &mut self,
+        id: CheckpointId,
+        whole: &Whole,
+        held_in: Option<CheckpointId>,
+        now: Timestamp,
+    ) -> Result<(CheckpointId, Manifest), CheckpointError> {
+        if let Some(held_in) = held_in {
+            let held = self.described(held_in)?;
+            let damaged = |problem| CheckpointError::Damaged {
+                id: held_in,
+                problem,
+            };
+            return Ok((held_in, held.map_err(damaged)?.manifest));
+        }
+        let summary = &whole.summary;
+        let request = MakeCheckpoint {
+            kind: PRE_RESTORE,
+            phase: summary.phase,
+            progress: summary.progress,
+            agent_state: AgentState {
+                status: summary.agent_state.status.clone(),
+                current_step: Some(format!("restoring {id}")),
+            },
+            tokens_used: summary.tokens_used,
+            consistency: Consistency::Stopped,
+            name: None,
+            pinned: None,
+        };
+        let held = self.make_any(&request, now)?;
+        Ok((held.made.checkpoint_id, held.manifest))
     }
 
     /// Changes the files, all of them or none.
@@ -287,13 +321,13 @@ impl Store {
         });
         match swapped {
             Ok(kept) => {
-                set_modes(root, target)?;
+                set_modes(self.scope, root, target)?;
                 self.forget_restore()?;
                 Ok(kept)
             }
             Err(error @ CheckpointError::Unfinished(_)) => Err(error),
             Err(error) => {
-                set_modes(root, current)?;
+                set_modes(self.scope, root, current)?;
                 self.forget_restore()?;
                 Err(error)
             }
@@ -325,7 +359,7 @@ impl Store {
             problem.push_str(&format!("; {kept}"));
         }
         match self.described(of)? {
-            Ok(whole) => set_modes(self.root.as_ref(), &whole.manifest)?,
+            Ok(whole) => set_modes(self.scope, self.root.as_ref(), &whole.manifest)?,
             Err(damage) => problem.push_str(&format!(
                 "; modes of directories may be wider than they were, since `{of}` is damaged: {damage}"
             )),
@@ -349,7 +383,7 @@ impl Store {
     }
 }
 
-fn told(
+pub(crate) fn told(
     used: CheckpointId,
     fell_back_from: Vec<(CheckpointId, String)>,
     differences: &[Change],
@@ -412,8 +446,9 @@ fn open_up(
 }
 
 /// Gives directories the modes they should have.
-fn set_modes(root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
-    for (path, entry) in manifest.entries().rev().filter(|(path, _)| !is_own(path)) {
+fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
+    let entries = manifest.entries().rev();
+    for (path, entry) in entries.filter(|(path, _)| !scope.is_own(path)) {
         let Entry::Directory { mode } = entry else {
             continue;
         };

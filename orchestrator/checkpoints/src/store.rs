@@ -16,7 +16,7 @@ use crate::limits::{
     CHECKPOINT_NOTE_BYTES_MAX,
 };
 use crate::place::{
-    CHECKPOINTS, INDEX, LATEST, METADATA, SNAPSHOT, below, excludes, folder_of, read_file,
+    CHECKPOINTS, INDEX, LATEST, METADATA, SNAPSHOT, Scope, below, folder_of, read_file,
 };
 use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
 
@@ -24,7 +24,9 @@ use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
 #[derive(Debug)]
 pub struct Store {
     pub(crate) root: Box<dyn Folder>,
-    pub(crate) task_id: String,
+    pub(crate) scope: Scope,
+    /// The task, if it is one's.
+    pub(crate) task_id: Option<String>,
     pub(crate) boot: String,
     pub(crate) excludes: Excludes,
     /// What is known of the newest checkpoint, once it was asked for.
@@ -32,6 +34,7 @@ pub struct Store {
 }
 
 /// A checkpoint that can be read.
+#[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) summary: Summary,
     pub(crate) manifest: Manifest,
@@ -53,11 +56,33 @@ impl Store {
         task_id: impl Into<String>,
         boot: impl Into<String>,
     ) -> Result<(Self, Vec<Finding>), CheckpointError> {
+        Self::open_for(Scope::Task, root, Some(task_id.into()), boot.into())
+    }
+
+    /// Opens the joint checkpoints of a conversation in the same way (`CKPT-6`). `root` is its directory.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`]; it can be tried again then.
+    pub fn open_conversation(
+        root: Box<dyn Folder>,
+        boot: impl Into<String>,
+    ) -> Result<(Self, Vec<Finding>), CheckpointError> {
+        Self::open_for(Scope::Conversation, root, None, boot.into())
+    }
+
+    fn open_for(
+        scope: Scope,
+        root: Box<dyn Folder>,
+        task_id: Option<String>,
+        boot: String,
+    ) -> Result<(Self, Vec<Finding>), CheckpointError> {
         let mut store = Self {
             root,
-            task_id: task_id.into(),
-            boot: boot.into(),
-            excludes: excludes()?,
+            scope,
+            task_id,
+            boot,
+            excludes: scope.excludes()?,
             index: None,
         };
         let findings = store.recover()?;

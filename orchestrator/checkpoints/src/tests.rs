@@ -267,7 +267,7 @@ fn ckpt_5_a_file_of_the_moment_of_a_checkpoint_is_read_again() {
             base: None,
             consistency: Consistency::Stopped,
             begun,
-            is_own: place::is_own,
+            may_move: place::Scope::Task.may_move(),
         };
         let found = store.survey(Consistency::Stopped).unwrap();
         let mut file = world.disk.create(Path::new("/archive")).unwrap();

@@ -36,6 +36,7 @@ pub(crate) fn request(kind: &str) -> MakeCheckpoint<'_> {
         tokens_used: 12500,
         consistency: Consistency::Stopped,
         name: None,
+        pinned: None,
     }
 }
 

@@ -110,6 +110,9 @@ pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 /// Least `memoryMiB` of a process: what any program needs to come up.
 pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
 
+/// Largest `diskMiB` of an agent for tasks: sixteen tebibytes.
+pub const MAX_TASK_DISK_MIB: u64 = 1 << 24;
+
 /// Largest `memoryMiB` of a process: a tebibyte.
 pub const MAX_LIMIT_MEMORY_MIB: u64 = 1 << 20;
 

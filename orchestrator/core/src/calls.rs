@@ -185,6 +185,13 @@ impl Calls {
 }
 
 impl Calls {
+    /// What a conversation has spent so far.
+    pub(super) fn spent_by(&self, at: &InstanceRef) -> Charge {
+        let payer = Payer::Instance(at.instance_key.clone());
+        let accounts = self.accounts.get(&at.workspace_id);
+        accounts.map_or_else(Charge::default, |accounts| accounts.ever(&payer))
+    }
+
     /// Whether a model or connection has any call to make, or makes one.
     pub(super) fn any_for(&self, workspace_id: &WorkspaceId, target: &CallTarget) -> bool {
         self.open

@@ -21,6 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::LoadPurpose;
+use crate::exchange::joint::JointWork;
 use crate::exchange::{ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork};
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
@@ -135,6 +136,8 @@ pub enum Effect {
     /// Do something about the work areas of tasks. Everything about one task is done in the order in which it
     /// is asked for.
     Tasks(Box<TaskWork>),
+    /// Do something about the joint checkpoints of conversations, one after the other.
+    Joint(Box<JointWork>),
     /// Answer a request.
     Respond {
         /// The request that waits for it.

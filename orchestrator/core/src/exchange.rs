@@ -11,6 +11,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) mod joint;
 pub(crate) mod tasks;
 
 pub(crate) use tasks::{TaskDone, TaskRef, TaskWork};

@@ -49,6 +49,7 @@ pub(crate) mod deleting;
 pub(crate) mod egress;
 pub(crate) mod former_keys;
 pub(crate) mod health;
+pub(crate) mod holding;
 pub(crate) mod inbox;
 #[cfg(test)]
 mod inspecting;
@@ -208,6 +209,10 @@ pub(crate) struct Fleet {
     starts: Starts,
     room: Room,
     stopping: Option<Stopping>,
+    /// How many holds there were.
+    holds: u64,
+    /// Conversations that are held, and for which something may be next.
+    holds_due: BTreeSet<InstanceRef>,
     next_process: u64,
     next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -229,6 +234,8 @@ impl Fleet {
             starts: Starts::default(),
             room: Room::default(),
             stopping: None,
+            holds: 0,
+            holds_due: BTreeSet::new(),
             next_process: 0,
             next_call: 0,
             next_uuid: Box::new(next_uuid),
@@ -285,6 +292,15 @@ impl Fleet {
         if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
             return false;
         }
+        let held = match self.stopping {
+            // A second request to stop does not wait: what has begun is finished by the next daemon.
+            Some(Stopping {
+                grace_period_ms: Some(0),
+                ..
+            }) => Vec::new(),
+            _ => self.holding(),
+        };
+        let is_busy = |id: &WorkspaceId| is_busy(id) || held.contains(id);
         self.finish_closed_workspaces(&is_busy);
         let is_over = self.owners.is_empty()
             && !self.workspaces.keys().any(is_busy)

@@ -15,6 +15,7 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 use crate::Accounts;
+use crate::exchange::joint::JointDone;
 use crate::exchange::{
     Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply, TaskDone,
 };
@@ -82,6 +83,8 @@ pub enum Input {
     },
     /// Something was done about the work area of a task, or could not be.
     Tasks(Box<TaskDone>),
+    /// Something was done about the joint checkpoints of a conversation, or could not be.
+    Joint(Box<JointDone>),
     /// A process was started.
     Spawned {
         /// The process.

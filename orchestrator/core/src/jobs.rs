@@ -11,10 +11,11 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{
-    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, CancelEvent, Close, CompleteTurn, Delete,
-    DropEvent, Export, ForgoReply, Import, Inspect, LogLlm, LookUpEvent, NoteAttempt, Observe,
-    Open, Operation, ParkEvent, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    AbandonRewind, Accept, AppendEvent, Audit, AwaitReply, BeginRewind, BeginTurn, CancelEvent,
+    Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import, Inspect,
+    LogLlm, LookUpEvent, NoteAttempt, Observe, Open, Operation, ParkEvent, PinConversation,
+    ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent, VerifyInstance,
+    VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Completion, Job, Report};
 
@@ -105,6 +106,10 @@ jobs! {
     verify_root_files: VerifyRootFiles;
     export: Export;
     import: Import;
+    pin_conversation: PinConversation;
+    begin_rewind: BeginRewind;
+    finish_rewind: FinishRewind;
+    abandon_rewind: AbandonRewind;
     close: Close;
     delete: Delete;
     audit: Audit;

@@ -48,9 +48,10 @@ mod tasks;
 
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
+pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
 pub use exchange::tasks::{
-    CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, SecretsRead, TaskDone, TaskRef,
-    TaskWork,
+    CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, SecretsRead, TaskDone,
+    TaskRef, TaskWork,
 };
 pub use exchange::{
     Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,
@@ -131,6 +132,7 @@ impl Core {
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
+            Input::Joint(done) => self.on_joint(*done),
             Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
@@ -157,6 +159,9 @@ impl Core {
             }
         }
         self.exchange_with_tasks();
+        for at in self.fleet.take_due_holds() {
+            self.go_on_with_hold(&at);
+        }
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()

@@ -107,6 +107,12 @@ pub(crate) const TASK_REQUESTS_MAX: usize = 64;
 pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1024 * 1024;
 /// How often a checkpoint is made while a task's run is under way, in milliseconds.
 pub(crate) const TASK_CHECKPOINT_EACH_MS: u64 = 600_000;
+/// Bytes of the work area of a task whose agent names no `diskMiB` (`TASK-9`).
+pub(crate) const TASK_DISK_BYTES_DEFAULT: u64 = 20 * 1024 * 1024 * 1024;
+/// How often it is looked what a work area takes while a run is under way in it, in milliseconds.
+pub(crate) const TASK_DISK_EACH_MS: u64 = 120_000;
+/// How long a look is told to whoever asks before it is looked again, in milliseconds.
+pub(crate) const TASK_DISK_FRESH_MS: u64 = 60_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
 pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
 /// How long a notification of a task waits for its connection, in milliseconds; then it has failed.

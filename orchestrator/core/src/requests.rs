@@ -37,6 +37,7 @@ pub(crate) mod proposals;
 pub(crate) mod queries;
 pub(crate) mod reloading;
 pub(crate) mod retention;
+pub(crate) mod rewinding;
 pub(crate) mod secrets;
 pub(crate) mod verification;
 
@@ -81,6 +82,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListWorkspaces(_)
             | Call::ListInstances(_)
             | Call::ListEvents(_)
+            | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)
@@ -390,6 +392,9 @@ impl Core {
             Call::ExportInstance(export) => self.export(token, export),
             Call::ImportInstance(import) => self.import(token, import),
             Call::PruneInstances(prune) => self.prune(token, prune),
+            Call::CheckpointInstance(call) => self.checkpoint_instance(token, peer, call),
+            Call::ListInstanceCheckpoints(call) => self.list_instance_checkpoints(token, call),
+            Call::RewindInstance(call) => self.rewind_instance(token, peer, call),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
                     workspace_id: delete.workspace_id,
@@ -501,6 +506,7 @@ impl Core {
             pending_events: found.waiting,
             process: self.fleet.process_of(&self.calls, at),
             extensions: found.extensions,
+            rewinds: metadata.rewinds,
         };
         self.fleet.respond(token, &detail);
     }

@@ -7,6 +7,7 @@
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `notifying`: when connections tell people what a task waits for.
+//! * `disk`: what work areas take, and may take.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -26,6 +27,7 @@ use crate::{Effect, Peer, RequestToken};
 
 mod asking;
 mod checkpoints;
+mod disk;
 mod entry;
 mod notifying;
 #[cfg(test)]
@@ -50,6 +52,8 @@ pub(crate) struct Tasks {
     /// Those for whose run secrets are being read.
     reading: BTreeSet<TaskRef>,
     notifying: Notifying,
+    /// Work areas that are being looked at, and what waits for that.
+    looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
 }
@@ -273,8 +277,17 @@ impl Tasks {
                 token,
                 result,
             } => self.on_imported(fleet, &workspace_id, token, result),
-            TaskDone::CheckpointMade { at, token, result } => {
+            TaskDone::Measured { at, result } => self.on_measured(fleet, &at, result),
+            TaskDone::CheckpointMade {
+                at,
+                token,
+                result,
+                disk,
+            } => {
                 self.on_checkpoint_made(fleet, &at, token, result);
+                if disk.is_some() {
+                    self.note_look(fleet, &at, disk);
+                }
             }
             TaskDone::Restored {
                 at,
@@ -309,6 +322,7 @@ impl Tasks {
         }
         self.serve_notifications(fleet);
         self.make_periodic_checkpoints(fleet);
+        self.look_at_running(fleet);
         self.start_waiting(fleet);
     }
 

@@ -32,6 +32,7 @@ use super::control::{self, Server};
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
+use super::joint::JointThread;
 use super::launcher::Launcher;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
@@ -239,6 +240,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         events: events.clone(),
     })
     .map_err(io)?;
+    let joint_thread = JointThread::start(layout.clone(), events.clone()).map_err(io)?;
     let supervisor = Supervisor::new(
         core,
         launcher,
@@ -246,7 +248,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         writers,
         projects.clone(),
         cgroups,
-        tasks_thread,
+        (tasks_thread, joint_thread),
     );
 
     let ending = CancellationToken::new();

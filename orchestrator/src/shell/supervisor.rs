@@ -26,6 +26,7 @@ use super::cgroups::Cgroups;
 use super::child::{self, Reports, RunningChild};
 use super::control::client::Client;
 use super::event::Event;
+use super::joint::JointThread;
 use super::launcher::Launcher;
 use super::loading::Projects;
 use super::logs::LogHub;
@@ -71,6 +72,7 @@ pub(super) struct Supervisor {
     children: HashMap<ProcessId, RunningChild>,
     cgroups: Cgroups,
     tasks_thread: TaskThread,
+    joint_thread: JointThread,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
@@ -92,7 +94,7 @@ impl Supervisor {
         writers: Writers<Worker>,
         projects: Projects,
         cgroups: Cgroups,
-        tasks_thread: TaskThread,
+        (tasks_thread, joint_thread): (TaskThread, JointThread),
     ) -> Self {
         Self {
             core,
@@ -107,6 +109,7 @@ impl Supervisor {
             children: HashMap::new(),
             cgroups,
             tasks_thread,
+            joint_thread,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             jobs: Vec::new(),

@@ -25,8 +25,11 @@ use super::secrets::SecretKeeper;
 
 mod areas;
 mod checkpoints;
+mod disk;
 mod logs;
 mod moving;
+
+pub(super) use checkpoints::boot;
 
 use areas::Areas;
 
@@ -80,7 +83,7 @@ impl TaskThread {
         std::thread::Builder::new()
             .name("checkpoints".to_owned())
             .spawn(move || {
-                let boot = checkpoints::boot();
+                let boot = boot();
                 while let Ok(work) = on_checkpoints.recv() {
                     checkpoints::carry_out(&with, &boot, work);
                 }
@@ -223,6 +226,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
                 let result = moving::remove(&with, &at, with_backup);
                 with.report(TaskDone::Removed { at, token, result });
             });
+        }
+        TaskWork::Measure { at } => {
+            let with = ground.clone();
+            in_background(move || disk::look(&with, at));
         }
         TaskWork::Close { workspace_id } => areas.close_all(&workspace_id),
         // Another thread does them.

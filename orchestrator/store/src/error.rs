@@ -70,6 +70,18 @@ pub enum StoreError {
         /// The turn it names.
         turn_id: TurnId,
     },
+    /// Something is to be done between turns, and one is open.
+    #[error("turn `{turn_id}` is in progress")]
+    InTurn {
+        /// The turn.
+        turn_id: TurnId,
+    },
+    /// A rewind has begun and is to be finished first.
+    #[error("the conversation is being rewound to `{checkpoint_id}`")]
+    Rewinding {
+        /// Where it goes back to.
+        checkpoint_id: String,
+    },
     /// A request names an event that does not wait.
     #[error("event `{event_id}` does not wait in the inbox")]
     WrongEvent {

@@ -65,6 +65,7 @@ mod raw;
 mod recovery;
 mod redo;
 mod repair;
+mod rewinding;
 mod segments;
 mod traced;
 mod turn;
@@ -79,6 +80,7 @@ pub use metadata::{InstanceStatus, Metadata};
 pub use observed::{ObservedPage, observed};
 pub use page::Page;
 pub use repair::repair;
+pub use rewinding::{Pins, RewindNote};
 pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
@@ -118,6 +120,8 @@ pub struct InstanceState {
     pub findings: Vec<Finding>,
     /// What was found to be lost, now or before, and nobody acknowledged.
     pub unacknowledged: Vec<Finding>,
+    /// The rewind that has begun and is to be finished before a turn begins.
+    pub rewind: Option<RewindNote>,
 }
 
 /// Writes a record as one line.
@@ -156,6 +160,8 @@ pub struct InstanceStore {
     /// The messages of the committed turn as lines, until they are in the base.
     delta: Option<Vec<u8>>,
     findings: Vec<Finding>,
+    /// The rewind that has begun: no turn begins before it is finished.
+    rewind: Option<RewindNote>,
 }
 
 impl InstanceStore {
@@ -193,6 +199,7 @@ impl InstanceStore {
         for made in [&messages, &dir.join(EXTENSIONS), &dir.join(WORK)] {
             files::ensure_dir(disk.as_ref(), dir, made)?;
         }
+        let rewind = rewinding::read_note(disk.as_ref(), dir)?;
         let mut findings = Vec::new();
         let manifest = known::open(disk.as_ref(), dir)?;
         let inbox = Inbox::open(disk.as_ref(), &messages.join(INBOX), &mut findings)?;
@@ -222,6 +229,7 @@ impl InstanceStore {
             bounds: ObservationBounds::default(),
             delta: None,
             findings,
+            rewind,
         };
         store.recover()?;
         Ok(store)
@@ -253,6 +261,7 @@ impl InstanceStore {
             awaiting: self.inbox.awaiting().cloned().collect(),
             findings: self.findings.clone(),
             unacknowledged: self.unacknowledged().to_vec(),
+            rewind: self.rewind.clone(),
         }
     }
 
@@ -343,6 +352,10 @@ impl InstanceStore {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
+        if let Some(begun) = &self.rewind {
+            let checkpoint_id = begun.checkpoint_id.clone();
+            return Err(StoreError::Rewinding { checkpoint_id });
+        }
         if self.turn.is_long() && self.turn.open.is_none() {
             self.clear_journal()?;
         }

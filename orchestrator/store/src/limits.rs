@@ -41,6 +41,12 @@ pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 /// and gets its stored answer.
 pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
 
+/// Bytes of the note of a rewind that has begun, at most.
+pub const REWIND_NOTE_BYTES_MAX: usize = 16 * 1024;
+
+/// Rewinds that a conversation remembers. The audit log has them all.
+pub const REWINDS_REMEMBERED: usize = 16;
+
 /// Size of `usage.jsonl` from which sums take the place of its lines, in bytes.
 pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 

@@ -101,6 +101,8 @@ pub enum PauseReason {
     Person,
     /// The next call might pass the budget.
     Budget,
+    /// Its work area takes more than it may (`TASK-9`).
+    Quota,
 }
 
 /// Something that a connection is to tell people.

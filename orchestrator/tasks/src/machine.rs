@@ -17,7 +17,7 @@ mod exchange;
 mod notices;
 mod output;
 
-pub use exchange::{Effect, Input, Output, Refused};
+pub use exchange::{DiskUse, Effect, Input, Output, Refused};
 pub use notices::Occasion;
 
 /// What is known of a run as long as it is under way, and of no use afterwards.
@@ -41,6 +41,8 @@ struct Watch {
 pub struct Task {
     state: State,
     watch: Watch,
+    /// What its work area took when it was last looked at.
+    disk: Option<DiskUse>,
     output: Output,
 }
 
@@ -73,6 +75,7 @@ impl Task {
         Self {
             state,
             watch: Watch::default(),
+            disk: None,
             output: Output::default(),
         }
     }
@@ -103,6 +106,7 @@ impl Task {
                 self.live()?;
                 self.record(now, Fact::BudgetChanged { budget });
             }
+            Input::Measured(disk) => self.measured(disk, now),
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
@@ -253,6 +257,9 @@ impl Task {
             let percent = self.state.tokens.percent_of(budget);
             return Err(Refused::OverBudget { percent });
         }
+        if let Some(disk) = self.over_quota() {
+            return Err(Refused::OverQuota(disk));
+        }
         self.record(now, Fact::TaskResumed {});
         let paused_at = self.watch.paused_at.take();
         if let (Some(run), Some(paused_at)) = (self.run_number(), paused_at) {
@@ -263,6 +270,26 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// What its work area takes, if that is more than it may.
+    fn over_quota(&self) -> Option<DiskUse> {
+        self.disk.filter(|disk| disk.is_over())
+    }
+
+    /// A run that fills the disk is held where it is: nothing of it is lost, and nothing of it is deleted.
+    fn measured(&mut self, disk: DiskUse, now: Timestamp) {
+        self.disk = Some(disk);
+        let is_held = self.state.ended.is_some() || self.state.is_paused.is_some();
+        if let Some(run) = self.run_number()
+            && disk.is_over()
+            && !is_held
+        {
+            let reason = PauseReason::Quota;
+            self.record(now, Fact::TaskPaused { reason });
+            self.watch.paused_at = Some(now);
+            self.effect(Effect::PauseRun { run });
+        }
     }
 
     fn cancel(&mut self, now: Timestamp) -> Result<(), Refused> {
@@ -437,6 +464,12 @@ impl Task {
             self.record(now, Fact::TaskPaused { reason });
             return;
         }
+        if self.over_quota().is_some() {
+            let reason = PauseReason::Quota;
+            self.record(now, Fact::TaskPaused { reason });
+            return;
+        }
+        let state = &self.state;
         let (run, session) = (state.runs + 1, state.session.clone());
         let prompt = prompt_of(state);
         let environment = state.environment().into_iter().collect();

@@ -15,7 +15,7 @@ pub(crate) fn prompt_of(state: &State) -> String {
         prompt.push_str(&state.task.description);
         prompt.push('\n');
     }
-    for note in &state.notes {
+    for note in settled_before(state).iter().chain(&state.notes) {
         if let Some(text) = note_text(state, note) {
             prompt.push_str(&text);
             prompt.push('\n');
@@ -28,6 +28,16 @@ pub(crate) fn prompt_of(state: &State) -> String {
         prompt.push_str("Go on.\n");
     }
     prompt
+}
+
+/// What was settled in the session that a restore has ended: the next one has not heard of it.
+fn settled_before(state: &State) -> Vec<Note> {
+    let is_restored = |note: &Note| matches!(note, Note::Restored(_));
+    if state.session.is_some() || !state.notes.iter().any(is_restored) {
+        return Vec::new();
+    }
+    let asked = state.asks.keys().map(|id| Note::Asked(id.clone()));
+    asked.filter(|note| !state.notes.contains(note)).collect()
 }
 
 fn note_text(state: &State, note: &Note) -> Option<String> {
@@ -65,7 +75,8 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
         Note::Restored(checkpoint) => format!(
-            "The files here were taken back to {checkpoint}. Look at what is there before you go on."
+            "The files here were taken back to {checkpoint}, and what was done after it is not there any more. \
+             Look at what is there before you go on."
         ),
         Note::Refused(protocol, problem) => {
             format!("Your block {protocol} was refused: {problem}")

@@ -70,6 +70,7 @@ impl World {
             budget: Budget {
                 tokens: Some(50_000),
                 micro_usd: None,
+                disk_bytes: None,
             },
             agent: "coder".parse().unwrap(),
             tells_result: !seed.is_multiple_of(3),

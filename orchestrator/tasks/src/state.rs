@@ -276,7 +276,7 @@ impl State {
                 self.checkpoint = Some(checkpoint_id.clone());
             }
             Fact::CheckpointRestored { checkpoint_id, .. } => {
-                self.notes.push(Note::Restored(checkpoint_id.clone()));
+                self.restored(checkpoint_id);
             }
             Fact::DependencyRequested { id, request, until } => {
                 let what = Asked::Dependency(request.clone(), None);
@@ -402,6 +402,15 @@ impl State {
                 self.documents.push(document.clone());
             }
         }
+    }
+
+    /// The files are those of a checkpoint. The session knows of what is not there any more, so the next run begins
+    /// another (`CKPT-6`), and hears nothing of how a run ended that it does not know.
+    fn restored(&mut self, checkpoint_id: &str) {
+        self.session = None;
+        self.notes
+            .retain(|note| matches!(note, Note::Asked(_) | Note::Approved(_) | Note::Rework(..)));
+        self.notes.push(Note::Restored(checkpoint_id.to_owned()));
     }
 
     fn close_ask(&mut self, id: &str, close: impl FnOnce(&mut Asked)) {

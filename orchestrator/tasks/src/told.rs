@@ -32,19 +32,21 @@ impl State {
     /// Whether a person must do something for it to go on.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        let is_over_budget = self.is_paused == Some(PauseReason::Budget);
+        let is_held = matches!(
+            self.is_paused,
+            Some(PauseReason::Budget | PauseReason::Quota)
+        );
         self.ended.is_none()
-            && (self.review.is_some() || is_over_budget || self.open_asks().next().is_some())
+            && (self.review.is_some() || is_held || self.open_asks().next().is_some())
     }
 
-    /// What it waits for: as in `agent-state.json`, and `budget` while that holds it.
+    /// What it waits for: as in `agent-state.json`, and `budget` or `quota` while that holds it.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
-        let is_over_budget = self.ended.is_none() && self.is_paused == Some(PauseReason::Budget);
-        let waits_for = if is_over_budget {
-            Some("budget")
-        } else {
-            self.blocked_by()
+        let waits_for = match self.is_paused.filter(|_| self.ended.is_none()) {
+            Some(PauseReason::Budget) => Some("budget"),
+            Some(PauseReason::Quota) => Some("quota"),
+            Some(PauseReason::Person) | None => self.blocked_by(),
         };
         waits_for.map(ToOwned::to_owned)
     }
@@ -109,6 +111,7 @@ impl State {
             model: self.model.clone(),
             budget: self.task.budget,
             usage: self.tokens.total().usage,
+            disk: None,
             checkpoint: self.checkpoint.clone(),
             notifications: self.told_notifications(),
             recent,

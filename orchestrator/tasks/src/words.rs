@@ -91,6 +91,7 @@ fn detail(fact: &Fact) -> String {
         Fact::TaskPaused { reason } => match reason {
             PauseReason::Person => String::new(),
             PauseReason::Budget => "the next call might pass the budget".to_owned(),
+            PauseReason::Quota => "its work area takes more of the disk than it may".to_owned(),
         },
         Fact::TaskFailed { reason } => reason.clone(),
         Fact::BudgetChanged { .. }

@@ -34,6 +34,7 @@ mod path;
 mod quote;
 mod read;
 mod real_folder;
+mod size;
 mod survey;
 pub mod swap;
 
@@ -45,6 +46,7 @@ pub use manifest::{Digest, Entry, Manifest, ManifestBuilder, read_local_manifest
 pub use path::{Names, PathProblem, RelativePath};
 pub use read::observe;
 pub use real_folder::RealFolder;
+pub use size::size;
 pub use survey::{Survey, Surveyed, Writers, survey};
 
 #[cfg(test)]

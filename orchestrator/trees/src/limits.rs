@@ -31,6 +31,9 @@ pub const PATCH_CONTEXT_LINES: usize = 3;
 /// Bytes of a file from which it is written as a binary in a patch, though it may be text.
 pub const PATCH_TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Entries of one tree that are looked at to tell how much it takes; one with more is not measured.
+pub const TREE_SIZE_ENTRIES_MAX: usize = 2_000_000;
+
 /// How many times larger than an archive what comes out of it may be, beyond [`EXTRACT_FREE_BYTES`].
 pub const EXTRACT_RATIO_MAX: u64 = 200;
 

@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 
-use super::ProcessInfo;
+use super::{ProcessInfo, RewindRecord};
 
 /// `instance.list`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,9 @@ pub struct InstanceDetail {
     pub process: Option<ProcessInfo>,
     /// State of its extensions, by name.
     pub extensions: std::collections::BTreeMap<String, Value>,
+    /// When it was rewound, the oldest first (`CKPT-6`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewinds: Vec<RewindRecord>,
 }
 
 /// `instance.history`.

@@ -277,7 +277,8 @@ pub struct TaskInfo {
     pub agent: AgentName,
     /// How it stands.
     pub status: TaskStatus,
-    /// What it waits for: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` while that holds it.
+    /// What it waits for: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` or `quota` while that
+    /// holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without.
@@ -346,6 +347,9 @@ pub struct TaskDetail {
     pub budget: TaskBudget,
     /// What it has taken.
     pub usage: Usage,
+    /// What its work area takes; not told of one that cannot be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<TaskDisk>,
     /// The newest checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
@@ -387,6 +391,21 @@ pub enum TaskNotificationState {
     Sent,
     /// It did not, or nobody knows.
     Failed,
+}
+
+/// What the work area of a task takes (`TASK-9`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskDisk {
+    /// Bytes of its files, checkpoints and logs among them.
+    pub bytes: u64,
+    /// What it may take. Beyond it no checkpoint is made, and its agent is paused.
+    pub quota_bytes: u64,
+    /// What is free on its file system; missing if that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// When that was looked at.
+    pub measured_at: Timestamp,
 }
 
 /// The run that is under way.

@@ -169,6 +169,10 @@ pub enum ErrorCode {
     InstanceNotFound,
     /// The instance key belongs to another agent (`INST-3`).
     InstanceKeyTaken,
+    /// There is no such joint checkpoint of the conversation.
+    CheckpointNotFound,
+    /// The conversation is in a turn, or something else is done with it; nothing was changed.
+    InstanceBusy,
     /// No such event waits or is parked.
     EventNotFound,
     /// The event is parked: its turn crashed too many processes.

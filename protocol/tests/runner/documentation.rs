@@ -350,6 +350,13 @@ fn check_result(method: &str, result: &str) {
         control::SetTaskBudget::NAME => result_round_trip::<control::SetTaskBudget>(result),
         control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),
         control::CheckpointTask::NAME => result_round_trip::<control::CheckpointTask>(result),
+        control::CheckpointInstance::NAME => {
+            result_round_trip::<control::CheckpointInstance>(result)
+        }
+        control::ListInstanceCheckpoints::NAME => {
+            result_round_trip::<control::ListInstanceCheckpoints>(result)
+        }
+        control::RewindInstance::NAME => result_round_trip::<control::RewindInstance>(result),
         control::ListCheckpoints::NAME => result_round_trip::<control::ListCheckpoints>(result),
         control::RestoreTask::NAME => result_round_trip::<control::RestoreTask>(result),
         control::ImportTask::NAME => result_round_trip::<control::ImportTask>(result),
@@ -473,6 +480,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::AgentNotFound,
         ErrorCode::InstanceNotFound,
         ErrorCode::InstanceKeyTaken,
+        ErrorCode::CheckpointNotFound,
+        ErrorCode::InstanceBusy,
         ErrorCode::EventNotFound,
         ErrorCode::EventParked,
         ErrorCode::QuestionNotFound,
@@ -504,6 +513,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::AgentNotFound
             | ErrorCode::InstanceNotFound
             | ErrorCode::InstanceKeyTaken
+            | ErrorCode::CheckpointNotFound
+            | ErrorCode::InstanceBusy
             | ErrorCode::EventNotFound
             | ErrorCode::EventParked
             | ErrorCode::QuestionNotFound

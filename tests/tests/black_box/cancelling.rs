@@ -1,7 +1,11 @@
 //! A person ends a turn where it is (`STEER-1`), or an event that waits (`STEER-2`).
 
+use std::process::Stdio;
 use std::time::Duration;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Running};
+use goondan_tests::processes::Signal;
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, processes, wait_until};
@@ -63,6 +67,29 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
     home.gdn(&["cancel", "held"]).exits(5);
     // The same event again is the same turn.
     home.gdn(&["send", "--event-id", "held", "hold x"]).exits(7);
+}
+
+#[test]
+fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let mut chat = home.command(&bin(GDN), &["chat"]);
+    chat.stdin(Stdio::piped());
+    let mut chat = Running::start(chat);
+    chat.say("hold x");
+    wait_until("the tool runs", || runs_of(&home, "x") == 1);
+    processes::signal(chat.pid(), Signal::SIGINT);
+    chat.wait_for_stderr("stopped waiting");
+    let events = home.gdn_json(&["event", "list"]);
+    assert_eq!(events["events"][0]["standing"], "processing", "{events}");
+    processes::signal(chat.pid(), Signal::SIGINT);
+    chat.wait_for_stdout("Cancelled the turn of main");
+    chat.say("echo after");
+    // Not all of what came from the pipe was answered.
+    chat.wait().exits(130).prints(&["after"]);
+    let messages = home.history("main");
+    check(&messages);
+    assert!(messages[2].to_string().contains("a person cancelled it"));
 }
 
 #[test]

@@ -83,6 +83,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod rewinding;
+#[cfg(test)]
 mod room;
 #[cfg(test)]
 mod runtimes;

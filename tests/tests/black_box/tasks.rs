@@ -335,6 +335,45 @@ fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
     wait_until("nothing of it is left", || home.running("sleep").is_empty());
 }
 
+#[test]
+fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
+    let home = example();
+    home.write_program(
+        "project/agent.sh",
+        "#!/bin/sh\ncat > /dev/null\nhead -c 3000000 /dev/zero > large\nsleep 4321\n",
+    );
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    home.gdn(&[&new[..], &["--max-disk-mib", "2"]].concat())
+        .exits(0);
+    wait_until("its program runs", || !home.running("sleep").is_empty());
+    let refused = home.gdn(&["task", "checkpoint", "shop"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    for said in ["may take 2 MiB", "--max-disk-mib"] {
+        assert!(refused.stderr.contains(said), "{refused:?}");
+    }
+    wait_for(&home, "paused");
+    let stands = shown(&home);
+    assert_eq!(stands["info"]["blockedBy"], "quota");
+    assert!(stands["disk"]["bytes"].as_u64().unwrap() > 3_000_000);
+    assert!(stands["disk"]["freeBytes"].is_u64(), "{stands}");
+    home.gdn(&["task", "list", "--needs-me"])
+        .exits(0)
+        .prints(&["over quota"]);
+    home.gdn(&["task", "show", "shop"])
+        .exits(0)
+        .prints(&["of 2.0 MiB"]);
+    let refused = home.gdn(&["task", "resume", "shop"]);
+    assert!(refused.stderr.contains("remove files"), "{refused:?}");
+    // Nothing is deleted but by a person.
+    let large = area(&home).join("large");
+    assert_eq!(fs::metadata(&large).unwrap().len(), 3_000_000);
+    fs::remove_file(&large).unwrap();
+    home.gdn(&["task", "resume", "shop"]).exits(0);
+    wait_for(&home, "running");
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+}
+
 /// The processes of this test that run the agent's program.
 fn agents(home: &Home) -> Vec<u32> {
     let running = processes::of_home(home.path()).into_iter();

@@ -44,6 +44,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             environment: Default::default(),
             guide: None,
             limits: ProcessLimits::default(),
+            disk_bytes: None,
             sandbox: SandboxPolicy::off(),
             notify: Vec::new(),
         },

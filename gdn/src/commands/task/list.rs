@@ -60,11 +60,11 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     Ok(())
 }
 
-/// Whether a task waits for a person: for a word, for money, or to be mended.
+/// Whether a task waits for a person: for a word, for money, for room, or to be mended.
 fn needs_person(info: &TaskInfo) -> bool {
     info.status.needs_person()
         || info.damaged.is_some()
-        || info.blocked_by.as_deref() == Some("budget")
+        || matches!(info.blocked_by.as_deref(), Some("budget" | "quota"))
 }
 
 /// How a task stands, in a word or two.
@@ -77,6 +77,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
         TaskStatus::WaitingQuestion => "asks",
         TaskStatus::WaitingReview => "to review",
         TaskStatus::Paused if info.blocked_by.as_deref() == Some("budget") => "over budget",
+        TaskStatus::Paused if info.blocked_by.as_deref() == Some("quota") => "over quota",
         TaskStatus::Running if info.blocked_by.as_deref() == Some("rate_limit") => "rate limited",
         other => other.as_str(),
     }

@@ -1,7 +1,7 @@
 //! `gdn task show`: one page that a person can act from.
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskNotification, TaskNotificationState,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskNotification, TaskNotificationState,
 };
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
@@ -115,6 +115,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
         }
     }
     table.field("Taken", taken_of(detail));
+    if let Some(disk) = &detail.disk {
+        table.field("Disk", disk_of(disk));
+    }
     if let Some(checkpoint) = &detail.checkpoint {
         table.field("Checkpoint", checkpoint.clone());
     }
@@ -144,6 +147,19 @@ fn taken_of(detail: &TaskDetail) -> Cell {
         _ => style::PLAIN,
     };
     Cell::styled(format!("{tokens}, {cost}"), style)
+}
+
+/// What a work area takes, beside what it may take and what is free.
+fn disk_of(disk: &TaskDisk) -> Cell {
+    let (bytes, quota) = (text::bytes(disk.bytes), text::bytes(disk.quota_bytes));
+    let free = disk.free_bytes.map(text::bytes);
+    let free = free.map_or_else(String::new, |free| format!(", {free} free"));
+    let style = match disk.bytes.saturating_mul(100) / disk.quota_bytes.max(1) {
+        _ if disk.bytes > disk.quota_bytes => style::BAD,
+        WARNING_PERCENT.. => style::WARN,
+        _ => style::PLAIN,
+    };
+    Cell::styled(format!("{bytes} of {quota}{free}"), style)
 }
 
 /// What a task has taken, by kind.
@@ -215,6 +231,11 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
                 format!("task budget {id} --max-usd DOLLARS"),
             );
         }
+        TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("quota") => {
+            let more = format!("task budget {id} --max-disk-mib MIB");
+            next("Remove files from its work area, or let it take more", more);
+            next("Then let it go on", format!("task resume {id}"));
+        }
         TaskStatus::Paused => next("Let it go on", format!("task resume {id}")),
         TaskStatus::Running => next("Follow it", format!("task logs {id} --log stdout -f")),
         TaskStatus::Failed | TaskStatus::Cancelled => {
@@ -254,8 +275,15 @@ mod tests {
             budget: TaskBudget {
                 tokens: Some(200_000),
                 micro_usd: None,
+                disk_bytes: None,
             },
             usage: Usage::default(),
+            disk: Some(TaskDisk {
+                bytes: 950 << 20,
+                quota_bytes: 1 << 30,
+                free_bytes: Some(40 << 30),
+                measured_at: Timestamp::from_unix_millis(50_000),
+            }),
             checkpoint: None,
             notifications: vec![TaskNotification {
                 id: "n-0001".to_owned(),
@@ -299,6 +327,7 @@ mod tests {
             "2 of 3",
             "182000 of 200000 tokens",
             "question by ops send  not sent: the chat is\\u{7} not found",
+            "950.0 MiB of 1.0 GiB, 40.0 GiB free",
             "question asked  q-0001\\u{1b}[2J",
         ] {
             assert!(shown.contains(said), "{said}:\n{shown}");
@@ -325,6 +354,11 @@ mod tests {
         held.info.blocked_by = Some("budget".to_owned());
         held.info.cost = MicroUsd(0);
         assert!(next_commands(&held)[0].command.starts_with("task budget"));
+        held.info.blocked_by = Some("quota".to_owned());
+        assert_eq!(
+            next_commands(&held)[0].command,
+            "task budget shop --max-disk-mib MIB"
+        );
         for (status, begins) in [
             (TaskStatus::Idle, "task start"),
             (TaskStatus::Paused, "task resume"),

@@ -46,6 +46,7 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         environment: written.environment.clone(),
         guide: written.guide.as_ref().map(|guide| guide.value.clone()),
         limits: written.limits,
+        disk_bytes: written.disk_bytes,
         sandbox: written.sandbox.within(&membership.policy.sandbox),
         notify: Vec::new(),
     }

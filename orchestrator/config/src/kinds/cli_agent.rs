@@ -8,10 +8,12 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
 
 use super::notify::NotifySpec;
-use super::{Context, notify, process_limits, sandbox};
+use super::{Context, notify, process_limits, process_limits::BYTES_PER_MIB, sandbox};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
-use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES};
+use crate::limits::{
+    DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_TASK_DISK_MIB,
+};
 use crate::project_files::ProjectFiles;
 use crate::report::{Place, Problem};
 use crate::shape::{Content, Default, Field, Rule, Shape};
@@ -93,6 +95,12 @@ static RUNTIME: Shape = Shape::of(
             Content::Mapping(&process_limits::LIMITS),
             "What a run may take at most, with all it starts.",
         ),
+        Field::optional(
+            "diskMiB",
+            Content::Number(1, MAX_TASK_DISK_MIB),
+            "Most MiB of a task's work area, its checkpoints and logs among them.",
+        )
+        .or(Default::Meaning("20480; `gdn task budget` says otherwise for one task")),
     ],
 )
 .with(&[
@@ -209,6 +217,7 @@ pub(crate) struct CliAgentSpec {
     /// Absolute, and a directory of the project.
     pub(crate) guide: Option<Located<PathBuf>>,
     pub(crate) limits: ProcessLimits,
+    pub(crate) disk_bytes: Option<u64>,
     pub(crate) sandbox: sandbox::Written,
     pub(crate) notify: Vec<NotifySpec>,
 }
@@ -232,6 +241,7 @@ pub(crate) fn read(
         environment,
         guide,
         limits,
+        disk_bytes,
     } = runtime?;
     let Program {
         command,
@@ -249,6 +259,7 @@ pub(crate) fn read(
         environment,
         guide,
         limits,
+        disk_bytes,
         sandbox,
         notify,
     })
@@ -259,6 +270,7 @@ struct Runtime {
     environment: BTreeMap<String, String>,
     guide: Option<Located<PathBuf>>,
     limits: ProcessLimits,
+    disk_bytes: Option<u64>,
 }
 
 struct Program {
@@ -296,12 +308,15 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
     let guide = runtime.text("guide", &mut cx.report);
     let guide = guide.and_then(|path| read_guide(&path, cx));
     let limits = process_limits::read(&mut runtime, DEFAULT_AGENT_MEMORY_MIB, cx);
+    let disk = runtime.number("diskMiB", &mut cx.report);
+    let disk_bytes = disk.map(|mib| mib.saturating_mul(BYTES_PER_MIB));
     runtime.close();
     Runtime {
         program,
         environment,
         guide,
         limits,
+        disk_bytes,
     }
 }
 

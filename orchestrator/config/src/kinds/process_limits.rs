@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::shape::{Content, Field, Shape};
 
-const BYTES_PER_MIB: u64 = 1 << 20;
+pub(super) const BYTES_PER_MIB: u64 = 1 << 20;
 
 const MEMORY: Field = Field::optional(
     "memoryMiB",

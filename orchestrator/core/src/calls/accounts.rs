@@ -77,6 +77,12 @@ impl Accounts {
         }
     }
 
+    /// What counts in an account since ever.
+    pub(crate) fn ever(&self, payer: &Payer) -> Charge {
+        let account = self.of.get(payer);
+        account.map_or_else(Charge::default, |account| account.ever)
+    }
+
     /// The agent of a conversation that has spent something itself.
     pub(crate) fn agent_of(&self, key: &InstanceKey) -> Option<&AgentName> {
         let account = self.of.get(&Payer::Instance(key.clone()))?;

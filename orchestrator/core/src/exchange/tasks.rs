@@ -149,6 +149,11 @@ pub enum TaskWork {
         /// Whether it is copied first.
         with_backup: bool,
     },
+    /// Tell what a work area takes of the disk.
+    Measure {
+        /// The task.
+        at: TaskRef,
+    },
     /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
     MakeCheckpoint {
         /// The task.
@@ -206,6 +211,17 @@ pub struct CheckpointAbout {
     pub tokens: u64,
     /// Whether a program may be writing meanwhile.
     pub is_live: bool,
+    /// Bytes that the work area may have; of one with more none is made (`TASK-9`).
+    pub quota_bytes: u64,
+}
+
+/// What a work area takes of the disk (`TASK-9`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// What is free on its file system, if that tells.
+    pub free_bytes: Option<u64>,
 }
 
 /// A task as it was read.
@@ -296,6 +312,13 @@ pub enum TaskDone {
         /// The task, or why not.
         result: Result<FoundTask, ControlError>,
     },
+    /// A work area was looked at, or could not be.
+    Measured {
+        /// The task.
+        at: TaskRef,
+        /// What it takes, or why that cannot be told.
+        result: Result<Measured, String>,
+    },
     /// A checkpoint was made, or not.
     CheckpointMade {
         /// The task.
@@ -304,6 +327,8 @@ pub enum TaskDone {
         token: Option<RequestToken>,
         /// The checkpoint, or why there is none.
         result: Result<CheckpointInfo, ControlError>,
+        /// What the work area takes with it, if that was found out.
+        disk: Option<Measured>,
     },
     /// A work area was taken back to a checkpoint, or not.
     Restored {

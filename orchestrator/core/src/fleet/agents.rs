@@ -100,7 +100,9 @@ impl Fleet {
             entry.slot.detail = Some(format!("restarted itself: {reason}"));
         }
         if entry.deleting.is_some() {
-            return true;
+            let is_held = entry.hold.is_some();
+            self.pump(at);
+            return !is_held;
         }
         if let Some((turn, how)) = turn.zip(crash) {
             self.count_crash(at, turn, how);
@@ -130,6 +132,10 @@ impl Fleet {
 
     /// Does whatever is next for an instance.
     pub(crate) fn pump(&mut self, at: &InstanceRef) {
+        if self.is_held(at) {
+            self.holds_due.insert(at.clone());
+            return;
+        }
         if !self.may_begin(at) {
             return;
         }
@@ -192,7 +198,8 @@ impl Fleet {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.filter(|workspace| workspace.closing.is_none());
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        !self.is_stopping() && entry.is_some_and(|entry| entry.deleting.is_none())
+        !self.is_stopping()
+            && entry.is_some_and(|entry| entry.deleting.is_none() && entry.hold.is_none())
     }
 
     /// Whether the process that runs was started with another configuration.
@@ -378,6 +385,12 @@ impl Fleet {
             return;
         }
         entry.agent = state.agent;
+        if let Some(note) = state.rewind {
+            // Nothing else is done before that is finished; then the inbox is read again.
+            entry.inbox.invalidate();
+            self.hold_to_finish(at, note);
+            return self.pump(at);
+        }
         let open_event = state
             .open_turn
             .as_ref()

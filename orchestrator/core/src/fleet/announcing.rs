@@ -70,6 +70,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::InstanceCreated { .. }
         | Event::InstanceImported { .. }
         | Event::InstanceDeleted { .. }
+        | Event::InstanceCheckpointed { .. }
+        | Event::InstanceRewound { .. }
         | Event::EventRetried { .. }
         | Event::EventDropped { .. }
         | Event::EventCancelled { .. }
@@ -91,6 +93,8 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::InstanceImported { .. } => Audited::Instance("imported"),
         Event::InstanceRestarted { .. } => Audited::Instance("restarted"),
         Event::InstanceDeleted { .. } => Audited::Instance("deleted"),
+        Event::InstanceCheckpointed { .. } => Audited::Instance("checkpointed"),
+        Event::InstanceRewound { .. } => Audited::Instance("rewound"),
         Event::EventParked { .. } => Audited::Instance("eventParked"),
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),

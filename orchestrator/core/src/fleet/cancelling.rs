@@ -27,7 +27,8 @@ const REASON: &str = "a person cancelled it";
 continuation! {
     /// An event that a person has ended.
     Cancelling {
-        token: RequestToken,
+        // Who asked for it; nobody if it is ended for something else.
+        token: Option<RequestToken>,
         event_id: EventId,
         // Where its turn belongs, if that was in progress.
         trace: Option<TraceContext>,
@@ -67,6 +68,16 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
+        self.cancel_for(Some(token), at, event_id);
+    }
+
+    /// The same, for a client or for what a client wants done next.
+    pub(super) fn cancel_for(
+        &mut self,
+        token: Option<RequestToken>,
+        at: InstanceRef,
+        event_id: Option<EventId>,
+    ) {
         let wall = self.now.wall;
         let entry = self.instance_mut(&at);
         let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
@@ -74,7 +85,10 @@ impl Fleet {
             let text = format!("no turn is in progress in `{}`", at.instance_key);
             let error = ControlError::new(ErrorCode::EventNotFound, text)
                 .suggest("`gdn event list` shows what waits, `gdn ps` what is worked on");
-            return self.respond_error(token, error);
+            if let Some(token) = token {
+                self.respond_error(token, error);
+            }
+            return;
         };
         let worked_on = entry.and_then(|entry| {
             let trace = entry.end_work_on(&event_id)?;
@@ -110,7 +124,9 @@ impl Fleet {
         let cancelled = match result {
             Ok(cancelled) => cancelled,
             Err(error) => {
-                self.respond_error(cancelling.token, control_error(&error));
+                if let Some(token) = cancelling.token {
+                    self.respond_error(token, control_error(&error));
+                }
                 // What there is to do is read anew.
                 self.invalidate_inbox(at);
                 return None;
@@ -134,7 +150,9 @@ impl Fleet {
             event_id: event_id.clone(),
             turn_id: turn_id.clone(),
         };
-        self.respond(cancelling.token, &answer);
+        if let Some(token) = cancelling.token {
+            self.respond(token, &answer);
+        }
         turn_id
     }
 

@@ -30,7 +30,8 @@ impl Fleet {
         if let Some(process) = up {
             self.kill(process, true);
         }
-        up.is_none()
+        let is_held = self.is_held(at);
+        up.is_none() && !is_held
     }
 
     /// The files of a conversation are gone, or could not be removed. Who is told.

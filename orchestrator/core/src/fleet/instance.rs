@@ -8,6 +8,7 @@ use goondan_protocol::trace::TraceContext;
 
 use super::answers::waiting::Awaiting;
 use super::changes::RunningAgent;
+use super::holding::Hold;
 use super::inbox::Inbox;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
@@ -46,6 +47,8 @@ pub(crate) struct Instance {
     pub(super) restarts: SelfRestarts,
     /// Who waits for it to be deleted; none while it is to stay.
     pub(super) deleting: Option<Vec<DeleteReply>>,
+    /// What it is held for: no turn begins meanwhile.
+    pub(super) hold: Option<Hold>,
 }
 
 impl Instance {
@@ -63,6 +66,7 @@ impl Instance {
             idle_since_ms: now_ms,
             restarts: SelfRestarts::default(),
             deleting: None,
+            hold: None,
         }
     }
 
@@ -80,6 +84,7 @@ impl Instance {
             && self.inbox.is_empty()
             && self.awaiting.is_empty()
             && self.deleting.is_none()
+            && self.hold.is_none()
             && self.slot.ready().is_some()
     }
 
@@ -139,6 +144,7 @@ impl Instance {
             && self.asking.is_empty()
             && self.awaiting.is_empty()
             && self.deleting.is_none()
+            && self.hold.is_none()
             && self.inbox.is_read()
     }
 }

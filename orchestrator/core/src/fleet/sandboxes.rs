@@ -160,6 +160,17 @@ impl Fleet {
         Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
     }
 
+    /// The same for whatever process it has, or none.
+    pub(crate) fn sandbox_of(&self, at: &InstanceRef, agent: &AgentName) -> Option<PathBuf> {
+        let definition = self.bundle(&at.workspace_id)?.agents.get(agent)?;
+        if !authority::is_worker(definition) {
+            return None;
+        }
+        let own = self.sandbox_ref(at, Some(agent)).ok()?;
+        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
+        Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
+    }
+
     /// Patterns of the files of the project that hold secrets of either agent, whatever they are called.
     fn secret_patterns(&self, at: &InstanceRef, agent: &AgentName) -> Vec<String> {
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {

@@ -486,6 +486,7 @@ impl World {
             | Effect::Read { .. }
             | Effect::Secrets { .. }
             | Effect::Proposals { .. }
+            | Effect::Joint(_)
             | Effect::Log(_) => {}
         }
         Vec::new()

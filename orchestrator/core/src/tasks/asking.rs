@@ -12,6 +12,7 @@ use goondan_tasks::fact::{NewTask, Provision};
 use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
 
+use super::disk::AfterLook;
 use super::entry::{Decision, Entry};
 use super::{Space, Tasks, not_found, reading, refused};
 use crate::exchange::tasks::{Clear, FoundTask};
@@ -136,6 +137,10 @@ impl Tasks {
             .and_then(State::review);
         let (input, what) = match call {
             Call::ShowTask(_) => return self.show(fleet, token, at),
+            Call::ResumeTask(_) if self.is_over_quota(fleet, at) => {
+                // A person may have made room since.
+                return self.look(fleet, at, Some(AfterLook::Resume(token)));
+            }
             Call::ReadTaskLog(read) => return self.read_log(fleet, token, at, &read),
             Call::ProvideTask(provide) => return self.provide(fleet, token, at, provide),
             Call::RemoveTask(remove) => return self.remove(fleet, token, at, &remove),

@@ -36,6 +36,7 @@ impl Tasks {
     ) {
         let now = fleet.now().wall;
         let is_live = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let quota_bytes = self.quota_of(fleet, at);
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
@@ -56,6 +57,7 @@ impl Tasks {
             step: state.step().map(ToOwned::to_owned),
             tokens: state.tokens.total().usage.total(),
             is_live,
+            quota_bytes,
         };
         if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
             if let Some(token) = token {

@@ -14,6 +14,7 @@ use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
+use super::disk::LastLook;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 
@@ -130,6 +131,8 @@ pub(super) struct Entry {
     /// Whether its files are being taken back, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
+    /// The last look at its work area.
+    pub(super) last_look: Option<LastLook>,
     /// Bytes of output that are on their way to its log.
     pub(super) output_waiting: usize,
     /// Bytes of output that were dropped, and not yet told of.
@@ -151,6 +154,7 @@ impl Entry {
             checkpoint_at_ms: None,
             is_restoring: false,
             restore: None,
+            last_look: None,
             output_waiting: 0,
             output_dropped: 0,
         }

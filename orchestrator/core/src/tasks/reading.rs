@@ -6,6 +6,7 @@ use goondan_protocol::task::TaskStatus;
 use goondan_tasks::state::State;
 
 use super::Tasks;
+use super::disk::AfterLook;
 use super::entry::Entry;
 use crate::RequestToken;
 use crate::exchange::TaskRef;
@@ -49,7 +50,17 @@ impl Tasks {
         found.into_iter().map(|(_, info)| info).collect()
     }
 
-    pub(super) fn show(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
+    /// Shows a task, with what its work area takes.
+    pub(super) fn show(&mut self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
+        let is_whole = self.entry(at).and_then(Entry::state).is_some();
+        if is_whole && self.is_look_old(fleet, at) {
+            return self.look(fleet, at, Some(AfterLook::Show(token)));
+        }
+        self.show_known(fleet, token, at);
+    }
+
+    /// Shows what is known of a task.
+    pub(super) fn show_known(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
         let Some(entry) = self.entry(at) else {
             return fleet.respond_error(token, super::not_found(at));
         };
@@ -59,6 +70,7 @@ impl Tasks {
         };
         let work_area = fleet.work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
+        detail.disk = self.disk_of(fleet, at);
         detail.info.damaged = entry.damage().map(ToOwned::to_owned);
         fleet.respond(token, &detail);
     }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::world::{World, workspace};
 use crate::exchange::tasks::{LogText, TaskDone, TaskWork};
 use crate::limits::{
-    RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
-    TASK_RUNS_AT_ONCE_MAX,
+    RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_DISK_BYTES_DEFAULT, TASK_OUTPUT_WAITING_MAX,
+    TASK_RELOAD_MS, TASK_RUNS_AT_ONCE_MAX,
 };
 use crate::{Input, Peer};
 
@@ -616,4 +616,65 @@ fn task_1_an_import_takes_the_id_of_one_that_is_being_made_and_that_is_told() {
     assert!(world.answers.remove(&import).unwrap().is_ok());
     let refused = world.answers.remove(&made).unwrap().unwrap_err();
     assert_eq!(refused.code, ErrorCode::TaskTaken);
+}
+
+#[test]
+fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    // As long as nothing was looked at, a run is at the next moment.
+    world.pass(1);
+    assert!(matches!(
+        world.works.front(),
+        Some(TaskWork::Measure { .. })
+    ));
+    world.settle();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 1_000);
+    assert_eq!(shown["disk"]["quotaBytes"], TASK_DISK_BYTES_DEFAULT);
+    world.disk_use.bytes = 5_000;
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 1_000, "the last look is fresh");
+    world.pass(1);
+    assert!(world.works.is_empty(), "it was just looked at");
+    world
+        .get("task.checkpoint", &json!({"taskId": "t"}))
+        .unwrap();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 5_000, "each checkpoint is a look");
+    assert!(!world.children[&process].is_held);
+
+    let budget = |bytes: u64| json!({"taskId": "t", "budget": {"diskBytes": bytes}});
+    world.get("task.budget", &budget(4_000)).unwrap();
+    world
+        .get("task.checkpoint", &json!({"taskId": "t"}))
+        .unwrap();
+    world.settle();
+    assert!(world.children[&process].is_held);
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    assert_eq!(waiting[0]["blockedBy"], "quota");
+    let refused = world.get("task.resume", &json!({"taskId": "t"}));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TaskRefused);
+    assert!(refused.message.contains("takes 5000 bytes"), "{refused:?}");
+    // A person makes room, and need not wait for the next look.
+    world.disk_use.bytes = 3_000;
+    let resumed = world.get("task.resume", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(resumed["status"], "running");
+    assert!(!world.children[&process].is_held);
+}
+
+#[test]
+fn task_9_a_task_that_is_gone_when_it_was_looked_at_is_not_found() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
+    let shown = world.ask("task.show", &json!({"taskId": "t"}));
+    let removed = world.ask("task.remove", &json!({"taskId": "t"}));
+    world.works.rotate_left(1);
+    world.settle();
+    assert!(world.answers[&removed].is_ok());
+    let error = world.answers.remove(&shown).unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::TaskNotFound);
 }

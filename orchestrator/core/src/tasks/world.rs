@@ -30,7 +30,7 @@ use goondan_tasks::fact::{Entry, Fact};
 use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
-use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, TaskDone, TaskWork};
+use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, Measured, TaskDone, TaskWork};
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
@@ -69,6 +69,8 @@ pub(super) struct World {
     pub(super) connector: Option<ProcessId>,
     /// What it was asked to do.
     pub(super) calls: Vec<CallOrder>,
+    /// What every work area takes.
+    pub(super) disk_use: Measured,
     next_token: u64,
     bundle: Bundle,
 }
@@ -88,6 +90,7 @@ fn agent() -> CliAgentDefinition {
         environment: BTreeMap::new(),
         guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
+        disk_bytes: None,
         sandbox: SandboxPolicy::off(),
         notify: Vec::new(),
     }
@@ -176,6 +179,10 @@ impl World {
             checkpoints: 0,
             connector: None,
             calls: Vec::new(),
+            disk_use: Measured {
+                bytes: 1_000,
+                free_bytes: Some(1 << 40),
+            },
             next_token: 0,
             bundle,
         };
@@ -488,8 +495,18 @@ impl World {
                     files: Some(1),
                     damaged: None,
                 });
-                TaskDone::CheckpointMade { at, token, result }
+                let disk = Some(self.disk_use);
+                TaskDone::CheckpointMade {
+                    at,
+                    token,
+                    result,
+                    disk,
+                }
             }
+            TaskWork::Measure { at } => TaskDone::Measured {
+                at,
+                result: Ok(self.disk_use),
+            },
             TaskWork::Restore {
                 at,
                 token,

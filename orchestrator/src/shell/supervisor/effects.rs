@@ -117,6 +117,14 @@ impl Supervisor {
                     self.is_over = true;
                 }
             }
+            Effect::Joint(work) => {
+                if !self.joint_thread.submit(*work) {
+                    tracing::error!(
+                        "the thread of the joint checkpoints is gone; the daemon cannot go on"
+                    );
+                    self.is_over = true;
+                }
+            }
             Effect::Respond { token, result } => self.respond(token, result),
             Effect::Progress { token, event } => {
                 self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {

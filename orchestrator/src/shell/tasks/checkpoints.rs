@@ -7,12 +7,12 @@ use goondan_checkpoints::{
     AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Restored,
     Retention, Store, Which,
 };
-use goondan_core::{CheckpointAbout, TaskDone, TaskRef, TaskWork};
+use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
 use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskRestored};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::RealFolder;
 
-use super::Ground;
+use super::{Ground, disk};
 
 /// What is in the way of a restore that was not finished, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
@@ -29,8 +29,13 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             about,
             now,
         } => {
-            let result = make(ground, boot, &at, about, now);
-            ground.report(TaskDone::CheckpointMade { at, token, result });
+            let (result, disk) = make_within(ground, boot, &at, about, now);
+            ground.report(TaskDone::CheckpointMade {
+                at,
+                token,
+                result,
+                disk,
+            });
         }
         TaskWork::ListCheckpoints { token, at } => {
             let listed = open(ground, boot, &at).and_then(|store| list(&store));
@@ -67,7 +72,7 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
 }
 
 /// Tells one start of the machine from another.
-pub(super) fn boot() -> String {
+pub(in crate::shell) fn boot() -> String {
     let known = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     known.map_or_else(
         |_| uuid::Uuid::now_v7().to_string(),
@@ -81,12 +86,17 @@ fn told(error: &CheckpointError) -> ControlError {
         CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::TaskNotFound,
         CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
         CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
-        CheckpointError::TooMany { .. } | CheckpointError::Busy(_) => ErrorCode::TaskRefused,
+        CheckpointError::TooMany { .. }
+        | CheckpointError::Busy(_)
+        | CheckpointError::NoRoom { .. } => ErrorCode::TaskRefused,
         _ => ErrorCode::Storage,
     };
     let hint = match error {
         CheckpointError::None => "`gdn task checkpoint` makes one",
         CheckpointError::Unknown { .. } => LIST_HINT,
+        CheckpointError::NoRoom { .. } => {
+            "make room on that file system; no file of the task is touched, and `gdn task show` tells what it takes"
+        }
         _ => return ControlError::new(code, text),
     };
     ControlError::new(code, text).suggest(hint)
@@ -124,6 +134,44 @@ fn size_of(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
+/// Makes a checkpoint, unless the work area takes more than it may (`TASK-9`); and what it takes then.
+fn make_within(
+    ground: &Ground,
+    boot: &str,
+    at: &TaskRef,
+    about: CheckpointAbout,
+    now: Timestamp,
+) -> (Result<CheckpointInfo, ControlError>, Option<Measured>) {
+    let work_area = ground.work_area(at);
+    let quota_bytes = about.quota_bytes;
+    let before = match disk::measure(&work_area) {
+        Ok(measured) if measured.bytes > quota_bytes => {
+            let error = over_quota(at, measured.bytes, quota_bytes);
+            return (Err(error), Some(measured));
+        }
+        measured => measured.ok(),
+    };
+    let result = make(ground, boot, at, about, now);
+    // Older ones may be gone for it. What a look costs is little beside a checkpoint.
+    let after = match &result {
+        Ok(_) => disk::measure(&work_area).ok(),
+        Err(_) => before,
+    };
+    (result, after)
+}
+
+fn over_quota(at: &TaskRef, bytes: u64, quota_bytes: u64) -> ControlError {
+    let (task, mib) = (&at.task_id, |bytes: u64| bytes.div_ceil(1 << 20));
+    let text = format!(
+        "no checkpoint of task `{task}` is made: its work area takes {} MiB, and may take {} MiB",
+        mib(bytes),
+        mib(quota_bytes)
+    );
+    ControlError::new(ErrorCode::TaskRefused, text).suggest(format!(
+        "remove files from its work area, or let it take more: `gdn task budget {task} --max-disk-mib MIB`"
+    ))
+}
+
 fn make(
     ground: &Ground,
     boot: &str,
@@ -147,6 +195,7 @@ fn make(
             Consistency::Stopped
         },
         name: about.name,
+        pinned: None,
     };
     let made = store.make(&request, now).map_err(|error| told(&error))?;
     // It is made, whatever becomes of the older ones.

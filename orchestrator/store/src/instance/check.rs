@@ -16,6 +16,7 @@ use super::base_checksums::{self, SUMS, SUMS_NEXT};
 use super::claims::{KnownFiles, TurnClaim};
 use super::known::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
+use super::rewinding::REWIND;
 use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
@@ -29,8 +30,10 @@ const OPENING_MAKES_CHECKSUMS: &str =
 
 /// Largest state of an extension that is looked at, in bytes.
 const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The joint checkpoints of an instance, which are another crate's.
+const CHECKPOINTS: &str = ".checkpoints";
 /// Folders that hold no records of an instance.
-const FOLDERS: [&str; 4] = [MESSAGES, EXTENSIONS, WORK, "swarm-bundle"];
+const FOLDERS: [&str; 5] = [MESSAGES, EXTENSIONS, WORK, "swarm-bundle", CHECKPOINTS];
 /// What is set aside has one of these in its name.
 const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 
@@ -75,7 +78,13 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
         let name = entry.name.to_string_lossy();
         let is_known = (entry.kind == EntryKind::Directory && FOLDERS.contains(&&*name))
             || (entry.kind == EntryKind::File && [Metadata::FILE, MANIFEST].contains(&&*name));
-        if !is_known {
+        if entry.kind == EntryKind::File && name == REWIND {
+            let path = dir.join(&entry.name);
+            let problem = "a rewind has begun and is not finished";
+            let finding = Finding::new(&path, FindingKind::UnfinishedWork, problem);
+            let finding = finding.severity(Severity::Info);
+            out.findings.push(finding.advice(OPENING_FINISHES_IT));
+        } else if !is_known {
             out.findings
                 .push(odd(&dir.join(&entry.name), entry.kind, &name));
         }

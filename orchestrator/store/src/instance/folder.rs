@@ -9,6 +9,7 @@ use super::base::BASE;
 use super::base_checksums::SUMS;
 use super::known::MANIFEST;
 use super::llm::LLM;
+use super::rewinding::REWIND;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
 use crate::error::StoreError;
 
@@ -68,7 +69,8 @@ pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, Sto
     Ok(true)
 }
 
-/// Whether an instance has something to do: an event that waits, or a journal that is not empty.
+/// Whether an instance has something to do: an event that waits, a journal that is not
+/// empty, or a rewind that has begun.
 /// Changes nothing, and reads no more than it must.
 ///
 /// # Errors
@@ -82,7 +84,8 @@ pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
             .during("look at", &path)?
             .map_or(0, |stat| stat.len))
     };
-    if len(EVENTS)? > 0 {
+    let rewind = dir.join(REWIND);
+    if len(EVENTS)? > 0 || disk.stat(&rewind).during("look at", &rewind)?.is_some() {
         return Ok(true);
     }
     if len(INBOX)? == 0 {

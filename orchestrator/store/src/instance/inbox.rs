@@ -203,6 +203,11 @@ impl Inbox {
         }
     }
 
+    /// The number of the last event that was accepted.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.table.last_seq
+    }
+
     /// The sequence number of a waiting event.
     pub(super) fn seq_of_waiting(&self, event_id: &EventId) -> Option<u64> {
         let (seq, entry) = self.pending_of(event_id)?;

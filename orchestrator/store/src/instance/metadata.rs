@@ -5,6 +5,7 @@ use std::path::Path;
 use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::JsonObject;
+use goondan_protocol::control::RewindRecord;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct Metadata {
     /// How many of its events are parked.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: u64,
+    /// When it was rewound, the oldest first: the latest ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewinds: Vec<RewindRecord>,
     /// Fields of other versions and implementations, kept as they are.
     #[serde(flatten)]
     pub extra: JsonObject,
@@ -74,6 +78,7 @@ impl Metadata {
             created_at: at,
             updated_at: at,
             parked_events: 0,
+            rewinds: Vec::new(),
             extra: JsonObject::new(),
         }
     }

@@ -19,7 +19,9 @@ impl InstanceStore {
         self.base.sync()?;
         self.find_shortened()?;
         self.redo()?;
-        fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
+        if !self.redo_rewind()? {
+            fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
+        }
         let event = self.turn.open.as_ref().and_then(|open| open.event.as_ref());
         if event.is_some_and(|event| self.inbox.seq_of_parked(&event.event_id).is_some()) {
             self.set_turn_aside()?;

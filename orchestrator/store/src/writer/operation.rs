@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use goondan_durable::Verified;
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
+use goondan_protocol::control::{ExportPart, ExportPosition, Imported, RewindRecord};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId,
@@ -24,7 +24,7 @@ use super::Worker;
 use crate::error::StoreError;
 use crate::instance::{
     Awaited, Cancelled, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page,
-    ParkedEvent,
+    ParkedEvent, Pins, RewindNote,
 };
 use crate::ledger::Entry;
 
@@ -216,6 +216,10 @@ operations! {
     VerifyRootFiles of root promises Everything -> Box<Verified>;
     Export of instance promises Everything -> Box<ExportPart>;
     Import of instance promises Everything -> Imported;
+    PinConversation of instance promises Everything -> Pins;
+    BeginRewind of instance promises Everything -> ();
+    FinishRewind of instance promises Everything -> Option<RewindRecord>;
+    AbandonRewind of instance promises Everything -> ();
     Close of instance promises Everything -> ();
     Delete of instance promises Everything -> Removed;
     Audit of workspace promises Everything -> ();
@@ -479,7 +483,7 @@ pub struct Inspect {
 /// Everything about an instance.
 #[derive(Debug)]
 pub struct Inspection {
-    /// Its metadata.
+    /// Its metadata, with the rewinds it remembers.
     pub metadata: Metadata,
     /// Its directory.
     pub dir: PathBuf,
@@ -547,6 +551,38 @@ pub struct Import {
     pub archive: PathBuf,
     /// The time.
     pub at: Timestamp,
+}
+
+/// Brings all of a conversation into its base, and says what of it a joint checkpoint pins (`CKPT-6`).
+#[derive(Debug)]
+pub struct PinConversation {
+    /// The instance. No turn of it may be in progress.
+    pub instance: InstanceRef,
+}
+
+/// Notes that a rewind has begun.
+#[derive(Debug)]
+pub struct BeginRewind {
+    /// The instance. No turn of it may be in progress.
+    pub instance: InstanceRef,
+    /// To where.
+    pub note: RewindNote,
+}
+
+/// Takes the conversation back, whose files have been; again without effect.
+#[derive(Debug)]
+pub struct FinishRewind {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// Where the conversation as it was is unpacked, below the instance's directory.
+    pub unpacked: PathBuf,
+}
+
+/// Gives a rewind up whose files are as they were; again without effect.
+#[derive(Debug)]
+pub struct AbandonRewind {
+    /// The instance.
+    pub instance: InstanceRef,
 }
 
 /// Writes what is due and forgets the open instance.

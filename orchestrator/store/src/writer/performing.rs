@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use goondan_durable::{IoContext as _, Severity, Verified};
-use goondan_protocol::control::{ExportPart, Imported};
+use goondan_protocol::control::{ExportPart, Imported, RewindRecord};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
 
 use super::Worker;
 use super::operation::{
-    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, CancelEvent, Close,
-    CompleteTurn, Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LatestPage,
-    LogLlm, LookUpEvent, NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadPageBefore,
-    ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
-    VerifyWorkspaceFiles,
+    AbandonRewind, Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginRewind,
+    BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind,
+    ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent, NoteAttempt, Observe,
+    Open, ParkEvent, Perform, PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
+    Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
-    self, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page,
+    self, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page, Pins,
 };
 use crate::own_files::{self, OwnFiles};
 use crate::verify;
@@ -288,6 +288,31 @@ impl Perform<Import> for Worker {
             import.at,
             &staging,
         )
+    }
+}
+
+impl Perform<PinConversation> for Worker {
+    fn perform(&mut self, pin: PinConversation) -> Result<Pins, StoreError> {
+        self.held(&pin.instance)?.store.pin()
+    }
+}
+
+impl Perform<BeginRewind> for Worker {
+    fn perform(&mut self, begin: BeginRewind) -> Result<(), StoreError> {
+        self.held(&begin.instance)?.store.begin_rewind(begin.note)
+    }
+}
+
+impl Perform<FinishRewind> for Worker {
+    fn perform(&mut self, finish: FinishRewind) -> Result<Option<RewindRecord>, StoreError> {
+        let unpacked = self.dir_of(&finish.instance).join(&finish.unpacked);
+        self.held(&finish.instance)?.store.finish_rewind(&unpacked)
+    }
+}
+
+impl Perform<AbandonRewind> for Worker {
+    fn perform(&mut self, abandon: AbandonRewind) -> Result<(), StoreError> {
+        self.held(&abandon.instance)?.store.abandon_rewind()
     }
 }
 

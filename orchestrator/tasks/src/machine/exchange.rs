@@ -7,6 +7,23 @@ use crate::fact::{Budget, Entry, Notification, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
+/// What a work area takes, and may take (`TASK-9`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Bytes that they may have.
+    pub quota_bytes: u64,
+}
+
+impl DiskUse {
+    /// Whether it takes more than it may.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        self.bytes > self.quota_bytes
+    }
+}
+
 /// What comes in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
@@ -46,6 +63,8 @@ pub enum Input {
     },
     /// A person sets what it may take.
     SetBudget(Budget),
+    /// What its work area takes was looked at.
+    Measured(DiskUse),
     /// A checkpoint was made.
     CheckpointMade {
         /// Its id.
@@ -205,6 +224,11 @@ pub enum Refused {
     BadText,
     #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]
     OverBudget { percent: u64 },
+    #[error(
+        "its work area takes {} bytes of the disk, and may take {}; remove files from it, or let it take more with \
+         `gdn task budget TASK --max-disk-mib MIB`", .0.bytes, .0.quota_bytes
+    )]
+    OverQuota(DiskUse),
     #[error(
         "a task needs a title of at most {TITLE_CHARS_MAX} characters, a type no longer than that, a description of at \
          most {DESCRIPTION_BYTES_MAX} bytes, and at most {PHASES_MAX} phases"

@@ -322,6 +322,36 @@ fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
 }
 
 #[test]
+fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
+    let mut task = Driven::running(1);
+    task.tells(question("Which?", true));
+    task.ends_well();
+    task.does(answer("q-0001", "a"));
+    // The session has heard of it.
+    task.tells(Event::Text("I go on".to_owned()));
+    task.does(Input::Pause);
+    task.exits(None);
+    task.does(Input::Restored {
+        id: "checkpoint_001".to_owned(),
+        pre_restore: Some("checkpoint_002".to_owned()),
+    });
+    let effects = task.does(Input::Resume);
+    let prompt = started(&effects);
+    assert!(
+        matches!(&effects[..], [Effect::StartRun { session: None, .. }]),
+        "its session knows of what is not there any more: {effects:?}"
+    );
+    for told in [
+        "Build a shop.",
+        "Answer q-0001 to \"Which?\": a",
+        "taken back to checkpoint_001",
+    ] {
+        assert!(prompt.contains(told), "{prompt}");
+    }
+    assert!(!prompt.contains("interrupted"), "{prompt}");
+}
+
+#[test]
 fn task_8_done_is_a_result_and_then_the_exit() {
     let mut task = Driven::running(0);
     task.tells(result(true));
@@ -450,6 +480,7 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
         Input::SetBudget(Budget {
             tokens: Some(tokens),
             micro_usd: None,
+            disk_bytes: None,
         })
     };
     task.does(most(1000));
@@ -487,6 +518,38 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
     task.does(most(5000));
     let effects = task.does(Input::Resume);
     started(&effects);
+}
+
+#[test]
+fn task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room() {
+    let mut task = Driven::running(1);
+    let takes = |bytes| {
+        let quota_bytes = 100;
+        Input::Measured(DiskUse { bytes, quota_bytes })
+    };
+    assert!(task.does(takes(100)).is_empty());
+    assert_eq!(task.does(takes(101)), [Effect::PauseRun { run: 1 }]);
+    assert_eq!(task.status(), Status::Paused);
+    let state = task.task.state();
+    assert!(state.needs_person() && state.waits_for().as_deref() == Some("quota"));
+    assert!(task.does(takes(102)).is_empty(), "it is held already");
+    let refused = task.tries(Input::Resume);
+    assert!(matches!(refused, Err(Refused::OverQuota(disk)) if disk.bytes == 102));
+    task.does(takes(99));
+    assert_eq!(task.does(Input::Resume), [Effect::ContinueRun { run: 1 }]);
+    // The next run does not begin in a work area that is too large, and what has ended is not held.
+    task.does(takes(1));
+    task.tells(question("Which?", true));
+    task.exits(None);
+    task.does(takes(200));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    let id = "q-0001".to_owned();
+    let text = "a".to_owned();
+    assert!(task.does(Input::Answer { id, text }).is_empty());
+    assert_eq!(task.status(), Status::Paused);
+    task.does(Input::Cancel);
+    assert!(task.does(takes(300)).is_empty());
+    assert_eq!(task.status(), Status::Cancelled);
 }
 
 #[test]

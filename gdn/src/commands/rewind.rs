@@ -1,0 +1,272 @@
+//! `gdn instance checkpoint`, `gdn instance checkpoints` and `gdn rewind`: a conversation and its files, together.
+
+use clap::Args;
+use goondan_protocol::control::{
+    CheckpointInstance, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints,
+    RewindInstance, RewindRecord,
+};
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use super::confirm::confirm;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style::{self, Palette};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text::{self, shell_quoted};
+use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceCheckpointArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+    /// A name, which keeps it from being removed for its age
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceCheckpointsArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+}
+
+/// Take a conversation and its files back to a checkpoint, together
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn instance checkpoint                make a checkpoint of `main` first
+  gdn rewind --dry-run                   what the newest would change
+  gdn rewind ann --to checkpoint_003 --yes
+  gdn rewind --cancel --yes              end the turn that is in progress, and go back
+
+Messages, the work directory and the states of extensions go back together, or nothing does. What there was is
+in a checkpoint of its own first, so that a rewind can be taken back. Money spent stays spent, events that were
+answered are not answered again, and those that wait go on waiting. The configuration is not changed.")]
+pub(crate) struct RewindArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+    /// Which checkpoint; the newest that is whole and that no rewind made if it is not said
+    #[arg(long, value_name = "CHECKPOINT")]
+    to: Option<String>,
+    /// Only tell what would change
+    #[arg(long, conflicts_with = "cancel")]
+    dry_run: bool,
+    /// End a turn that is in progress first, as `gdn cancel` does
+    #[arg(long)]
+    cancel: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn make(args: InstanceCheckpointArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let checkpoint = CheckpointInstance {
+        instance_key: workspace.conversation(args.key),
+        workspace_id: workspace.workspace_id,
+        name: args.name,
+    };
+    let made = client.change(checkpoint).await?;
+    let output = context.output;
+    output.object(schemas::INSTANCE_CHECKPOINT, &made)?;
+    let messages = made.pinned.as_ref().map_or(0, |pinned| pinned.messages);
+    output.data(format!(
+        "{}: {}, {}",
+        made.checkpoint_id,
+        text::count(messages, "message"),
+        text::bytes(made.snapshot_size)
+    ))
+}
+
+pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let list = ListInstanceCheckpoints {
+        instance_key: workspace.conversation(args.key),
+        workspace_id: workspace.workspace_id,
+    };
+    let checkpoints = client.query(list).await?;
+    let output = context.output;
+    output.object(
+        schemas::INSTANCE_CHECKPOINTS,
+        &json!({ "checkpoints": checkpoints }),
+    )?;
+    if checkpoints.is_empty() {
+        let hint = context.command("instance checkpoint");
+        return output.data(format!("No checkpoints yet. This makes one: {hint}"));
+    }
+    output.data(table_of(&checkpoints, text::now()).render(output.canvas()))
+}
+
+fn table_of(checkpoints: &[InstanceCheckpoint], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        Column::new("CHECKPOINT").cut(),
+        Column::new("WHY").cut(),
+        Column::new("MESSAGES").below(3, "messages"),
+        Column::new("SIZE").below(1, "size"),
+        Column::new("MADE").below(4, "made"),
+        Column::new("NAME").below(5, ""),
+    ]);
+    for checkpoint in checkpoints {
+        let name = match (&checkpoint.damaged, &checkpoint.name) {
+            (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
+            (None, Some(name)) => text::one_line(name).into(),
+            (None, None) => String::new().into(),
+        };
+        let messages = checkpoint.pinned.as_ref().map(|pinned| pinned.messages);
+        let why = if checkpoint.kind == "pre_restore" {
+            "before a rewind".to_owned()
+        } else {
+            text::one_line(&checkpoint.kind)
+        };
+        table.row([
+            Cell::from(&checkpoint.checkpoint_id),
+            why.into(),
+            messages
+                .map_or_else(String::new, |count| count.to_string())
+                .into(),
+            text::bytes(checkpoint.snapshot_size).into(),
+            format!("{} ago", text::age(checkpoint.created_at, now)).into(),
+            name,
+        ]);
+    }
+    table
+}
+
+pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
+    let rewind = |dry_run, checkpoint_id| RewindInstance {
+        workspace_id: workspace.workspace_id.clone(),
+        instance_key: key.clone(),
+        checkpoint_id,
+        dry_run,
+        cancel: args.cancel,
+    };
+    let output = context.output;
+    let named = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    let mut wanted = args.to;
+    if args.cancel && !args.yes {
+        // While the turn goes on, nobody can say what it will have changed.
+        let to = wanted.as_deref().unwrap_or("the newest checkpoint");
+        let shown = text::one_line(key.as_str());
+        let question = format!("End the turn of {shown} and take it back to {to}?");
+        let to = wanted.as_ref().map(|id| format!(" --to {id}"));
+        let command = format!("rewind {named}{} --cancel --yes", to.unwrap_or_default());
+        confirm(context, &question, &command)?;
+    } else if !args.yes || args.dry_run {
+        let would = client.change(rewind(true, wanted.clone())).await?;
+        if args.dry_run {
+            output.object(schemas::REWIND, &would)?;
+            return output.data(changes_of(&would, output.out));
+        }
+        output.note(changes_of(&would, output.err));
+        let id = &would.checkpoint_id;
+        let shown = text::one_line(key.as_str());
+        let question = format!("Take {shown} and its files back to {id}?");
+        confirm(
+            context,
+            &question,
+            &format!("rewind {named} --to {id} --yes"),
+        )?;
+        // What was seen is what is gone back to.
+        wanted = Some(would.checkpoint_id);
+    }
+    let rewound = client.change(rewind(false, wanted)).await?;
+    output.object(schemas::REWIND, &rewound)?;
+    output.data(changes_of(&rewound, output.out))?;
+    if let Some(kept) = &rewound.pre_rewind {
+        let back = context.command(&format!("rewind {named} --to {kept}"));
+        output.note(format!("To take that back: {back}"));
+    }
+    Ok(())
+}
+
+/// What a rewind changed, or would change.
+fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
+    let mut out = format!("{}\n", rewound.checkpoint_id);
+    for skipped in &rewound.skipped {
+        let problem = skipped.damaged.as_deref().unwrap_or("it is damaged");
+        let line = format!(
+            "  {} was left out: {}",
+            skipped.checkpoint_id,
+            text::one_line(problem)
+        );
+        out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
+    }
+    if !rewound.is_changed {
+        out.push_str("  nothing is different\n");
+        return out;
+    }
+    let (gone, back) = (rewound.messages_removed, rewound.messages_restored);
+    let stay = rewound.pinned.messages;
+    out.push_str(&format!(
+        "  Messages: {gone} removed, {back} brought back, {stay} in the conversation\n"
+    ));
+    for message in &rewound.removed_messages {
+        let mark = palette.paint(style::BAD, "-");
+        let head = text::one_line(&message.head);
+        out.push_str(&format!(
+            "  {mark} {}: {head}\n",
+            text::one_line(&message.role)
+        ));
+    }
+    let untold = gone.saturating_sub(rewound.removed_messages.len() as u64);
+    if untold > 0 {
+        out.push_str(&format!(
+            "  … and {}\n",
+            text::count(untold, "more message")
+        ));
+    }
+    push_files(&mut out, rewound, palette);
+    for name in &rewound.extensions {
+        let mark = palette.paint(style::WARN, "~");
+        let name = text::one_line(name);
+        out.push_str(&format!("  {mark} state of extension {name}\n"));
+    }
+    if rewound.configuration.is_some() {
+        let line = "  The configuration is another than at the checkpoint. It is not changed.";
+        out.push_str(&format!("{}\n", palette.paint(style::WARN, line)));
+    }
+    let spent = rewound.spent_since;
+    if !spent.is_nothing() {
+        out.push_str(&format!(
+            "  Stays spent: {} and {} since then\n",
+            text::count(spent.tokens, "token"),
+            spent.micro_usd
+        ));
+    }
+    for what in &rewound.not_rewound {
+        out.push_str(&format!("  Stays: {}\n", text::one_line(what)));
+    }
+    out
+}
+
+fn push_files(out: &mut String, rewound: &InstanceRewound, palette: Palette) {
+    for (mark, style, paths) in [
+        ("+", style::GOOD, &rewound.added),
+        ("~", style::WARN, &rewound.changed),
+        ("-", style::BAD, &rewound.removed),
+    ] {
+        for path in paths {
+            let mark = palette.paint(style, mark);
+            out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
+        }
+    }
+}
+
+/// That a conversation was rewound, for people.
+pub(super) fn rewind_in_words(rewind: &RewindRecord) -> String {
+    format!(
+        "to {}, {}: from {} to {}; before it: {}",
+        text::one_line(&rewind.checkpoint_id),
+        text::clock(rewind.at),
+        text::count(rewind.messages_before, "message"),
+        rewind.messages_after,
+        text::one_line(&rewind.pre_rewind)
+    )
+}

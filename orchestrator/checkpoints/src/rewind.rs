@@ -1,0 +1,204 @@
+//! Going back to a joint checkpoint of a conversation (`CKPT-6`).
+//!
+//! Here are the files: those of the work directory, which are put in place whole or not at all, and those of
+//! the conversation, which are only unpacked. Whoever owns the conversation puts them in place, and sees to it
+//! that both happen or neither: every step here can be done again.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::time::Timestamp;
+use goondan_trees::extract::extract_listed;
+use goondan_trees::{Change, Entry, RelativePath, TreeError, changes, remove_all};
+
+use crate::error::{CheckpointError, IoContext as _};
+use crate::id::CheckpointId;
+use crate::place::{BASE, CHECKPOINTS, REWINDING, SNAPSHOT, Scope, Stream, below, folder_of};
+use crate::record::{Made, MakeCheckpoint, PRE_RESTORE, Restored, Which};
+use crate::restore::told;
+use crate::store::{Store, Whole};
+
+/// What going back to a checkpoint changes.
+#[derive(Debug)]
+pub struct Plan {
+    /// What of the work directory.
+    pub files: Restored,
+    /// What of the conversation: its messages, and the states of its extensions.
+    pub conversation: Vec<Change>,
+    /// Where the conversation as it was is unpacked, below the conversation's directory.
+    pub unpacked: PathBuf,
+    whole: Whole,
+}
+
+impl Plan {
+    /// Whether anything differs.
+    #[must_use]
+    pub fn changes_anything(&self) -> bool {
+        let files = &self.files;
+        let lists = [&files.added, &files.changed, &files.removed];
+        !self.conversation.is_empty() || lists.iter().any(|paths| !paths.is_empty())
+    }
+
+    /// What the checkpoint pins.
+    #[must_use]
+    pub fn pinned(&self) -> Option<&goondan_protocol::control::PinnedConversation> {
+        self.whole.summary.pinned.as_ref()
+    }
+
+    /// The extensions' files whose states change.
+    pub fn extensions(&self) -> impl Iterator<Item = &RelativePath> {
+        let is_state = |change: &&Change| change.path.as_bytes().starts_with(b"extensions/");
+        self.conversation
+            .iter()
+            .filter(is_state)
+            .map(|change| &change.path)
+    }
+}
+
+impl Store {
+    /// Verifies a checkpoint, tells what going back to it changes, and unpacks the conversation that it holds.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`]; no file of the work directory or of the conversation was changed.
+    pub fn plan_rewind(&mut self, which: Which) -> Result<Plan, CheckpointError> {
+        let (id, whole, fell_back_from) = self.chosen(which)?;
+        if self.scope != Scope::Conversation || whole.summary.pinned.is_none() {
+            let problem = format!("`{id}` is no checkpoint of a conversation");
+            return Err(CheckpointError::invalid(problem));
+        }
+        let current = self.current()?;
+        let files = self.differences(&current, &whole.manifest);
+        // A directory of goondan's own is always there; that its time changed says nothing.
+        let is_content = |change: &Change| {
+            let is_directory =
+                |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+            self.scope.is_own(&change.path)
+                && !is_directory(&change.old)
+                && !is_directory(&change.new)
+                && !change.path.as_bytes().ends_with(b"base.sums.jsonl")
+        };
+        let conversation = changes(&current, &whole.manifest).into_iter();
+        let conversation = conversation.filter(is_content).collect();
+        let unpacked = self.unpack_conversation(id, &whole)?;
+        Ok(Plan {
+            files: told(id, fell_back_from, &files),
+            conversation,
+            unpacked,
+            whole,
+        })
+    }
+
+    /// Makes the checkpoint of what a rewind takes away. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::make`].
+    pub fn make_before_rewind(
+        &mut self,
+        request: &MakeCheckpoint<'_>,
+        now: Timestamp,
+    ) -> Result<Made, CheckpointError> {
+        let request = MakeCheckpoint {
+            kind: PRE_RESTORE,
+            ..request.clone()
+        };
+        self.make_any(&request, now).map(|held| held.made)
+    }
+
+    /// Takes the files of the work directory back, all of them or none. `held_in` holds what is there, whole.
+    /// Done before, it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::restore`].
+    pub fn rewind_files(
+        &mut self,
+        plan: &Plan,
+        held_in: CheckpointId,
+        now: Timestamp,
+    ) -> Result<(), CheckpointError> {
+        let current = self.current()?;
+        let differences = self.differences(&current, &plan.whole.manifest);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let restored = told(plan.files.used, Vec::new(), &differences);
+        let what = (&plan.whole, &current, differences.as_slice());
+        self.bring_back(restored, what, Some(held_in), now)?;
+        Ok(())
+    }
+
+    /// Whether the files of the work directory surely are those that a checkpoint holds.
+    #[must_use]
+    pub fn is_as_held(&mut self, id: CheckpointId) -> bool {
+        let held = self.described(id).ok().and_then(Result::ok);
+        let current = self.current().ok();
+        let both = current.zip(held);
+        both.is_some_and(|(current, held)| self.differences(&current, &held.manifest).is_empty())
+    }
+
+    /// Removes the conversation that was unpacked, once it is in place.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`].
+    pub fn forget_unpacked(&self) -> Result<(), CheckpointError> {
+        Ok(remove_all(self.root.as_ref(), &below(REWINDING))?)
+    }
+
+    /// Hands out the lines of the messages as they are, or as they are unpacked, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`].
+    pub fn each_message(
+        &self,
+        unpacked: Option<&Plan>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), CheckpointError> {
+        let path = unpacked.map_or_else(|| PathBuf::from(BASE), |plan| plan.unpacked.join(BASE));
+        let file = self.root.read(&path).during("open", &path)?;
+        let mut lines = BufReader::new(Stream::new(file));
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).during("read", &path)? > 0 {
+            each(&line);
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn unpack_conversation(
+        &self,
+        id: CheckpointId,
+        whole: &Whole,
+    ) -> Result<PathBuf, CheckpointError> {
+        let path = below(REWINDING);
+        let root = self.root.as_ref();
+        remove_all(root, &path)?;
+        self.check_free(whole.summary.pinned.as_ref().map_or(0, |p| p.base_bytes))?;
+        root.create_dir(&path, 0o700).during("create", &path)?;
+        let at = Path::new(CHECKPOINTS);
+        root.sync_dir(at).during("sync", at)?;
+        let into = root.below(&path).during("open", &path)?;
+        let archive = folder_of(id).join(SNAPSHOT);
+        let file = root.read(&archive).during("open", &archive)?;
+        let is_wanted = |path: &RelativePath| {
+            let entry = whole.manifest.get(path);
+            self.scope.is_own(path) && entry.is_some_and(|entry| !entry.is_directory())
+        };
+        match extract_listed(
+            Stream::new(file),
+            &whole.manifest,
+            into.as_ref(),
+            &is_wanted,
+        ) {
+            Ok(()) => Ok(path),
+            Err(error @ TreeError::Io { .. }) => Err(error.into()),
+            Err(error) => Err(CheckpointError::Damaged {
+                id,
+                problem: error.to_string(),
+            }),
+        }
+    }
+}

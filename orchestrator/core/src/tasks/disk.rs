@@ -1,0 +1,151 @@
+//! What the work areas of tasks take of the disk, and what follows from that (`TASK-9`).
+//!
+//! A work area is looked at with each of its checkpoints, now and then while a run is under way, and when somebody
+//! asks and the last look is old. Nothing is ever deleted: a run that fills the disk is held, and a person decides.
+
+use goondan_protocol::control::TaskDisk;
+use goondan_protocol::time::Timestamp;
+use goondan_tasks::machine::{DiskUse, Input as TaskInput};
+
+use super::Tasks;
+use super::entry::{Decision, Entry};
+use crate::exchange::tasks::Measured;
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::{Fleet, bundle_of};
+use crate::limits::{TASK_DISK_BYTES_DEFAULT, TASK_DISK_EACH_MS, TASK_DISK_FRESH_MS};
+use crate::{LogEvent, RequestToken};
+
+/// The last look at a work area.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastLook {
+    /// When, on the clock of `Now::mono_ms`.
+    at_ms: u64,
+    /// The same, for people.
+    at: Timestamp,
+    /// What it takes; none if that could not be told.
+    found: Option<Measured>,
+}
+
+/// What waits for a look.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AfterLook {
+    /// A client is shown the task.
+    Show(RequestToken),
+    /// A person lets it go on.
+    Resume(RequestToken),
+}
+
+impl Tasks {
+    /// Bytes that the work area of a task may have: what a person said for it, else its agent's configuration.
+    pub(super) fn quota_of(&self, fleet: &Fleet, at: &TaskRef) -> u64 {
+        let state = self.entry(at).and_then(Entry::durable);
+        let of_task = state.and_then(|state| state.task.budget.disk_bytes);
+        let of_agent = || {
+            let workspace = fleet.workspace(&at.workspace_id).ok()?;
+            let agent = bundle_of(workspace).ok()?.cli_agent(&state?.task.agent)?;
+            agent.disk_bytes
+        };
+        of_task.or_else(of_agent).unwrap_or(TASK_DISK_BYTES_DEFAULT)
+    }
+
+    /// What is told of the last look.
+    pub(super) fn disk_of(&self, fleet: &Fleet, at: &TaskRef) -> Option<TaskDisk> {
+        let look = self.entry(at)?.last_look?;
+        let found = look.found?;
+        Some(TaskDisk {
+            bytes: found.bytes,
+            quota_bytes: self.quota_of(fleet, at),
+            free_bytes: found.free_bytes,
+            measured_at: look.at,
+        })
+    }
+
+    /// Whether what is known of a work area is too old to be told, or nothing is.
+    pub(super) fn is_look_old(&self, fleet: &Fleet, at: &TaskRef) -> bool {
+        let look = self.entry(at).and_then(|entry| entry.last_look);
+        let now_ms = fleet.now().mono_ms;
+        look.is_none_or(|look| now_ms >= look.at_ms.saturating_add(TASK_DISK_FRESH_MS))
+    }
+
+    /// Whether a work area took more than it may at the last look.
+    pub(super) fn is_over_quota(&self, fleet: &Fleet, at: &TaskRef) -> bool {
+        let disk = self.disk_of(fleet, at);
+        disk.is_some_and(|disk| disk.bytes > disk.quota_bytes)
+    }
+
+    /// Has a work area looked at. Of each only one look is under way.
+    pub(super) fn look(&mut self, fleet: &mut Fleet, at: &TaskRef, then: Option<AfterLook>) {
+        let is_under_way = self.looks.contains_key(at);
+        self.looks.entry(at.clone()).or_default().extend(then);
+        if !is_under_way {
+            Self::work(fleet, TaskWork::Measure { at: at.clone() });
+        }
+    }
+
+    /// A work area was looked at, or could not be.
+    pub(super) fn on_measured(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        result: Result<Measured, String>,
+    ) {
+        if let Err(error) = &result {
+            let event = LogEvent::warn("it cannot be told what the work area of a task takes");
+            let event = event.with("workspaceId", at.workspace_id.as_str());
+            let event = event.with("taskId", at.task_id.as_str());
+            fleet.log(event.with("error", error.as_str()));
+        }
+        self.note_look(fleet, at, result.ok());
+        for then in self.looks.remove(at).unwrap_or_default() {
+            match then {
+                AfterLook::Show(token) => self.show_known(fleet, token, at),
+                AfterLook::Resume(token) if self.entry(at).is_none() => {
+                    fleet.respond_error(token, super::not_found(at));
+                }
+                AfterLook::Resume(token) => {
+                    let decision = Decision::new(token, "resume");
+                    self.input(fleet, at, TaskInput::Resume, Some(decision));
+                }
+            }
+        }
+    }
+
+    /// Keeps what was found, and tells the task's machine.
+    pub(super) fn note_look(&mut self, fleet: &mut Fleet, at: &TaskRef, found: Option<Measured>) {
+        let now = fleet.now();
+        let quota_bytes = self.quota_of(fleet, at);
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        entry.last_look = Some(LastLook {
+            at_ms: now.mono_ms,
+            at: now.wall,
+            found,
+        });
+        if let (Some(found), true) = (found, entry.state().is_some()) {
+            let disk = DiskUse {
+                bytes: found.bytes,
+                quota_bytes,
+            };
+            self.input(fleet, at, TaskInput::Measured(disk), None);
+        }
+    }
+
+    /// Looks at the work areas in which a program works.
+    pub(super) fn look_at_running(&mut self, fleet: &mut Fleet) {
+        let now_ms = fleet.now().mono_ms;
+        let mut due = Vec::new();
+        for (id, space) in &self.spaces {
+            for (task, entry) in &space.entries {
+                let next = |look: LastLook| look.at_ms.saturating_add(TASK_DISK_EACH_MS);
+                let is_due = entry.last_look.is_none_or(|look| now_ms >= next(look));
+                if is_due && fleet.run_of(id, task).is_some() {
+                    due.push(TaskRef::new(id, task));
+                }
+            }
+        }
+        for at in due {
+            self.look(fleet, &at, None);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The conversation's part of a joint checkpoint, and of going back to one (`CKPT-6`).
+//!
+//! The files of the work directory are not the store's. So a rewind has three steps, each of which can be done
+//! again: a durable note says that it has begun and to where ([`InstanceStore::begin_rewind`]); whoever owns
+//! the files takes those back; then the conversation follows ([`InstanceStore::finish_rewind`]), and the note
+//! goes. While the note is there no turn begins, and whoever opens the instance goes on from there: both are as
+//! they were, or both are as at the checkpoint. A rewind whose files cannot be taken back is given up before the
+//! conversation has changed ([`InstanceStore::abandon_rewind`]).
+//!
+//! The new base names every answer that the old one named, and the inbox is left alone: an event that was
+//! answered is never answered again, and one that waits goes on waiting.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
+use goondan_protocol::control::RewindRecord;
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::base::{BASE, Base};
+use super::{EXTENSIONS, InstanceStore, MESSAGES};
+use crate::error::StoreError;
+use crate::limits::{REWIND_NOTE_BYTES_MAX, REWINDS_REMEMBERED};
+
+/// The note's name in the instance's directory.
+pub(super) const REWIND: &str = "rewind.json";
+
+/// What is to be known of a rewind that has begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RewindNote {
+    /// When it began.
+    pub at: Timestamp,
+    /// The checkpoint it goes back to.
+    pub checkpoint_id: String,
+    /// The checkpoint of what there was before.
+    pub pre_rewind: String,
+    /// Messages that there were before.
+    pub messages_before: u64,
+    /// Whether the new base is written beside the old one, whole: what follows are renames.
+    #[serde(default)]
+    pub is_prepared: bool,
+}
+
+/// What of a conversation a joint checkpoint pins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pins {
+    /// Its key.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent: AgentName,
+    /// Confirmed messages.
+    pub messages: u64,
+    /// Bytes of them.
+    pub base_bytes: u64,
+    /// The number of the last event that was accepted.
+    pub inbox_seq: u64,
+    /// Extensions with a state.
+    pub extensions: u64,
+}
+
+/// Reads the note of the instance in `dir`, if there is one.
+pub(super) fn read_note(disk: &dyn Disk, dir: &Path) -> Result<Option<RewindNote>, StoreError> {
+    let path = dir.join(REWIND);
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(&path).during("open", &path)?;
+    let text = read_all(file.as_mut(), REWIND_NOTE_BYTES_MAX).during("read", &path)?;
+    let note = serde_json::from_slice(&text).map_err(|error| FileError::Damaged {
+        line: u64::try_from(error.line()).unwrap_or(0),
+        problem: format!("the note of a rewind that has begun cannot be read: {error}"),
+        path,
+    })?;
+    Ok(Some(note))
+}
+
+/// The states of extensions in a folder, by the names of their files. None is not there.
+fn states_in(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if disk.stat(dir).during("look at", dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let entries = disk.list(dir).during("list", dir)?.into_iter();
+    let is_state = |name: &Path| name.extension().is_some_and(|ending| ending == "json");
+    let states = entries.filter(|entry| entry.kind == EntryKind::File);
+    let states = states.map(|entry| PathBuf::from(entry.name));
+    Ok(states.filter(|name| is_state(name)).collect())
+}
+
+fn read_state(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, StoreError> {
+    let mut file = disk.open_read(path).during("open", path)?;
+    Ok(read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", path)?)
+}
+
+impl InstanceStore {
+    /// The rewind that has begun and is not finished.
+    #[must_use]
+    pub fn rewind(&self) -> Option<&RewindNote> {
+        self.rewind.as_ref()
+    }
+
+    /// Brings everything into the base, and says what of it a checkpoint pins. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::File`].
+    pub fn pin(&mut self) -> Result<Pins, StoreError> {
+        self.rest()?;
+        let extensions = states_in(self.disk.as_ref(), &self.dir.join(EXTENSIONS))?;
+        Ok(Pins {
+            instance_key: self.metadata.instance_key.clone(),
+            agent: self.metadata.agent_name.clone(),
+            messages: self.base.count(),
+            base_bytes: self.base.len(),
+            inbox_seq: self.inbox.last_seq(),
+            extensions: extensions.len() as u64,
+        })
+    }
+
+    /// No turn is open and the base holds all there is.
+    fn rest(&mut self) -> Result<(), StoreError> {
+        if let Some(open) = &self.turn.open {
+            let turn_id = open.turn_id.clone();
+            return Err(StoreError::InTurn { turn_id });
+        }
+        self.sync()?;
+        self.clear_journal()
+    }
+
+    /// Notes that a rewind has begun: no turn begins from here on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if another has begun;
+    /// [`StoreError::File`].
+    pub fn begin_rewind(&mut self, note: RewindNote) -> Result<(), StoreError> {
+        if let Some(begun) = &self.rewind {
+            let checkpoint_id = begun.checkpoint_id.clone();
+            return Err(StoreError::Rewinding { checkpoint_id });
+        }
+        self.rest()?;
+        let note = RewindNote {
+            messages_before: self.base.count(),
+            is_prepared: false,
+            ..note
+        };
+        self.write_note(note)
+    }
+
+    fn write_note(&mut self, note: RewindNote) -> Result<(), StoreError> {
+        let path = self.dir.join(REWIND);
+        files::replace(self.disk.as_ref(), &path, &super::json_line(&note)?)?;
+        self.rewind = Some(note);
+        Ok(())
+    }
+
+    fn remove_note(&mut self) -> Result<(), StoreError> {
+        let path = self.dir.join(REWIND);
+        self.disk.remove_file(&path).during("remove", &path)?;
+        self.disk.sync_dir(&self.dir).during("sync", &self.dir)?;
+        self.rewind = None;
+        Ok(())
+    }
+
+    /// Gives a rewind up whose files are as they were. Durable when it returns; again without effect.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::File`].
+    pub fn abandon_rewind(&mut self) -> Result<(), StoreError> {
+        // From the first rename on there is only one way.
+        match &self.rewind {
+            Some(note) if !note.is_prepared => self.remove_note(),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Puts messages and states of extensions in place that stand in `unpacked` as they were, and removes the
+    /// note. The files have been taken back. Durable when it returns; without a note it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::File`]; it is to be done again then.
+    pub fn finish_rewind(&mut self, unpacked: &Path) -> Result<Option<RewindRecord>, StoreError> {
+        let Some(note) = self.rewind.clone() else {
+            return Ok(None);
+        };
+        self.rest()?;
+        let mut pinned = Base::open(
+            self.disk.as_ref(),
+            &unpacked.join(MESSAGES),
+            &mut Vec::new(),
+        )?;
+        let lines = pinned.survey()?.lines;
+        let content = pinned.read(0, usize::MAX)?;
+        let disk = self.disk.clone();
+        // The answers that the base names are named by the new one, too.
+        self.base.prepare(disk.as_ref(), &content, &lines, &[])?;
+        self.manifest.release(disk.as_ref(), BASE)?;
+        self.base.release();
+        self.write_note(RewindNote {
+            is_prepared: true,
+            ..note.clone()
+        })?;
+        self.base.install(disk.as_ref())?;
+        self.base.sync()?;
+        self.take_states_back(&unpacked.join(EXTENSIONS))?;
+        let record = RewindRecord {
+            at: note.at,
+            checkpoint_id: note.checkpoint_id,
+            pre_rewind: note.pre_rewind,
+            messages_before: note.messages_before,
+            messages_after: self.base.count(),
+        };
+        self.remember_rewind(record.clone())?;
+        self.note_files();
+        self.remove_note()?;
+        Ok(Some(record))
+    }
+
+    /// Puts the base in place that a rewind had prepared when it was cut short. Can be done again.
+    pub(super) fn redo_rewind(&mut self) -> Result<bool, StoreError> {
+        let is_prepared = self.rewind.as_ref().is_some_and(|note| note.is_prepared);
+        if is_prepared {
+            self.base.install(self.disk.as_ref())?;
+        }
+        Ok(is_prepared)
+    }
+
+    fn take_states_back(&self, from: &Path) -> Result<(), StoreError> {
+        let (disk, to) = (self.disk.as_ref(), self.dir.join(EXTENSIONS));
+        let wanted = states_in(disk, from)?;
+        for name in &wanted {
+            let (state, path) = (read_state(disk, &from.join(name))?, to.join(name));
+            let is_there = disk.stat(&path).during("look at", &path)?.is_some();
+            if !is_there || read_state(disk, &path)? != state {
+                files::replace(disk, &path, &state)?;
+            }
+        }
+        for name in states_in(disk, &to)? {
+            if !wanted.contains(&name) {
+                let path = to.join(name);
+                disk.remove_file(&path).during("remove", &path)?;
+            }
+        }
+        Ok(disk.sync_dir(&to).during("sync", &to)?)
+    }
+
+    /// The conversation remembers that it was rewound. Durable when it returns; again without effect.
+    fn remember_rewind(&mut self, record: RewindRecord) -> Result<(), StoreError> {
+        let rewinds = &mut self.metadata.rewinds;
+        if rewinds.last().is_none_or(|last| last.at != record.at) {
+            self.metadata.updated_at = record.at.max(self.metadata.updated_at);
+            rewinds.push(record);
+            let surplus = rewinds.len().saturating_sub(REWINDS_REMEMBERED);
+            rewinds.drain(..surplus);
+        }
+        self.metadata_is_dirty = true;
+        self.flush_metadata()
+    }
+}

@@ -1,0 +1,76 @@
+//! How much a tree takes (`TASK-9`).
+
+use std::io;
+use std::path::PathBuf;
+
+use goondan_durable::disk::{Folder, NodeKind};
+
+use crate::error::{IoContext as _, TreeError};
+use crate::limits::TREE_SIZE_ENTRIES_MAX;
+
+/// Adds up the lengths of all files of a tree, in which somebody may be writing: what is gone before it was looked
+/// at was never there. Links are not followed, and a file with several names counts for each.
+///
+/// # Errors
+///
+/// [`TreeError::Io`], and [`TreeError::Limit`] of a tree with more than [`TREE_SIZE_ENTRIES_MAX`] entries.
+pub fn size(source: &dyn Folder) -> Result<u64, TreeError> {
+    let mut bytes = 0_u64;
+    let mut entries = 0_usize;
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        let names = match source.names(&directory) {
+            Err(error) if is_gone(&error) => continue,
+            names => names.during("list", directory.display())?,
+        };
+        for name in names {
+            let path = directory.join(name);
+            entries += 1;
+            if entries > TREE_SIZE_ENTRIES_MAX {
+                let limit = TREE_SIZE_ENTRIES_MAX as u64;
+                return Err(TreeError::Limit {
+                    what: "entries",
+                    limit,
+                    path: path.display().to_string(),
+                });
+            }
+            let stat = match source.look(&path) {
+                Err(error) if is_gone(&error) => continue,
+                stat => stat.during("look at", path.display())?,
+            };
+            match stat {
+                Some(stat) if stat.kind == NodeKind::Directory => directories.push(path),
+                Some(stat) if stat.kind == NodeKind::File => bytes = bytes.saturating_add(stat.len),
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::RealFolder;
+
+    #[test]
+    fn task_9_a_tree_takes_what_its_files_are_long_and_no_link_is_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path();
+        fs::write(path.join("outside"), [0; 1_000]).unwrap();
+        fs::create_dir_all(path.join("tree/.a/b")).unwrap();
+        fs::write(path.join("tree/.a/b/c"), [0; 100]).unwrap();
+        fs::write(path.join("tree/new\nline"), [0; 10]).unwrap();
+        std::os::unix::fs::symlink("../outside", path.join("tree/link")).unwrap();
+        std::os::unix::fs::symlink("..", path.join("tree/out")).unwrap();
+        let folder = RealFolder::open(&path.join("tree")).unwrap();
+        assert_eq!(size(&folder).unwrap(), 110);
+    }
+}
