@@ -144,15 +144,13 @@ fn check_places(node: &Node, label: &Label, report: &mut Report) -> bool {
     match &node.value {
         Value::Text(text) => {
             let parts = parts_of(text).into_iter();
-            parts.fold(true, |is_right, part| {
-                check_place(part, node.place, label, report) && is_right
-            })
+            let wrong = parts.filter(|part| !check_place(*part, node.place, label, report));
+            wrong.count() == 0
         }
         Value::List(items) => {
             let items = items.iter().enumerate();
-            items.fold(true, |is_right, (index, item)| {
-                check_places(item, &label.item(index), report) && is_right
-            })
+            let wrong = items.filter(|(index, it)| !check_places(it, &label.item(*index), report));
+            wrong.count() == 0
         }
         Value::Mapping(entries) => check_entries(entries, label, report),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
@@ -160,9 +158,9 @@ fn check_places(node: &Node, label: &Label, report: &mut Report) -> bool {
 }
 
 fn check_entries(entries: &[Entry], label: &Label, report: &mut Report) -> bool {
-    entries.iter().fold(true, |is_right, entry| {
-        check_places(&entry.node, &label.field(&entry.key), report) && is_right
-    })
+    let entries = entries.iter();
+    let wrong = entries.filter(|it| !check_places(&it.node, &label.field(&it.key), report));
+    wrong.count() == 0
 }
 
 fn check_place(part: Part<'_>, place: Place, label: &Label, report: &mut Report) -> bool {

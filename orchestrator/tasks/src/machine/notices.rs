@@ -43,6 +43,11 @@ impl Occasion {
                 );
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
+            Fact::TaskPaused { reason } if *reason == PauseReason::Quota => {
+                let need = "The work area takes more than it may. Make room, then resume the task.";
+                let command = format!("task show {task}");
+                (NotifyOn::Budget, need.to_owned(), command)
+            }
             Fact::TaskCompleted {} => {
                 let need = "The task is completed.".to_owned();
                 (NotifyOn::Completed, need, format!("task show {task}"))
