@@ -285,11 +285,11 @@ impl Agent {
     }
 
     fn phase(&self) -> u32 {
-        let lines = self
+        let mut lines = self
             .prompt
             .lines()
             .filter_map(|line| line.strip_prefix("You are in phase "));
-        let number = lines.last().and_then(|rest| rest.split_once(' '));
+        let number = lines.next_back().and_then(|rest| rest.split_once(' '));
         number.map_or(0, |(number, _)| number.parse().unwrap())
     }
 

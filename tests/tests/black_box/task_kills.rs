@@ -284,7 +284,8 @@ impl Crew {
                 || matches!(word, Word::Answer(_, text) if text == ALLOW);
             if !is_last {
                 let area = work_area(&self.home, task);
-                fs::write(area.join(format!("hold-{}", point.as_str())), "").unwrap();
+                let file = area.join(format!("hold-{}", point.as_str()));
+                self.home.write(file.to_str().unwrap(), "");
                 held.push((task.clone(), self.times_held(task, point)));
             }
         }
@@ -495,7 +496,8 @@ fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_tol
     crew.hire();
     let tasks: Vec<String> = crew.said.keys().cloned().collect();
     for task in &tasks {
-        fs::write(work_area(&crew.home, task).join("hold-started"), "").unwrap();
+        let file = work_area(&crew.home, task).join("hold-started");
+        crew.home.write(file.to_str().unwrap(), "");
         crew.home.gdn(&["task", "start", task]).exits(0);
     }
     for (act, status) in HELD_ACTS {

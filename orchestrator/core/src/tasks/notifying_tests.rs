@@ -78,7 +78,7 @@ fn task_8_people_are_told_once_and_the_task_does_not_wait_for_it() {
         json!({"chat": 1, "text": "${on}"}),
         &[NotifyOn::Completed],
     );
-    let mut world = World::notifying(vec![send(), completed]);
+    let mut world = World::notifying(&[send(), completed]);
     world.connect(true);
     ask(&mut world);
     let [call] = world.calls.as_slice() else {
@@ -130,7 +130,7 @@ fn task_8_people_are_told_once_and_the_task_does_not_wait_for_it() {
 
 #[test]
 fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent_again() {
-    let mut world = World::notifying(vec![send()]);
+    let mut world = World::notifying(&[send()]);
     ask(&mut world);
     world.pass(TICK_MS);
     assert_eq!(count(&world, "notification_begun"), 0, "nobody listens yet");
@@ -167,7 +167,7 @@ fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent
 
 #[test]
 fn task_8_what_may_be_done_twice_is_done_again_when_the_daemon_died() {
-    let mut world = World::notifying(vec![edit()]);
+    let mut world = World::notifying(&[edit()]);
     world.connect(true);
     ask(&mut world);
     assert_eq!(world.calls.len(), 1);
@@ -185,7 +185,7 @@ fn task_8_what_may_be_done_twice_is_done_again_when_the_daemon_died() {
 
 #[test]
 fn task_8_a_notification_that_fails_is_told_and_holds_nothing_up() {
-    let mut world = World::notifying(vec![send()]);
+    let mut world = World::notifying(&[send()]);
     world.connect(true);
     ask(&mut world);
     let error = CallError::new(CallErrorCode::NotFound, "there is no such chat");
@@ -199,7 +199,7 @@ fn task_8_a_notification_that_fails_is_told_and_holds_nothing_up() {
         .get("task.answer", &json!({"taskId": "t", "text": "a"}))
         .unwrap();
     assert_eq!(world.status("t"), "running");
-    let mut silent = World::notifying(vec![send()]);
+    let mut silent = World::notifying(&[send()]);
     silent.connect(false);
     ask(&mut silent);
     silent.pass(TASK_NOTIFICATION_WAIT_MS - 1);

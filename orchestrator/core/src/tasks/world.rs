@@ -165,10 +165,10 @@ impl World {
     }
 
     /// With a connection that tells people this.
-    pub(super) fn notifying(notify: Vec<Notify>) -> Self {
+    pub(super) fn notifying(notify: &[Notify]) -> Self {
         let mut bundle = bundle();
         for agent in bundle.cli_agents.values_mut() {
-            agent.notify.clone_from(&notify);
+            agent.notify = notify.to_vec();
         }
         let ops = connection();
         bundle.connections.insert(ops.name.clone(), ops);
