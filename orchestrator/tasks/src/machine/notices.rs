@@ -209,10 +209,10 @@ mod tests {
     }
 
     /// What is told of a fact.
-    fn told(task: &mut Task, fact: Fact, on: &[NotifyOn]) -> Option<String> {
+    fn told(task: &mut Task, fact: &Fact, on: &[NotifyOn]) -> Option<String> {
         task.record(at(), fact.clone());
         let workspace = "w".parse().unwrap();
-        let occasion = Occasion::of(task.state(), &fact, &workspace)?;
+        let occasion = Occasion::of(task.state(), fact, &workspace)?;
         let told = occasion.told_by(&notify(on), task.state(), &workspace)?;
         Some(told.args["text"].as_str().unwrap().to_owned())
     }
@@ -238,7 +238,7 @@ mod tests {
         let waits = NotifyOn::WAITS;
         let question = asked("q-0001", Origin::Agent, "Which?", &["a b", "c"]);
         assert_eq!(
-            told(&mut task, question, &waits).unwrap(),
+            told(&mut task, &question, &waits).unwrap(),
             "question|Which?\n- a b\n- c|gdn task answer shop --id q-0001 'a b' --workspace w"
         );
         let permission = Origin::Permission {
@@ -246,21 +246,21 @@ mod tests {
             request: "p".to_owned(),
         };
         let permission = asked("q-0002", permission, "May it?", &["allow", "refuse"]);
-        let said = told(&mut task, permission, &waits).unwrap();
+        let said = told(&mut task, &permission, &waits).unwrap();
         assert!(said.ends_with("|gdn task answer shop --id q-0002 allow --workspace w"));
         let review = Fact::ReviewRequested { phase: 1 };
-        let said = told(&mut task, review.clone(), &waits).unwrap();
+        let said = told(&mut task, &review, &waits).unwrap();
         assert!(
             said.ends_with("|gdn task approve shop --phase 1 --workspace w"),
             "{said}"
         );
-        assert_eq!(told(&mut task, review, &[NotifyOn::Question]), None);
+        assert_eq!(told(&mut task, &review, &[NotifyOn::Question]), None);
         let paused = Fact::TaskPaused {
             reason: PauseReason::Person,
         };
-        assert_eq!(told(&mut task, paused, &NotifyOn::ALL), None);
+        assert_eq!(told(&mut task, &paused, &NotifyOn::ALL), None);
         let long = asked("q-0003", Origin::Agent, &"é".repeat(5_000), &[]);
-        let said = told(&mut task, long, &waits).unwrap();
+        let said = told(&mut task, &long, &waits).unwrap();
         assert!(
             said.chars().count() < 2 * NOTICE_CHARS_MAX,
             "{}",
@@ -269,8 +269,8 @@ mod tests {
         let failed = Fact::TaskFailed {
             reason: "no disk".to_owned(),
         };
-        assert_eq!(told(&mut task, failed.clone(), &waits), None);
-        let said = told(&mut task, failed, &[NotifyOn::Failed]).unwrap();
+        assert_eq!(told(&mut task, &failed, &waits), None);
+        let said = told(&mut task, &failed, &[NotifyOn::Failed]).unwrap();
         assert!(
             said.starts_with("failed|The task failed: no disk|"),
             "{said}"
