@@ -1,41 +1,16 @@
 //! Calls that are made for tasks: nobody's process waits for them, and no turn.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
-use goondan_protocol::service::Request;
+use goondan_protocol::ids::{InstanceKey, InstanceRef};
 
 use super::{CallState, Calls, OpenCall};
 use crate::exchange::TaskRef;
+use crate::exchange::task_calls::{TaskCall, TaskCalled};
 use crate::fleet::Fleet;
 use crate::limits::CALL_DEADLINE_MAX_MS;
 
 /// What such calls are said to be of, in place of a conversation.
 const TASK_KEY_PREFIX: &str = "task:";
-
-/// For which notification of a task a call is made.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NotificationRef {
-    pub(crate) at: TaskRef,
-    pub(crate) id: String,
-}
-
-/// A call that a task wants made.
-#[derive(Debug)]
-pub(crate) struct TaskCall {
-    pub(crate) of: NotificationRef,
-    pub(crate) agent: AgentName,
-    pub(crate) connection: ConnectionName,
-    pub(crate) request: Request,
-    pub(crate) deadline_ms: u64,
-    pub(crate) is_idempotent: bool,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub(crate) struct TaskCalled {
-    pub(crate) of: NotificationRef,
-    pub(crate) outcome: CallOutcome,
-}
 
 /// Under which name the calls of a task wait their turn.
 fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {
