@@ -411,6 +411,11 @@ impl State {
     /// another (`CKPT-6`), and hears nothing of how a run ended that it does not know.
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
+        // How earlier runs ended says nothing of these files, and a person wanted them so.
+        (self.failures, self.unknown) = (0, 0);
+        if !self.is_rate_limited {
+            self.not_before = None;
+        }
         self.notes
             .retain(|note| matches!(note, Note::Asked(_) | Note::Approved(_) | Note::Rework(..)));
         self.notes.push(Note::Restored(checkpoint_id.to_owned()));
