@@ -9,6 +9,7 @@
 //! * [`dialogue`] decides what the program is to read next.
 //! * [`telling`] makes messages of what it writes, and [`liveness`] of what it does in silence.
 //! * [`program`] is the program behind its supervisor.
+//! * [`freezer`] is the control group in which it is paused, where there is one.
 //! * [`running`] carries out: one loop over the link and the program.
 //!
 //! # Invariants
@@ -20,6 +21,7 @@
 //!   or of the supervisor.
 
 mod dialogue;
+mod freezer;
 mod launch;
 mod liveness;
 mod program;

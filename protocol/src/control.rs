@@ -86,7 +86,8 @@ pub use task::{
     ImportTask, ListCheckpoints, ListTasks, PauseTask, ProvideTask, PruneTasks, PrunedTask,
     ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask, SetTaskBudget, ShowTask,
     StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskHappening, TaskInfo,
-    TaskLog, TaskLogPart, TaskRemoved, TaskRestored, TaskRun, TasksPruned,
+    TaskLog, TaskLogPart, TaskNotification, TaskNotificationState, TaskRemoved, TaskRestored,
+    TaskRun, TasksPruned,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};

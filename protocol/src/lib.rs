@@ -48,6 +48,7 @@ pub mod secret;
 pub mod secret_file;
 pub mod service;
 pub mod settings;
+pub mod shell;
 pub mod task;
 mod text;
 pub mod time;

@@ -17,6 +17,10 @@ use crate::process_limits::ProcessLimits;
 use crate::sandbox::SandboxPolicy;
 use crate::usage::MicroUsd;
 
+mod notify;
+
+pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
+
 /// Characters of a task's id at most.
 pub const TASK_ID_CHARS_MAX: usize = 64;
 
@@ -247,6 +251,9 @@ pub struct CliAgentDefinition {
     pub disk_bytes: Option<u64>,
     /// How the program is confined, and what it may touch beside its work area.
     pub sandbox: SandboxPolicy,
+    /// Whom connections tell what. The process of a run is not told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Notify>,
 }
 
 /// Everything one run of a task's agent needs.
@@ -268,6 +275,10 @@ pub struct TaskAssignment {
     /// Where its way to the hosts it may reach begins, if only some may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
+    /// The control group in which its program is to run, where there is one: the process puts it there, and pauses
+    /// it by freezing it (`TASK-8`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PathBuf>,
     /// The session to go on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

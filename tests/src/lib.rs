@@ -24,6 +24,7 @@
 )]
 
 pub mod binaries;
+pub mod cli_agents;
 pub mod daemon;
 pub mod home;
 pub mod http;

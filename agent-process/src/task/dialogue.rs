@@ -108,7 +108,7 @@ impl Dialogue {
                 vec![line(reply.clone())]
             }
             // A program that reads messages until their end does not end before.
-            Event::Result(_) => self.end(),
+            Event::Result(_) | Event::SessionRefused(_) => self.end(),
             _ => Vec::new(),
         }
     }
@@ -260,6 +260,18 @@ mod tests {
         assert_eq!(acp.hear(&reply), [Step::Write("{}\n".to_owned())]);
         assert_eq!(acp.hear(&result()), [Step::End]);
         assert_eq!(acp.hear(&reply), []);
+    }
+
+    #[test]
+    fn acp_that_has_forgotten_its_session_is_asked_nothing_more() {
+        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        it.session = Some("old".to_owned());
+        let mut acp = Dialogue::of(&it);
+        acp.begin();
+        acp.answered(Some(ACP_INITIALIZE));
+        let refused = Event::SessionRefused("not found".to_owned());
+        assert_eq!(acp.hear(&refused), [Step::End]);
+        assert_eq!(acp.answered(Some(ACP_INITIALIZE)), []);
     }
 
     #[test]

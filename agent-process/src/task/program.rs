@@ -111,6 +111,18 @@ impl Program {
         }
     }
 
+    /// The process ids of its supervisor, as long as that runs, and of what that has started.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let Some(supervisor) = self.supervisor.id() else {
+            return Vec::new();
+        };
+        let number = i32::try_from(supervisor).ok().map(Pid::from_raw);
+        let beneath = number.map(|pid| all_beneath(pid, &[])).unwrap_or_default();
+        let beneath = beneath.into_iter();
+        let beneath = beneath.filter_map(|pid| u32::try_from(pid.as_raw()).ok());
+        [supervisor].into_iter().chain(beneath).collect()
+    }
+
     /// Whether orders wait to be written.
     pub(super) fn has_unsent(&self) -> bool {
         self.orders.is_some() && !self.unsent.is_empty()

@@ -1,6 +1,6 @@
 //! The loop of a run: carries out what the orchestrator asks for, and tells what the program does.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use goondan_cli_agents::{Event, Parser, Setup};
 use goondan_clock::{Instant, sleep, sleep_until};
 use goondan_protocol::ipc::{Pong, Shutdown, ToOrchestrator, ToTask};
 use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
+use nix::errno::Errno;
 
 use super::dialogue::{Dialogue, Step};
+use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
 use super::liveness::Liveness;
 use super::program::{Program, SupervisorEnd, allowed_to};
@@ -47,6 +49,8 @@ pub(crate) async fn run(
     assignment: TaskAssignment,
     supervisor: &Path,
 ) -> Result<Ended, ProcessError> {
+    // What confines this process would keep it from the files of the group.
+    let freezer = assignment.group.as_deref().and_then(open_freezer);
     let allowed = allowed_to(&assignment);
     let level = assignment.agent.sandbox.require;
     let confined = own_sandbox::enter(
@@ -72,6 +76,8 @@ pub(crate) async fn run(
             return outbox.empty_into(link, outlet).await;
         }
     };
+    // It starts nothing before it is told what.
+    let freezer = freezer.filter(|freezer| is_admitted(freezer, &program));
     program.order(&Order::Launch(launch));
     tracing::info!(run = assignment.run, "the program of the task is started");
     let setup = Setup {
@@ -82,6 +88,7 @@ pub(crate) async fn run(
         parser: Parser::new(assignment.agent.format, &setup),
         dialogue: Dialogue::of(&assignment),
         program,
+        freezer,
         outbox,
         stdout_text: Text::of(OutputStream::Stdout),
         stderr_text: Text::of(OutputStream::Stderr),
@@ -94,6 +101,44 @@ pub(crate) async fn run(
     match outcome {
         Some(ended) => Ok(ended),
         None => run.finish(link, outlet).await,
+    }
+}
+
+fn open_freezer(group: &Path) -> Option<Freezer> {
+    let opened = Freezer::open(group);
+    let failed = opened.as_ref().err().map(ToString::to_string);
+    if let Some(error) = failed {
+        tracing::warn!(error, "the program has no control group: signals pause it");
+    }
+    opened.ok()
+}
+
+/// Puts the supervisor into the group of the program, with what it has started to confine the program: it starts the
+/// program itself when it is told to, and not before.
+fn is_admitted(freezer: &Freezer, program: &Program) -> bool {
+    let mut admitted = BTreeSet::new();
+    loop {
+        let processes = program.processes().into_iter();
+        let new: Vec<u32> = processes.filter(|pid| !admitted.contains(pid)).collect();
+        if new.is_empty() {
+            return !admitted.is_empty();
+        }
+        for pid in new {
+            match freezer.admit(pid) {
+                Ok(()) => {}
+                // It has ended since it was seen.
+                Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(
+                        error,
+                        "the program gets into no control group: signals pause it"
+                    );
+                    return false;
+                }
+            }
+            admitted.insert(pid);
+        }
     }
 }
 
@@ -153,6 +198,8 @@ struct Run {
     parser: Parser,
     dialogue: Dialogue,
     program: Program,
+    /// What the program is paused by, if signals do not have to do.
+    freezer: Option<Freezer>,
     outbox: Outbox,
     stdout_text: Text,
     stderr_text: Text,
@@ -189,7 +236,7 @@ impl Run {
             let happened = self.wait(link, outlet, next_look).await?;
             match happened {
                 Happened::Asked(None) => return Ok(Some(Ended::Orphaned)),
-                Happened::Asked(Some(message)) => self.follow(message)?,
+                Happened::Asked(Some(message)) => self.follow(message).await?,
                 Happened::Sent | Happened::Ordered => {}
                 Happened::Stdout(bytes) => self.hear_stdout(&bytes),
                 Happened::Stderr(bytes) => self.hear_stderr(&bytes),
@@ -246,7 +293,7 @@ impl Run {
         Ok(happened)
     }
 
-    fn follow(&mut self, message: ToTask) -> Result<(), ProcessError> {
+    async fn follow(&mut self, message: ToTask) -> Result<(), ProcessError> {
         match message {
             ToTask::Ping(ping) => {
                 let pong = Pong { nonce: ping.nonce };
@@ -255,11 +302,15 @@ impl Run {
             ToTask::Shutdown(shutdown) => self.shut_down(&shutdown),
             ToTask::Pause(_) => {
                 self.state.is_paused = true;
-                self.program.order(&Order::Pause {});
+                if !self.is_frozen().await {
+                    self.program.order(&Order::Pause {});
+                }
             }
             ToTask::Continue(_) => {
                 self.state.is_paused = false;
-                self.program.order(&Order::Continue {});
+                if !self.thaw() {
+                    self.program.order(&Order::Continue {});
+                }
             }
             ToTask::Permission(decided) => {
                 let steps = self.dialogue.permission(decided);
@@ -273,12 +324,37 @@ impl Run {
         Ok(())
     }
 
+    /// Freezes the program; false if signals have to do.
+    async fn is_frozen(&mut self) -> bool {
+        let Some(freezer) = &mut self.freezer else {
+            return false;
+        };
+        match freezer.freeze().await {
+            Ok(()) => {
+                tracing::debug!("the program is frozen");
+                true
+            }
+            Err(error) => {
+                let error = error.to_string();
+                tracing::warn!(error, "the program cannot be frozen: signals pause it");
+                false
+            }
+        }
+    }
+
+    /// Lets a frozen program go on; false if it was none.
+    fn thaw(&mut self) -> bool {
+        self.freezer.as_mut().is_some_and(Freezer::thaw)
+    }
+
     fn shut_down(&mut self, shutdown: &Shutdown) {
         tracing::info!(reason = shutdown.reason, "shutdown was asked for");
         if self.state.give_up_at.is_some() || self.state.kill_at.is_some() {
             return;
         }
         self.state.is_paused = false;
+        // What is frozen hears nothing, its supervisor neither.
+        self.thaw();
         self.program.order(&Order::Terminate {});
         let grace = Duration::from_millis(shutdown.grace_period_ms);
         let killing = (grace / KILLING_PART).min(KILLING_TIME_MAX);
@@ -390,6 +466,7 @@ impl Run {
 
     /// Tells what is left to be told, when nothing of the program is left.
     async fn finish(mut self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
+        self.thaw();
         let events = self.parser.end();
         self.outbox.extend(self.stdout_text.end());
         self.outbox.extend(self.stderr_text.end());

@@ -218,7 +218,7 @@ fn summary(root: &Path, bundle: &Bundle, warnings: usize) -> Table {
     let package = bundle.package.as_ref();
     table.field("Package", package.map_or("none", |package| &package.name));
     for (name, agent) in &bundle.agents {
-        let entry = if *name == bundle.entry_agent {
+        let entry = if bundle.is_entry(name) {
             " (entry)"
         } else {
             ""

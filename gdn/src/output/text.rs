@@ -1,5 +1,7 @@
 //! Values as people read them: times, durations, sizes, and text that others wrote.
 
+pub(crate) use goondan_protocol::shell::shell_quoted;
+
 use super::invisible::judged;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Spending;
@@ -11,9 +13,6 @@ const MS_PER_SECOND: u64 = 1_000;
 const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
 const MS_PER_HOUR: u64 = 60 * MS_PER_MINUTE;
 const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
-
-/// Longest text that a hint repeats as a shell argument, in characters.
-const QUOTE_MAX_CHARS: usize = 200;
 
 /// Makes text harmless on a terminal: control characters but newline and tab, and characters that reorder
 /// or hide text, are written as `\u{1b}` and the like.
@@ -162,20 +161,6 @@ pub(crate) fn count(number: impl Copy + Display + PartialEq + From<u8>, noun: &s
     format!("{number} {noun}{ending}")
 }
 
-/// The text as one argument of a POSIX shell, so that a hint can be pasted; nothing if it is too long
-/// to repeat.
-pub(crate) fn shell_quoted(text: &str) -> Option<String> {
-    if text.chars().nth(QUOTE_MAX_CHARS).is_some() || text.chars().any(char::is_control) {
-        return None;
-    }
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
-        Some(text.to_owned())
-    } else {
-        Some(format!("'{}'", text.replace('\'', r"'\''")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,16 +218,6 @@ mod tests {
         assert_eq!(fit("hello!", 5), "hell…");
         assert_eq!(fit("가나다", 5), "가나…");
         assert_eq!(width(&fit("가나다라", 6)), 5);
-    }
-
-    #[test]
-    fn quoted_text_comes_back_out_of_a_shell() {
-        assert_eq!(shell_quoted("main").as_deref(), Some("main"));
-        assert_eq!(shell_quoted("it's $x").as_deref(), Some(r"'it'\''s $x'"));
-        assert_eq!(shell_quoted("").as_deref(), Some("''"));
-        assert_eq!(shell_quoted("-x").as_deref(), Some("'-x'"));
-        assert_eq!(shell_quoted("a\nb"), None);
-        assert_eq!(shell_quoted(&"x".repeat(QUOTE_MAX_CHARS + 1)), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn a_new_project_is_valid_and_runs_at_once() {
 
     let bundle = goondan_config::load(&root, &ProcessEnvironment).unwrap();
     assert_eq!(bundle.package.unwrap().name, "my-swarm");
-    let agent = &bundle.agents[&bundle.entry_agent];
+    let agent = &bundle.agents[&bundle.entry_agent.unwrap()];
     assert!(agent.system_prompt.as_ref().unwrap().contains("assistant"));
     assert_eq!(agent.tools.len(), 2);
 

@@ -12,11 +12,17 @@ use tar::EntryType;
 use crate::world::{World, at};
 use crate::{CheckpointError, Which};
 
-struct Item<'i>(EntryType, &'i str, &'i str, u32, &'i [u8]);
+pub(crate) struct Item<'i>(
+    pub(crate) EntryType,
+    pub(crate) &'i str,
+    pub(crate) &'i str,
+    pub(crate) u32,
+    pub(crate) &'i [u8],
+);
 
-const FILE: EntryType = EntryType::Regular;
+pub(crate) const FILE: EntryType = EntryType::Regular;
 
-fn blocks(items: &[Item<'_>]) -> Vec<u8> {
+pub(crate) fn blocks(items: &[Item<'_>]) -> Vec<u8> {
     let mut tar = Vec::new();
     for Item(kind, name, target, mode, content) in items {
         let mut header = tar::Header::new_gnu();
@@ -33,13 +39,13 @@ fn blocks(items: &[Item<'_>]) -> Vec<u8> {
     tar
 }
 
-fn archive(items: &[Item<'_>]) -> Vec<u8> {
+pub(crate) fn archive(items: &[Item<'_>]) -> Vec<u8> {
     let mut tar = blocks(items);
     tar.resize(tar.len() + 1024, 0);
     tar
 }
 
-fn gzip(content: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(content).unwrap();
     encoder.finish().unwrap()
@@ -49,7 +55,7 @@ const METADATA: &str = ".checkpoints/checkpoint_001/metadata.json";
 const SNAPSHOT: &str = ".checkpoints/checkpoint_001/snapshot.tar.gz";
 
 /// A work area with one file, and a checkpoint of it.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::empty();
     world.write("f", "text\n");
     world.make("periodic").unwrap();
@@ -58,7 +64,7 @@ fn world() -> World {
 }
 
 /// Puts an archive in the place of the checkpoint's, and makes its digest fit.
-fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_json::Value)) {
+pub(crate) fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_json::Value)) {
     world.write(SNAPSHOT, archive);
     let text = world.read(METADATA).unwrap();
     let mut metadata: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -71,7 +77,7 @@ fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_json::Value
 }
 
 /// Nothing changes but for what a restore may leave in `.checkpoints`, and a drill tells it.
-fn is_refused(world: &World, what: &str) {
+pub(crate) fn is_refused(world: &World, what: &str) {
     let before = world.nodes();
     for which in [Which::Latest, Which::Id("checkpoint_001".parse().unwrap())] {
         let refused = world.store().restore(which, false, at(1));

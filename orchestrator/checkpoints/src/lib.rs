@@ -67,6 +67,8 @@ mod live_tests;
 #[cfg(test)]
 mod reader_tests;
 #[cfg(test)]
+mod suite_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;

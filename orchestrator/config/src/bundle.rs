@@ -4,6 +4,7 @@
 //! * `agents`: an agent with its model, tools and extensions.
 //! * `cli_agents`: the agents that are programs.
 //! * `connections`: a connection with its connector, and where its events go.
+//! * `notify`: what connections tell people of tasks.
 //! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
@@ -11,6 +12,7 @@ mod cli_agents;
 mod connections;
 mod egress;
 mod members;
+mod notify;
 mod sandboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +46,9 @@ use crate::{ConnectionDefinition, Lifecycle, Package, TaskPolicy};
 pub struct Bundle {
     /// What the project is called, if it says so.
     pub package: Option<Package>,
-    /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
-    pub entry_agent: AgentName,
+    /// The agent that gets what no rule sends elsewhere: one of `agents`. None only in a project whose agents are
+    /// all programs, which work for tasks alone.
+    pub entry_agent: Option<AgentName>,
     /// The conversation that is meant when none is named, if the project says which.
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
@@ -96,6 +99,12 @@ fn agents_of(
 }
 
 impl Bundle {
+    /// Whether this is the entry agent.
+    #[must_use]
+    pub fn is_entry(&self, agent: &AgentName) -> bool {
+        self.entry_agent.as_ref() == Some(agent)
+    }
+
     /// An agent that is a program.
     #[must_use]
     pub fn cli_agent(&self, name: &AgentName) -> Option<&CliAgentDefinition> {

@@ -12,6 +12,7 @@ pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod model;
+pub(crate) mod notify;
 pub(crate) mod package;
 pub(crate) mod params;
 pub(crate) mod prices;

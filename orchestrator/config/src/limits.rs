@@ -149,6 +149,9 @@ pub const MAX_COMMAND_WORDS: usize = 256;
 /// Most variables that such an Agent sets.
 pub const MAX_ENVIRONMENT_VARIABLES: usize = 256;
 
+/// Most entries of the `notify` of such an Agent.
+pub const MAX_NOTIFY_ENTRIES: usize = 16;
+
 /// Most paths in each list of a `sandbox`.
 pub const MAX_SANDBOX_PATHS: usize = 64;
 

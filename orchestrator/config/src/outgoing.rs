@@ -12,7 +12,7 @@ use crate::kinds::Resources;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::connector::Program;
 use crate::reference::Reference;
-use crate::report::{Problem, Report};
+use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
 
 /// Gives a tool that works by a connection those it may use: the one its setting `connection` names,
@@ -55,14 +55,16 @@ pub(crate) fn connect(
         report.add(none_at_all(tool, service, reference));
     }
     for connection in &chosen {
-        check_secret(tool, service, connection, reference, report);
+        let who = format!("the tool `{}`", tool.name);
+        check_secret(&who, service, connection, reference.place, report);
     }
     let names = chosen.iter().map(|connection| connection.name.clone());
     tool.connections = names.collect::<Vec<ConnectionName>>();
     tool.connections.sort();
 }
 
-fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Resources) -> bool {
+/// Whether a connection is of a built-in connector.
+pub(crate) fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Resources) -> bool {
     let Some(reference) = &connection.connector else {
         return false;
     };
@@ -115,11 +117,12 @@ fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) 
     ))
 }
 
-fn check_secret(
-    tool: &ToolDefinition,
+/// Reports that `who` could do nothing by a connection, for want of a secret.
+pub(crate) fn check_secret(
+    who: &str,
     service: &Service,
     connection: &ConnectionSpec,
-    reference: &Reference,
+    place: Place,
     report: &mut Report,
 ) {
     let Some(secret) = service.secret else {
@@ -138,11 +141,11 @@ fn check_secret(
         return;
     }
     let message = format!(
-        "the tool `{}` cannot do anything without the secret `{secret}` of Connection `{}`",
-        tool.name, connection.name
+        "{who} cannot do anything without the secret `{secret}` of Connection `{}`",
+        connection.name
     );
     report.add(
-        Problem::new(codes::MISSING_FIELD, reference.place, message)
+        Problem::new(codes::MISSING_FIELD, place, message)
             .help(format!("add `{secret}` to the `secrets` of the Connection")),
     );
 }

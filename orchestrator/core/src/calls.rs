@@ -32,6 +32,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use self::accounts::{Accounts, Payer};
 use self::budgets::Verdict;
 use self::charges::Charges;
+use self::for_tasks::{NotificationRef, TaskCalled};
 use self::lane::{Lane, Who};
 use self::messages::{answer_call, check_call, credential_of, send_provider, tell_watchers};
 use self::open_questions::Questions;
@@ -50,6 +51,7 @@ use crate::{LogEvent, ProcessId};
 pub(super) mod accounts;
 mod budgets;
 mod charges;
+pub(crate) mod for_tasks;
 mod lane;
 mod messages;
 mod open_questions;
@@ -87,6 +89,8 @@ struct OpenCall {
     agent: AgentName,
     /// Who waits, and its own name for the call; nobody, after the agent crashed.
     waiter: Option<(ProcessId, CallId)>,
+    /// The notification of a task that it is made for; then no process waits.
+    for_task: Option<NotificationRef>,
     lane: LaneKey,
     target: CallTarget,
     method: String,
@@ -142,6 +146,8 @@ pub(super) struct Calls {
     questions: Questions,
     /// The replies that turns in progress got last.
     replied: BTreeMap<InstanceRef, Replied>,
+    /// What came of calls for tasks, which are not told yet.
+    done_for_tasks: Vec<TaskCalled>,
     /// What replies took so far, of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
@@ -266,7 +272,10 @@ impl Calls {
         let Some(agent) = fleet.agent_name(at).cloned() else {
             return;
         };
-        let (id, lane) = match self.queue_call(fleet, at, &agent, process, &asked.target) {
+        let queued = self
+            .has_room_for(process)
+            .and_then(|()| self.queue_call(fleet, at, &agent, &asked.target));
+        let (id, lane) = match queued {
             Ok(queued) => queued,
             Err(error) => {
                 return answer_call(fleet, at, waiter, CallOutcome::Error(error));
@@ -277,6 +286,7 @@ impl Calls {
             at: at.clone(),
             agent,
             waiter: Some(waiter),
+            for_task: None,
             lane: lane.clone(),
             target: asked.target.clone(),
             method: asked.method,
@@ -299,20 +309,24 @@ impl Calls {
         self.serve(fleet, &at.workspace_id, &asked.target);
     }
 
+    /// Whether an agent's process may wait for one more call.
+    fn has_room_for(&self, process: ProcessId) -> Result<(), CallError> {
+        let open = self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
+        if open.len() < CALLS_OPEN_PER_AGENT {
+            return Ok(());
+        }
+        let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
+        Err(CallError::new(CallErrorCode::Overloaded, message).later(None))
+    }
+
     /// Gives a new call its place in the lane of its target.
     fn queue_call(
         &mut self,
         fleet: &mut Fleet,
         at: &InstanceRef,
         agent: &AgentName,
-        process: ProcessId,
         target: &CallTarget,
     ) -> Result<(CallId, LaneKey), CallError> {
-        let open = self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
-        if open.len() >= CALLS_OPEN_PER_AGENT {
-            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
-            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
-        }
         let bundle = fleet.bundle(&at.workspace_id);
         let Some(credential) = bundle.and_then(|bundle| credential_of(bundle, target)) else {
             let message = format!("there is no {target} in the configuration");
@@ -457,7 +471,9 @@ impl Calls {
                     .in_trace(call.trace),
             );
         }
-        if let Some(waiter) = call.waiter {
+        if let Some(of) = call.for_task {
+            self.done_for_tasks.push(TaskCalled { of, outcome });
+        } else if let Some(waiter) = call.waiter {
             answer_call(fleet, &call.at, waiter, outcome);
         }
     }

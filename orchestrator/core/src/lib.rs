@@ -34,6 +34,7 @@ mod calls;
 mod effect;
 mod exchange;
 mod fleet;
+mod groups;
 mod input;
 mod jobs;
 pub mod limits;
@@ -59,6 +60,7 @@ pub use exchange::{
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;
+pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
 pub use listing::{ListPurpose, ListedInstances};
 pub use refusals::control_error;
@@ -161,6 +163,7 @@ impl Core {
         for at in self.fleet.take_due_holds() {
             self.go_on_with_hold(&at);
         }
+        self.exchange_with_tasks();
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()

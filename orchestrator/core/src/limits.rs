@@ -117,6 +117,8 @@ pub(crate) const TASK_DISK_FRESH_MS: u64 = 60_000;
 pub(crate) const TASK_DRILL_PAUSE_MS: u64 = 30_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
 pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
+/// How long a notification of a task waits for its connection, in milliseconds; then it has failed.
+pub(crate) const TASK_NOTIFICATION_WAIT_MS: u64 = 600_000;
 /// How long after the work area of a task could not be written or read it is read again, in milliseconds.
 pub(crate) const TASK_RELOAD_MS: u64 = 30_000;
 /// How long a task's program has to end when it is asked to, in milliseconds; then it is killed.

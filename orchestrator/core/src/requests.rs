@@ -518,6 +518,16 @@ impl Core {
 fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
     let agents = router::agents_of(bundle);
     match problem {
+        Unroutable::NoEntryAgent => {
+            let text = "the project's agents are programs that work for tasks, so no agent answers messages";
+            ControlError::new(ErrorCode::AgentNotFound, text).suggest(
+                "give one a task with `gdn task new TITLE`, or add a document of `kind: Agent` with a `modelConfig`",
+            )
+        }
+        Unroutable::NoAgent { .. } if agents.is_empty() => {
+            ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
+                .suggest("agents of `runtime.kind: cli` work for tasks alone: `gdn task new TITLE`")
+        }
         Unroutable::NoAgent { .. } => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
                 .suggest(format!("the agents are: {agents}"))

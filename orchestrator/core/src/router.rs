@@ -36,6 +36,12 @@ pub(crate) enum Unroutable {
         /// Why.
         problem: String,
     },
+    /// No agent answers messages.
+    #[error(
+        "the project's agents are programs that work for tasks, so no agent answers messages; `gdn task new` gives \
+         them work"
+    )]
+    NoEntryAgent,
     /// There is no such agent.
     #[error("there is no agent `{agent}`")]
     NoAgent {
@@ -62,7 +68,7 @@ fn key_within(
     conversation: &InstanceKey,
 ) -> Result<InstanceKey, Unroutable> {
     let prefix = format!("{agent}:");
-    if *agent == bundle.entry_agent || conversation.as_str().starts_with(&prefix) {
+    if bundle.is_entry(agent) || conversation.as_str().starts_with(&prefix) {
         return Ok(conversation.clone());
     }
     new_key(&format!("{prefix}{conversation}"))
@@ -80,7 +86,8 @@ fn route_direct(
     agent: Option<&AgentName>,
     conversation: &InstanceKey,
 ) -> Result<Route, Unroutable> {
-    let agent = agent.unwrap_or(&bundle.entry_agent);
+    let entry = bundle.entry_agent.as_ref();
+    let agent = agent.or(entry).ok_or(Unroutable::NoEntryAgent)?;
     if !bundle.agents.contains_key(agent) {
         return Err(Unroutable::NoAgent {
             agent: agent.clone(),
@@ -114,7 +121,7 @@ pub(crate) fn route_sent(
             };
             // A person names conversations as they are.
             let rule = rule_for(local, &event)?;
-            let agent = agent_of(bundle, rule);
+            let agent = agent_of(bundle, rule)?;
             let instance_key = key_by_rule(bundle, local, (rule, &agent), &event)?;
             Ok(Route {
                 agent,
@@ -134,7 +141,7 @@ pub(super) fn conversation_of<'k>(
     bundle: &Bundle,
     (agent, key): (&AgentName, &'k InstanceKey),
 ) -> &'k str {
-    if *agent == bundle.entry_agent {
+    if bundle.is_entry(agent) {
         return key.as_str();
     }
     let own = key.as_str().strip_prefix(agent.as_str());
@@ -160,7 +167,7 @@ pub(super) fn route_between(
         Some(given) => given.clone(),
         None => {
             let conversation = conversation_of(bundle, from);
-            let prefix = if *agent == bundle.entry_agent {
+            let prefix = if bundle.is_entry(agent) {
                 String::new()
             } else {
                 format!("{agent}:")
@@ -213,7 +220,7 @@ pub(crate) fn route_ingress(
     event: &ConnectorEvent,
 ) -> Result<Route, Unroutable> {
     let rule = rule_for(connection, event)?;
-    let agent = agent_of(bundle, rule);
+    let agent = agent_of(bundle, rule)?;
     let as_said = key_by_rule(bundle, connection, (rule, &agent), event);
     let chosen = match &rule.key {
         KeyRule::Fixed(_)
@@ -242,7 +249,7 @@ pub(crate) fn route_ingress(
         });
     }
     let own = within_connection(&connection.name, &chosen);
-    let instance_key = if agent == bundle.entry_agent {
+    let instance_key = if bundle.is_entry(&agent) {
         new_key(&own)?
     } else {
         new_key(&format!("{agent}:{own}"))?
@@ -276,9 +283,9 @@ fn is_configured(connection: &ConnectionDefinition, key: &str) -> bool {
             .any(|schedule| schedule.get("instanceKey").and_then(Value::as_str) == Some(key))
 }
 
-fn agent_of(bundle: &Bundle, rule: &IngressRule) -> AgentName {
-    let named = rule.agent.clone();
-    named.unwrap_or_else(|| bundle.entry_agent.clone())
+fn agent_of(bundle: &Bundle, rule: &IngressRule) -> Result<AgentName, Unroutable> {
+    let named = rule.agent.as_ref().or(bundle.entry_agent.as_ref());
+    named.cloned().ok_or(Unroutable::NoEntryAgent)
 }
 
 /// The key as the rule and the event say it.
@@ -379,7 +386,7 @@ mod tests {
         Bundle {
             package: None,
             conversation_key: None,
-            entry_agent: "clerk".parse().unwrap(),
+            entry_agent: "clerk".parse().ok(),
             agents: [agent("clerk"), agent("helper")].into(),
             cli_agents: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -455,7 +462,7 @@ mod tests {
     #[test]
     fn inst_3_agents_reach_each_other_within_a_conversation() {
         let bundle = bundle();
-        let entry = bundle.entry_agent.clone();
+        let entry = bundle.entry_agent.clone().unwrap();
         let mut others = bundle.agents.keys().filter(|name| **name != entry);
         let other = others.next().unwrap().clone();
         let route = |from: &AgentName, key: &str, to: &AgentName, given: Option<&str>| {

@@ -120,6 +120,23 @@ impl Core {
         }
     }
 
+    /// Tasks have calls made, and hear of what came of them.
+    pub(crate) fn exchange_with_tasks(&mut self) {
+        loop {
+            let asked = self.tasks.take_calls();
+            let called = self.calls.take_done_for_tasks();
+            if asked.is_empty() && called.is_empty() {
+                return;
+            }
+            for call in asked {
+                self.calls.on_task_call(&mut self.fleet, call);
+            }
+            for called in called {
+                self.tasks.on_called(&mut self.fleet, called);
+            }
+        }
+    }
+
     /// A process is gone.
     pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) {
         let Some((owner, is_crash)) = self.fleet.on_exited(process, how) else {

@@ -9,6 +9,7 @@
 //! * `disk`: what work areas take, and may take.
 //! * `drills`: when it is tried whether a checkpoint could be restored.
 //! * `retention`: tasks that ended long ago, and how they are removed.
+//! * `notifying`: when connections tell people what a task waits for.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -18,7 +19,9 @@ use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
+use goondan_tasks::fact::Fact;
 use goondan_tasks::machine::{Effect as TaskEffect, Input as TaskInput, Refused};
+use goondan_tasks::state::State;
 
 use crate::exchange::{TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -29,6 +32,11 @@ mod checkpoints;
 mod disk;
 mod drills;
 mod entry;
+#[cfg(test)]
+mod keeping_tests;
+mod notifying;
+#[cfg(test)]
+mod notifying_tests;
 mod opening;
 mod reading;
 mod retention;
@@ -39,6 +47,7 @@ mod tests;
 mod world;
 
 use entry::{Batch, Decision, Entry, Written};
+use notifying::Notifying;
 
 /// The tasks of all open workspaces.
 #[derive(Debug, Default)]
@@ -54,6 +63,7 @@ pub(crate) struct Tasks {
     removals: retention::Removals,
     /// No drill is begun by policy before, on the clock of `Now::mono_ms`.
     drill_at_ms: u64,
+    notifying: Notifying,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
 }
@@ -146,7 +156,8 @@ impl Tasks {
             return;
         };
         let token = decision.as_ref().map(|decision| decision.token);
-        let error = match entry.handle(input, decision, now) {
+        let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);
+        let error = match entry.handle(input, decision, now, told) {
             Ok(()) => return,
             Err(entry::NotTaken::Refused(why)) => refused(at, &why),
             Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
@@ -242,6 +253,8 @@ impl Tasks {
             TaskEffect::MakeCheckpoint { kind } => {
                 self.make_checkpoint(fleet, at, kind, None, None);
             }
+            TaskEffect::Notify { id } => self.notify(fleet, at, id),
+            TaskEffect::SendNotification { id } => self.send_notification(fleet, at, id),
         }
     }
 
@@ -320,6 +333,7 @@ impl Tasks {
         for at in due {
             self.on_due(fleet, &at);
         }
+        self.serve_notifications(fleet);
         self.make_periodic_checkpoints(fleet);
         self.look_at_running(fleet);
         self.drill_by_policy(fleet);

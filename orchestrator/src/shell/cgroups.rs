@@ -14,13 +14,10 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::process_limits::ProcessLimits;
 
-use goondan_core::ProcessId;
+use goondan_core::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, ProcessId, child_group, program_group};
 
 /// The group of the daemon itself: a group with children may hold no process of its own.
 const OWN_GROUP: &str = "orchestrator";
-
-/// How the name of a child's group begins.
-const CHILD_PREFIX: &str = "child-";
 
 /// The controllers that are of use here.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
@@ -130,7 +127,8 @@ impl Cgroups {
         self.root.as_ref().map(|root| root.dir.as_path())
     }
 
-    /// Makes the group of a process that is about to be started; none where there are none.
+    /// Makes the group of a process that is about to be started; none where there are none. `for_program`: with one
+    /// below it in which a program can be frozen while the process is not (`TASK-8`). Its own limits hold for both.
     ///
     /// # Errors
     ///
@@ -139,12 +137,21 @@ impl Cgroups {
         &self,
         process: ProcessId,
         limits: &ProcessLimits,
+        for_program: bool,
     ) -> io::Result<Option<Cgroup>> {
         let Some(root) = &self.root else {
             return Ok(None);
         };
         match root.make(process, limits) {
-            Ok(group) => Ok(Some(group)),
+            Ok(group) => {
+                if for_program && let Err(error) = make_group(&program_group(&root.dir, process)) {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the program of a task gets no control group of its own: signals pause it"
+                    );
+                }
+                Ok(Some(group))
+            }
             Err(error) if limits.is_none() => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -166,9 +173,9 @@ impl Cgroups {
     /// it is tried again the next time.
     pub(super) fn sweep(&mut self) {
         self.leftovers.retain(|dir| {
-            let removed = fs::remove_dir(dir).or_else(|_| {
+            let removed = remove_group(dir).or_else(|_| {
                 kill(dir);
-                fs::remove_dir(dir)
+                remove_group(dir)
             });
             !matches!(removed, Ok(()))
                 && !removed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -178,7 +185,7 @@ impl Cgroups {
 
 impl Root {
     fn make(&self, process: ProcessId, limits: &ProcessLimits) -> Result<Cgroup, NoGroups> {
-        let dir = self.dir.join(format!("{CHILD_PREFIX}{}", process.0));
+        let dir = child_group(&self.dir, process);
         make_group(&dir)?;
         let mut rest = *limits;
         let limited = || -> Result<(), NoGroups> {
@@ -255,13 +262,20 @@ fn kill(dir: &Path) {
     write(dir, "cgroup.kill", "1").ok();
 }
 
+/// Removes the group of a child, in which there may be one of a program.
+fn remove_group(dir: &Path) -> io::Result<()> {
+    // If it cannot be removed, nor can the one around it.
+    fs::remove_dir(dir.join(PROGRAM_GROUP)).ok();
+    fs::remove_dir(dir)
+}
+
 /// The groups of children of an earlier daemon.
 fn child_groups(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.filter(|entry| {
         let name = entry.file_name();
         name.to_str()
-            .is_some_and(|name| name.starts_with(CHILD_PREFIX))
+            .is_some_and(|name| name.starts_with(CHILD_GROUP_PREFIX))
     });
     names.map(|entry| entry.path()).collect()
 }
@@ -344,7 +358,7 @@ mod tests {
         assert_eq!(text(&tree, "orchestrator/cgroup.procs"), "4242");
         assert_eq!(text(&tree, "cgroup.subtree_control"), "+memory +pids");
 
-        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        let group = groups.make(ProcessId(7), &LIMITS, false).unwrap().unwrap();
         group.admit(99).unwrap();
         assert_eq!(text(&tree, "child-7/cgroup.procs"), "99");
         assert_eq!(text(&tree, "child-7/memory.max"), "67108864");
@@ -357,7 +371,9 @@ mod tests {
         };
         assert_eq!(group.rest(), open_files);
 
-        let free = groups.make(ProcessId(8), &ProcessLimits::default());
+        assert!(!tree.path().join("child-7/program").exists());
+        let free = groups.make(ProcessId(8), &ProcessLimits::default(), true);
+        assert!(tree.path().join("child-8/program").is_dir());
         assert!(free.unwrap().unwrap().rest().is_none());
         assert!(!tree.path().join("child-8/memory.max").exists());
     }
@@ -367,7 +383,7 @@ mod tests {
         let tree = tree("hugetlb\n", "4242\n");
         let groups = take(&tree).unwrap();
         assert!(!tree.path().join("cgroup.subtree_control").exists());
-        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        let group = groups.make(ProcessId(7), &LIMITS, false).unwrap().unwrap();
         assert_eq!(group.rest(), LIMITS);
     }
 
@@ -384,7 +400,7 @@ mod tests {
             assert!(!tree.path().join(OWN_GROUP).exists());
         }
         let groups = Cgroups::default();
-        assert!(groups.make(ProcessId(1), &LIMITS).unwrap().is_none());
+        assert!(groups.make(ProcessId(1), &LIMITS, false).unwrap().is_none());
     }
 
     #[test]
@@ -401,17 +417,20 @@ mod tests {
         let tree = tree("memory pids\n", "4242\n");
         let groups = take(&tree).unwrap();
         fs::create_dir_all(tree.path().join("child-7/pids.max")).unwrap();
-        let error = groups.make(ProcessId(7), &LIMITS).unwrap_err().to_string();
+        let error = groups
+            .make(ProcessId(7), &LIMITS, false)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("pids.max`: "), "{error}");
         write(tree.path(), "child-9", "in the way").unwrap();
-        assert!(groups.make(ProcessId(9), &LIMITS).is_err());
+        assert!(groups.make(ProcessId(9), &LIMITS, false).is_err());
     }
 
     #[test]
     fn want_of_memory_is_told_from_any_other_end() {
         let tree = tree("memory\n", "4242\n");
         let groups = take(&tree).unwrap();
-        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        let group = groups.make(ProcessId(7), &LIMITS, false).unwrap().unwrap();
         assert_eq!(group.out_of_memory(), None);
         write(
             &group.dir,
@@ -437,11 +456,11 @@ mod tests {
     #[test]
     fn groups_are_emptied_and_removed_also_those_of_an_earlier_daemon() {
         let tree = tree("memory pids\n", "4242\n");
-        fs::create_dir(tree.path().join("child-3")).unwrap();
+        fs::create_dir_all(tree.path().join("child-3/program")).unwrap();
         let mut groups = take(&tree).unwrap();
         assert!(!tree.path().join("child-3").exists());
         let group = groups
-            .make(ProcessId(7), &ProcessLimits::default())
+            .make(ProcessId(7), &ProcessLimits::default(), true)
             .unwrap()
             .unwrap();
         group.admit(99).unwrap();

@@ -136,7 +136,8 @@ pub(super) fn start(
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
-    let cgroup = cgroups.make(spawn.process, &spawn.limits)?;
+    let for_program = spawn.role == ChildRole::Task;
+    let cgroup = cgroups.make(spawn.process, &spawn.limits, for_program)?;
     let started = start_in(spawn, launcher, cgroup.clone(), reports, tasks);
     if let (Err(_), Some(cgroup)) = (&started, cgroup) {
         cgroups.bury(cgroup);

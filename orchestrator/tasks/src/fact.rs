@@ -1,10 +1,12 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::ids::{AgentName, ConnectionName};
+use goondan_protocol::task::NotifyOn;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 
@@ -103,6 +105,22 @@ pub enum PauseReason {
     Quota,
 }
 
+/// Something that a connection is to tell people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notification {
+    /// What it is about.
+    pub on: NotifyOn,
+    /// By which connection.
+    pub connection: ConnectionName,
+    /// The tool of its service.
+    pub service: String,
+    /// What it does.
+    pub action: String,
+    /// With what.
+    pub args: Value,
+}
+
 /// Something that happened, as `event` and `data`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -140,6 +158,11 @@ pub enum Fact {
         run: u64,
         session: String,
         model: Option<String>,
+    },
+    /// The agent's program does not know its session any more: the next run begins one of its own.
+    SessionLost {
+        run: u64,
+        problem: String,
     },
     /// The run's process is gone.
     RunEnded {
@@ -236,6 +259,22 @@ pub enum Fact {
     },
     BudgetChanged {
         budget: Budget,
+    },
+    /// People are to be told of something by a connection.
+    NotificationRequested {
+        id: String,
+        notification: Notification,
+    },
+    /// From now on it may be that they were.
+    NotificationBegun {
+        id: String,
+    },
+    Notified {
+        id: String,
+    },
+    NotificationFailed {
+        id: String,
+        why: String,
     },
     TaskPaused {
         reason: PauseReason,

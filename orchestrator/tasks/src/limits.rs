@@ -61,5 +61,14 @@ pub const PHASES_MAX: u32 = 100;
 /// Figures that `tokens.json` lists one by one at most; the sums hold all.
 pub const TOKEN_HISTORY_MAX: usize = 1000;
 
+/// Characters of what is asked, in a notification, at most.
+pub const NOTICE_CHARS_MAX: usize = 1000;
+
+/// Notifications of one task that are on their way at most; one more has failed at once.
+pub const NOTIFICATIONS_OPEN_MAX: usize = 64;
+
+/// Notifications that are over and shown with a task; the history has all.
+pub const NOTIFICATIONS_KEPT: usize = 10;
+
 /// Lines of its history that are shown with a task.
 pub const RECENT_FACTS: usize = 10;

@@ -14,9 +14,11 @@ use crate::state::{Asked, GIVE_UP, Note, State, Status};
 
 mod asks;
 mod exchange;
+mod notices;
 mod output;
 
 pub use exchange::{DiskUse, Effect, Input, Output, Refused};
+pub use notices::Occasion;
 
 /// What is known of a run as long as it is under way, and of no use afterwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -158,6 +160,19 @@ impl Task {
                     self.exited(run, code, now);
                 }
                 // The next run is for whoever opens the task again.
+                return Ok(std::mem::take(&mut self.output));
+            }
+            // Nothing of the task itself follows from these.
+            Input::Notify(notifications) => {
+                self.notify(notifications, now);
+                return Ok(std::mem::take(&mut self.output));
+            }
+            Input::NotificationBegun { id } => {
+                self.notification_begun(id, now);
+                return Ok(std::mem::take(&mut self.output));
+            }
+            Input::NotificationEnded { id, result } => {
+                self.notification_ended(id, result, now);
                 return Ok(std::mem::take(&mut self.output));
             }
             // Of a run that is over.
@@ -382,6 +397,12 @@ impl Task {
             return Some(format!(
                 "The agent failed {} times in a row",
                 state.failures
+            ));
+        }
+        if state.recoveries > RETRIES_MAX {
+            return Some(format!(
+                "The agent reported an error {} times and completed nothing since",
+                state.recoveries
             ));
         }
         if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {

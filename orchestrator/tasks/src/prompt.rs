@@ -7,6 +7,10 @@ use crate::state::{Asked, Note, State};
 const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
     repeat anything, and ask again what was not answered.";
 
+/// What an agent hears whose program has forgotten its session.
+const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
+    directory, and go on from there.";
+
 /// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
 /// since.
 pub(crate) fn prompt_of(state: &State) -> String {
@@ -14,6 +18,9 @@ pub(crate) fn prompt_of(state: &State) -> String {
     if state.session.is_none() {
         prompt.push_str(&state.task.description);
         prompt.push('\n');
+    }
+    if state.is_session_lost {
+        prompt.push_str(&standing(state));
     }
     for note in settled_before(state).iter().chain(&state.notes) {
         if let Some(text) = note_text(state, note) {
@@ -30,10 +37,27 @@ pub(crate) fn prompt_of(state: &State) -> String {
     prompt
 }
 
-/// What was settled in the session that a restore has ended: the next one has not heard of it.
+/// How the task stands, for a session that knows nothing of it.
+fn standing(state: &State) -> String {
+    let mut text = format!("{SESSION_LOST}\n");
+    if state.current_phase > 1 {
+        let approved = state.current_phase - 1;
+        text.push_str(&format!("Phases approved so far: {approved}.\n"));
+    }
+    if !state.documents.is_empty() {
+        text.push_str("Documents so far:\n");
+        for document in &state.documents {
+            text.push_str(&format!("- {document}\n"));
+        }
+    }
+    text
+}
+
+/// What was settled in a session that a restore has ended, or that is lost: the next one has not heard of it.
 fn settled_before(state: &State) -> Vec<Note> {
     let is_restored = |note: &Note| matches!(note, Note::Restored(_));
-    if state.session.is_some() || !state.notes.iter().any(is_restored) {
+    let is_told = state.is_session_lost || state.notes.iter().any(is_restored);
+    if state.session.is_some() || !is_told {
         return Vec::new();
     }
     let asked = state.asks.keys().map(|id| Note::Asked(id.clone()));
@@ -69,6 +93,12 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
             }
             _ => return None,
         },
+        Note::Error(message, recovery) => {
+            let recovery = recovery
+                .as_deref()
+                .unwrap_or("try again, or ask for what you need");
+            format!("Your error \"{message}\": recover from it: {recovery}")
+        }
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),

@@ -15,12 +15,13 @@ use goondan_cli_agents::blocks::{
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
+use goondan_protocol::task::NotifyOn;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
-use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Provision, TaskId};
+use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Notification, Provision, TaskId};
 use crate::machine::{Effect, Input, Task};
-use crate::state::{Asked, Note, State, Status};
+use crate::state::{Asked, Note, Stage, State, Status};
 use crate::work_area::WorkArea;
 
 const ROOT: &str = "/p/task";
@@ -38,7 +39,19 @@ struct World {
     answers: BTreeMap<String, String>,
     facts: Vec<Entry>,
     runs: BTreeSet<u64>,
+    /// Notifications that were handed on.
+    sent: BTreeSet<String>,
     crashes: u32,
+}
+
+fn notification() -> Notification {
+    Notification {
+        on: NotifyOn::Review,
+        connection: "ops".parse().unwrap(),
+        service: "telegram".to_owned(),
+        action: "send".to_owned(),
+        args: serde_json::Value::Null,
+    }
 }
 
 impl World {
@@ -77,6 +90,7 @@ impl World {
             answers: BTreeMap::new(),
             facts,
             runs: BTreeSet::new(),
+            sent: BTreeSet::new(),
             crashes: 0,
         }
     }
@@ -138,6 +152,27 @@ impl World {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
             }
             Effect::MakeCheckpoint { .. } => {}
+            Effect::Notify { ref id } => {
+                let stage = self.state().notification(id).map(|told| &told.stage);
+                assert_eq!(stage, Some(&Stage::Requested), "nothing was done yet");
+            }
+            Effect::SendNotification { ref id } => {
+                assert!(self.sent.insert(id.clone()), "`{id}` is sent twice");
+            }
+        }
+    }
+
+    /// Something is told to people, in one of the steps it takes.
+    fn tell_people(&mut self) {
+        let open = self.state().open_notifications();
+        let open: Vec<(String, Stage)> = open.map(|(id, told)| (id, told.stage.clone())).collect();
+        match open.first().cloned() {
+            Some((id, Stage::Requested)) => self.feed(Input::NotificationBegun { id }),
+            Some((id, _)) => {
+                let result = Ok(());
+                self.feed(Input::NotificationEnded { id, result });
+            }
+            None => self.feed(Input::Notify(vec![notification()])),
         }
     }
 
@@ -174,7 +209,15 @@ impl World {
                 self.answers.insert(id, text);
             }
         }
+        let lost = self.state().open_notifications();
+        let lost = lost.filter(|(_, told)| told.stage == Stage::Begun);
+        let lost: Vec<String> = lost.map(|(id, _)| id).collect();
+        self.sent.extend(lost.iter().cloned());
         self.process = None;
+        for id in lost {
+            let result = Err("nobody knows".to_owned());
+            self.feed(Input::NotificationEnded { id, result });
+        }
         if let Some(run) = &self.state().run {
             let run = run.number;
             self.runs.insert(run);
@@ -232,8 +275,12 @@ impl World {
             })),
             5 => complete(phase),
             6 => complete(number),
-            7 if self.random.u8(..10) == 0 => Event::Block(Block::Error(AgentError {
-                kind: ErrorKind::Fatal,
+            7 => Event::Block(Block::Error(AgentError {
+                kind: if self.random.u8(..10) == 0 {
+                    ErrorKind::Fatal
+                } else {
+                    ErrorKind::Recoverable
+                },
                 message: "x".to_owned(),
                 recovery: None,
             })),
@@ -259,6 +306,7 @@ impl World {
                 protocol: "ERROR".to_owned(),
                 problem: "it is not closed".to_owned(),
             }),
+            15 if number == 0 => Event::SessionRefused("not found".to_owned()),
             _ => Event::Text("words".to_owned()),
         }
     }
@@ -312,6 +360,7 @@ impl World {
                 self.feed(input);
             }
             18 if self.random.u8(..20) == 0 => self.feed(Input::Cancel),
+            18 => self.tell_people(),
             _ => {
                 self.now += self.random.i64(0..2_000_000);
                 if self.random.u8(..8) == 0 {

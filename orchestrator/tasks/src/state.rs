@@ -8,9 +8,11 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
+mod notifications;
 mod tokens;
 
 pub use goondan_protocol::task::TaskStatus as Status;
+pub use notifications::{Stage, Told};
 pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
@@ -61,6 +63,8 @@ pub enum Note {
     Restored(String),
     /// What it wrote was no block.
     Refused(String, String),
+    /// It reported an error that can be recovered from, and how.
+    Error(String, Option<String>),
 }
 
 /// A run of the agent's program.
@@ -97,6 +101,8 @@ pub struct State {
     pub run: Option<Run>,
     pub(crate) runs: u64,
     pub(crate) session: Option<String>,
+    /// Whether the session that knew the task is gone, and no other has begun.
+    pub(crate) is_session_lost: bool,
     pub(crate) model: Option<String>,
     pub(crate) asks: BTreeMap<String, Ask>,
     pub(crate) notes: Vec<Note>,
@@ -104,6 +110,8 @@ pub struct State {
     pub(crate) is_rate_limited: bool,
     pub(crate) failures: u32,
     pub(crate) unknown: u32,
+    /// Errors to recover from that were reported since something was completed.
+    pub(crate) recoveries: u32,
     /// Whether the last run ended well.
     is_run_done: bool,
     pub(crate) step: Option<String>,
@@ -112,6 +120,7 @@ pub struct State {
     pub(crate) checkpoint: Option<String>,
     pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
+    pub(crate) notifications: notifications::Notifications,
     /// What it has taken.
     pub tokens: Tokens,
 }
@@ -134,6 +143,7 @@ impl State {
             run: None,
             runs: 0,
             session: None,
+            is_session_lost: false,
             model: None,
             asks: BTreeMap::new(),
             notes: Vec::new(),
@@ -141,6 +151,7 @@ impl State {
             is_rate_limited: false,
             failures: 0,
             unknown: 0,
+            recoveries: 0,
             is_run_done: false,
             step: None,
             progress: 0,
@@ -148,6 +159,7 @@ impl State {
             checkpoint: None,
             drill: None,
             budget_warned: false,
+            notifications: notifications::Notifications::default(),
             tokens: Tokens::default(),
         }
     }
@@ -218,7 +230,12 @@ impl State {
             Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => {
                 self.fail(&error.message, at);
             }
-            Fact::ErrorReported { .. } => {}
+            Fact::ErrorReported { error } => {
+                self.recoveries += 1;
+                let recovery = error.recovery.clone();
+                self.notes
+                    .push(Note::Error(error.message.clone(), recovery));
+            }
             Fact::RunRequested {
                 run,
                 session,
@@ -252,9 +269,14 @@ impl State {
             }
             Fact::SessionOpened { session, model, .. } => {
                 self.session = Some(session.clone());
+                self.is_session_lost = false;
                 if model.is_some() {
                     self.model.clone_from(model);
                 }
+            }
+            Fact::SessionLost { .. } => {
+                self.session = None;
+                self.is_session_lost = true;
             }
             Fact::RunEnded { outcome, .. } => self.run_ended(outcome),
             Fact::RetryPlanned { at } => self.not_before = Some(*at),
@@ -263,8 +285,12 @@ impl State {
                 self.started_at.get_or_insert(at);
                 self.progress = 0;
             }
-            Fact::PhaseCompleted { documents, .. } => self.add_documents(documents),
+            Fact::PhaseCompleted { documents, .. } => {
+                self.recovered();
+                self.add_documents(documents);
+            }
             Fact::WorkCompleted { documents } => {
+                self.recovered();
                 self.is_work_completed = true;
                 self.add_documents(documents);
             }
@@ -358,12 +384,31 @@ impl State {
                 self.task.budget = *budget;
                 self.budget_warned = false;
             }
+            Fact::NotificationRequested { notification, .. } => {
+                self.notifications.add(notification, at);
+            }
+            Fact::NotificationBegun { id } => self.notifications.set(id, Stage::Begun),
+            Fact::Notified { id } => self.notifications.set(id, Stage::Sent),
+            Fact::NotificationFailed { id, why } => {
+                self.notifications.set(id, Stage::Failed(why.clone()));
+            }
             Fact::TaskPaused { reason } => self.is_paused = Some(*reason),
             Fact::TaskResumed {} => self.is_paused = None,
             Fact::TaskCompleted {} => self.ended = Some((Status::Completed, at)),
             Fact::TaskFailed { reason } => self.fail(reason, at),
             Fact::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),
         }
+    }
+
+    /// What was completed has been recovered from. What the run's prompt carries stays until that is taken.
+    fn recovered(&mut self) {
+        self.recoveries = 0;
+        let carried = self.run.as_ref().map_or(0, |run| run.carried);
+        let mut place = 0;
+        self.notes.retain(|note| {
+            place += 1;
+            place <= carried || !matches!(note, Note::Error(..))
+        });
     }
 
     fn fail(&mut self, reason: &str, at: Timestamp) {
@@ -411,8 +456,9 @@ impl State {
     /// another (`CKPT-6`), and hears nothing of how a run ended that it does not know.
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
+        self.is_session_lost = false;
         // How earlier runs ended says nothing of these files, and a person wanted them so.
-        (self.failures, self.unknown) = (0, 0);
+        (self.failures, self.unknown, self.recoveries) = (0, 0, 0);
         if !self.is_rate_limited {
             self.not_before = None;
         }
@@ -433,7 +479,7 @@ impl State {
             Asked::Question(..) | Asked::Dependency(..) => true,
         };
         if let Asked::Question(Origin::Supervisor, ..) = &ask.what {
-            (self.failures, self.unknown) = (0, 0);
+            (self.failures, self.unknown, self.recoveries) = (0, 0, 0);
         }
         if told {
             self.notes.push(Note::Asked(id.to_owned()));

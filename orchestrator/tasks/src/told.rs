@@ -84,6 +84,11 @@ impl State {
         waits_for.map(ToOwned::to_owned)
     }
 
+    /// What clients are told of something that was asked, by its id.
+    pub(crate) fn ask(&self, id: &str) -> Option<TaskAsk> {
+        self.asks.get(id).map(|ask| told(id, ask))
+    }
+
     /// A line of the list of tasks.
     #[must_use]
     pub fn info(&self, workspace_id: &WorkspaceId) -> TaskInfo {
@@ -143,6 +148,7 @@ impl State {
             disk: None,
             checkpoint: self.checkpoint.clone(),
             drill: self.drill.clone(),
+            notifications: self.told_notifications(),
             recent,
         }
     }

@@ -44,6 +44,7 @@ fn detail(fact: &Fact) -> String {
         },
         Fact::AgentStarted { run, pid, .. } => format!("run {run}, process {pid}"),
         Fact::PromptTaken { run } => format!("run {run}"),
+        Fact::SessionLost { problem, .. } => format!("it has forgotten its session: {problem}"),
         Fact::SessionOpened { session, model, .. } => match model {
             Some(model) => format!("{session}, {model}"),
             None => session.clone(),
@@ -90,6 +91,12 @@ fn detail(fact: &Fact) -> String {
             None => format!("{} tokens", usage.total()),
         },
         Fact::BudgetWarned { percent } => format!("{percent} % are taken"),
+        Fact::NotificationRequested { id, notification } => {
+            let (on, connection) = (notification.on.as_str(), &notification.connection);
+            format!("{id} {on} by {connection} {}", notification.action)
+        }
+        Fact::NotificationBegun { id } | Fact::Notified { id } => id.clone(),
+        Fact::NotificationFailed { id, why } => format!("{id}: {why}"),
         Fact::TaskPaused { reason } => match reason {
             PauseReason::Person => String::new(),
             PauseReason::Budget => "the next call might pass the budget".to_owned(),

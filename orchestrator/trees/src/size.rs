@@ -57,17 +57,25 @@ fn is_gone(error: &io::Error) -> bool {
 mod tests {
     use std::fs;
 
+    use goondan_durable::disk::append_all;
+
     use super::*;
     use crate::RealFolder;
+
+    fn file(folder: &dyn Folder, path: &str, bytes: usize) {
+        let mut file = folder.create(path.as_ref(), 0o600).unwrap();
+        append_all(file.as_mut(), &vec![0; bytes]).unwrap();
+    }
 
     #[test]
     fn task_9_a_tree_takes_what_its_files_are_long_and_no_link_is_followed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path();
-        fs::write(path.join("outside"), [0; 1_000]).unwrap();
         fs::create_dir_all(path.join("tree/.a/b")).unwrap();
-        fs::write(path.join("tree/.a/b/c"), [0; 100]).unwrap();
-        fs::write(path.join("tree/new\nline"), [0; 10]).unwrap();
+        let above = RealFolder::open(path).unwrap();
+        file(&above, "outside", 1_000);
+        file(&above, "tree/.a/b/c", 100);
+        file(&above, "tree/new\nline", 10);
         std::os::unix::fs::symlink("../outside", path.join("tree/link")).unwrap();
         std::os::unix::fs::symlink("..", path.join("tree/out")).unwrap();
         let folder = RealFolder::open(&path.join("tree")).unwrap();

@@ -20,6 +20,9 @@ pub enum Event {
         /// The model it works with, if that is told.
         model: Option<String>,
     },
+    /// The session that was to be gone on with is refused or not known, and why. Without it there is no run: the next
+    /// one has to begin a session of its own.
+    SessionRefused(String),
     /// The assistant's own text.
     Text(String),
     /// A protocol block in the assistant's own text.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, WorkspaceId};
-use crate::task::{TaskBudget, TaskId, TaskStatus};
+use crate::ids::{AgentName, ConnectionName, WorkspaceId};
+use crate::shell::shell_quoted;
+use crate::task::{NotifyOn, TaskBudget, TaskId, TaskStatus};
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
 
@@ -288,6 +289,29 @@ pub struct TaskAsk {
     pub until: Option<Timestamp>,
 }
 
+impl TaskAsk {
+    /// What a person types, without `gdn`. Which of several is meant is named where it must be.
+    #[must_use]
+    pub fn command(&self, task: &TaskId, is_one_of_several: bool) -> String {
+        let id = &self.id;
+        let named = if is_one_of_several {
+            format!(" --id {id}")
+        } else {
+            String::new()
+        };
+        let chosen = self.default.as_deref();
+        let chosen = chosen.or(self.options.first().map(String::as_str));
+        let answer = chosen.and_then(shell_quoted);
+        let answer = answer.unwrap_or_else(|| "ANSWER".to_owned());
+        match self.kind {
+            TaskAskKind::Question => format!("task answer {task}{named} {answer}"),
+            TaskAskKind::Permission => format!("task answer {task}{named} allow"),
+            TaskAskKind::Secret => format!("task provide {task} {id}"),
+            TaskAskKind::Dependency => format!("task provide {task} {id} --say TEXT"),
+        }
+    }
+}
+
 /// What kind of thing a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -401,6 +425,9 @@ pub struct TaskDetail {
     /// The last restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drill: Option<TaskDrill>,
+    /// Whom connections told, or are to tell, of what: all that are not told yet, and the last that were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notifications: Vec<TaskNotification>,
     /// The last lines of its history, in words, the newest last.
     pub recent: Vec<TaskHappening>,
 }
@@ -418,6 +445,39 @@ pub struct TaskDisk {
     pub free_bytes: Option<u64>,
     /// When that was looked at.
     pub measured_at: Timestamp,
+}
+
+/// Something that a connection tells people of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskNotification {
+    /// Its id, such as `n-0001`.
+    pub id: String,
+    /// What it is about.
+    pub on: NotifyOn,
+    /// By which connection.
+    pub connection: ConnectionName,
+    /// What that does.
+    pub action: String,
+    /// When it came to be.
+    pub at: Timestamp,
+    /// What became of it.
+    pub state: TaskNotificationState,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What became of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskNotificationState {
+    /// It is on its way.
+    Waiting,
+    /// It arrived.
+    Sent,
+    /// It did not, or nobody knows.
+    Failed,
 }
 
 /// The run that is under way.

@@ -11,6 +11,8 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 
+use crate::tasks::{example, state_of};
+
 /// [`LAB`] with limits that only control groups hold its worker to.
 fn lab() -> String {
     let limits = "  runtime:\n    limits: {memoryMiB: 256, processes: 64}\n  tools:";
@@ -109,6 +111,74 @@ fn sup_7_a_child_has_a_control_group_with_all_it_starts_which_goes_with_it() {
     home.gdn(&["instance", "delete", "--yes", "k"]).exits(0);
     drop(daemon.stop());
     assert_eq!(group.children(), Vec::<PathBuf>::new());
+}
+
+/// A program that tries to get away: out of its session, and out of its parents.
+const RUNAWAY: &str = "#!/bin/sh\ncat > /dev/null\nsetsid sleep 4322 &\n\
+                       (setsid sh -c 'sleep 4323 & exec sleep 4324' &)\nsleep 4321\n";
+
+/// Whether all in a group stands still, as the kernel says.
+fn is_frozen(group: &Path) -> bool {
+    let events = fs::read_to_string(group.join("cgroup.events")).unwrap();
+    events.lines().any(|line| line == "frozen 1")
+}
+
+#[test]
+fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
+    let Some(group) = Group::new() else {
+        println!(
+            "no control group can be made here: freezing is not checked; pausing by signals is elsewhere"
+        );
+        return;
+    };
+    let home = example();
+    home.write_program("project/agent.sh", RUNAWAY);
+    let daemon = Daemon::start_command(&home, group.daemon(&home));
+    home.gdn(&["run"]).exits(0);
+    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    home.gdn(&new).exits(0);
+    wait_until("its program runs", || home.running("sleep").len() == 4);
+    let sleepers: Vec<u32> = home.running("sleep").iter().map(|it| it.pid).collect();
+    let path = group_of(sleepers[0]);
+    assert!(path.ends_with("/program"), "{path}");
+    assert!(sleepers.iter().all(|pid| group_of(*pid) == path));
+    let child = group.children().pop().unwrap();
+    let program = child.join("program");
+    let outside = fs::read_to_string(child.join("cgroup.procs")).unwrap();
+    assert_eq!(outside.lines().count(), 1, "its process stays outside");
+    assert!(!is_frozen(&program));
+
+    home.gdn(&["task", "pause", "shop"]).exits(0);
+    wait_until("all of it is frozen", || is_frozen(&program));
+    assert!(!is_frozen(&child));
+    assert!(sleepers.iter().all(|pid| state_of(*pid) != 'T'));
+    home.gdn(&["task", "resume", "shop"]).exits(0);
+    wait_until("it goes on", || !is_frozen(&program));
+    // What is frozen is ended all the same.
+    home.gdn(&["task", "pause", "shop"]).exits(0);
+    wait_until("all of it is frozen", || is_frozen(&program));
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    wait_until("nothing of it is left", || home.running("sleep").is_empty());
+    wait_until("the group is gone", || !child.exists());
+
+    // And by a daemon that dies.
+    home.gdn(&[
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "two",
+        "--description",
+        "x",
+        "--start",
+    ])
+    .exits(0);
+    wait_until("its program runs", || home.running("sleep").len() == 4);
+    let program = group.children().pop().unwrap().join("program");
+    home.gdn(&["task", "pause", "two"]).exits(0);
+    wait_until("all of it is frozen", || is_frozen(&program));
+    drop(daemon.kill());
+    wait_until("nothing of it is left", || home.running("sleep").is_empty());
 }
 
 /// What the kernel holds a child to depends on the controllers it offers.

@@ -99,6 +99,12 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_kills;
+#[cfg(test)]
+mod task_manners;
+#[cfg(test)]
+mod task_notify;
+#[cfg(test)]
 mod tasks;
 #[cfg(test)]
 mod telegram;

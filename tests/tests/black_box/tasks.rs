@@ -12,7 +12,7 @@ use serde_json::Value;
 const KEY: &str = "sk-never-to-be-seen-4711";
 
 /// The example, as a person copies it.
-fn example() -> Home {
+pub(crate) fn example() -> Home {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/task");
     let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
     let home = Home::new(&read("goondan.yaml"));
@@ -31,7 +31,7 @@ fn shown(home: &Home) -> Value {
     home.gdn_json(&["task", "show", "shop"])
 }
 
-fn wait_for(home: &Home, status: &str) {
+pub(crate) fn wait_for(home: &Home, status: &str) {
     wait_until(&format!("the task is {status}"), || {
         shown(home)["info"]["status"] == status
     });
@@ -385,7 +385,7 @@ fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_import
     assert_eq!(drilled["checkpointId"], "checkpoint_001");
     assert!(drilled.get("problem").is_none(), "{drilled}");
     let snapshot = area(&home).join(".checkpoints/checkpoint_001/snapshot.tar.gz");
-    fs::write(&snapshot, "no archive").unwrap();
+    home.write(snapshot.to_str().unwrap(), "no archive");
     let failed = home.gdn(&["task", "drill", "shop"]).exits(15);
     assert!(failed.stderr.contains("cannot be restored"), "{failed:?}");
     let listed = home.gdn(&["task", "list"]).exits(0);
@@ -421,7 +421,7 @@ fn agents(home: &Home) -> Vec<u32> {
 }
 
 /// The state of a process, as the kernel tells it; `X` if it is gone.
-fn state_of(pid: u32) -> char {
+pub(crate) fn state_of(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
     after.chars().next().unwrap_or('X')

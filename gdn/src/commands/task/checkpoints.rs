@@ -149,7 +149,7 @@ pub(super) async fn drill(args: TaskAtArgs, context: &Context) -> Result<(), Fai
     output.object(schemas::TASK_DRILL, &drill)?;
     let id = &drill.checkpoint_id;
     let Some(problem) = &drill.problem else {
-        let entries = text::count(drill.entries, "entry");
+        let entries = text::count(drill.entries, "path");
         return output.data(format!("{id} can be restored: {entries} compared"));
     };
     output.data(format!("{id} cannot be restored"))?;

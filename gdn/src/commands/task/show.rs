@@ -1,6 +1,8 @@
 //! `gdn task show`: one page that a person can act from.
 
-use goondan_protocol::control::{TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill};
+use goondan_protocol::control::{
+    TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskNotification, TaskNotificationState,
+};
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 
@@ -41,6 +43,9 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
         .iter()
         .map(|path| format!("  {}\n", text::one_line(path)));
     page.part("Documents", &documents.collect::<String>());
+    let told = detail.notifications.iter();
+    let told = told.map(|told| notification_line(told, canvas));
+    page.part("Told by connections", &told.collect::<String>());
     let recent = detail.recent.iter().map(|line| {
         let at = palette.paint(style::FAINT, &text::clock(line.at));
         let event = line.event.replace('_', " ");
@@ -49,6 +54,21 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
     });
     page.part("What happened last", &recent.collect::<String>());
     page.into_text()
+}
+
+fn notification_line(told: &TaskNotification, canvas: Canvas) -> String {
+    let palette = canvas.palette;
+    let at = palette.paint(style::FAINT, &text::clock(told.at));
+    let (state, tone) = match told.state {
+        TaskNotificationState::Waiting => ("on its way", style::PLAIN),
+        TaskNotificationState::Sent => ("sent", style::PLAIN),
+        TaskNotificationState::Failed => ("not sent", style::BAD),
+    };
+    let why = told.why.as_deref().map(text::one_line);
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    let state = palette.paint(tone, &format!("{state}{why}"));
+    let (on, action) = (told.on.as_str(), text::one_line(&told.action));
+    format!("  {at}  {on} by {} {action}  {state}\n", told.connection)
 }
 
 fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
@@ -197,6 +217,26 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
     out
 }
 
+/// The options that keep what a budget says beside what is changed: a new one replaces all of it.
+fn other_bounds(detail: &TaskDetail, changed: &[&str]) -> String {
+    let budget = &detail.budget;
+    let usd = budget.micro_usd.map(|most| most.to_string());
+    let usd = usd.map(|text| text.trim_start_matches('$').to_owned());
+    let bounds = [
+        ("--max-tokens", budget.tokens.map(|most| most.to_string())),
+        ("--max-usd", usd),
+        (
+            "--max-disk-mib",
+            budget.disk_bytes.map(|most| (most >> 20).to_string()),
+        ),
+    ];
+    let kept = bounds.into_iter().filter_map(|(option, most)| {
+        let most = most.filter(|_| !changed.contains(&option))?;
+        Some(format!(" {option} {most}"))
+    });
+    kept.collect()
+}
+
 /// What a person may do next, the most urgent first.
 pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
     let id = &detail.info.task_id;
@@ -205,29 +245,13 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         .asks
         .iter()
         .map(|ask| {
-            let named = if several {
-                format!(" --id {}", ask.id)
-            } else {
-                String::new()
+            let what = match ask.kind {
+                TaskAskKind::Question => "Answer it",
+                TaskAskKind::Permission => "Allow or refuse it",
+                TaskAskKind::Secret => "Provide it",
+                TaskAskKind::Dependency => "Say that it is there",
             };
-            let chosen = ask
-                .default
-                .as_deref()
-                .or(ask.options.first().map(String::as_str));
-            let answer = chosen.and_then(text::shell_quoted);
-            let answer = answer.unwrap_or_else(|| "ANSWER".to_owned());
-            let (what, command) = match ask.kind {
-                TaskAskKind::Question => ("Answer it", format!("task answer {id}{named} {answer}")),
-                TaskAskKind::Permission => (
-                    "Allow or refuse it",
-                    format!("task answer {id}{named} allow"),
-                ),
-                TaskAskKind::Secret => ("Provide it", format!("task provide {id} {}", ask.id)),
-                TaskAskKind::Dependency => (
-                    "Say that it is there",
-                    format!("task provide {id} {} --say TEXT", ask.id),
-                ),
-            };
+            let command = ask.command(id, several);
             NextCommand { what, command }
         })
         .collect();
@@ -239,13 +263,15 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
     match detail.info.status {
         TaskStatus::Idle => next("Start it", format!("task start {id}")),
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("budget") => {
+            let others = other_bounds(detail, &["--max-usd"]);
             next(
                 "Raise its budget",
-                format!("task budget {id} --max-usd DOLLARS"),
+                format!("task budget {id} --max-usd DOLLARS{others}"),
             );
         }
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("quota") => {
-            let more = format!("task budget {id} --max-disk-mib MIB");
+            let others = other_bounds(detail, &["--max-disk-mib"]);
+            let more = format!("task budget {id} --max-disk-mib MIB{others}");
             next("Remove files from its work area, or let it take more", more);
             next("Then let it go on", format!("task resume {id}"));
         }
@@ -265,7 +291,7 @@ mod tests {
     use crate::output::style::Palette;
     use crate::output::table::at_three_widths;
     use goondan_protocol::control::TaskHappening;
-    use goondan_protocol::task::TaskBudget;
+    use goondan_protocol::task::{NotifyOn, TaskBudget};
     use goondan_protocol::usage::{MicroUsd, Usage};
 
     fn detail(status: TaskStatus) -> TaskDetail {
@@ -304,6 +330,15 @@ mod tests {
                 entries: 12,
                 problem: Some("`snapshot.tar.gz` is not as it was written".to_owned()),
             }),
+            notifications: vec![TaskNotification {
+                id: "n-0001".to_owned(),
+                on: NotifyOn::Question,
+                connection: "ops".parse().unwrap(),
+                action: "send".to_owned(),
+                at: Timestamp::from_unix_millis(2_000),
+                state: TaskNotificationState::Failed,
+                why: Some("the chat is\u{7} not found".to_owned()),
+            }],
             recent: vec![TaskHappening {
                 at: Timestamp::from_unix_millis(2_000),
                 event: "question_asked".to_owned(),
@@ -338,6 +373,7 @@ mod tests {
             "182000 of 200000 tokens",
             "950.0 MiB of 1.0 GiB, 40.0 GiB free",
             "checkpoint_003 cannot be restored",
+            "question by ops send  not sent: the chat is\\u{7} not found",
             "question asked  q-0001\\u{1b}[2J",
         ] {
             assert!(shown.contains(said), "{said}:\n{shown}");
@@ -363,11 +399,14 @@ mod tests {
         let mut held = detail(TaskStatus::Paused);
         held.info.blocked_by = Some("budget".to_owned());
         held.info.cost = MicroUsd(0);
-        assert!(next_commands(&held)[0].command.starts_with("task budget"));
+        assert_eq!(
+            next_commands(&held)[0].command,
+            "task budget shop --max-usd DOLLARS --max-tokens 200000"
+        );
         held.info.blocked_by = Some("quota".to_owned());
         assert_eq!(
             next_commands(&held)[0].command,
-            "task budget shop --max-disk-mib MIB"
+            "task budget shop --max-disk-mib MIB --max-tokens 200000"
         );
         for (status, begins) in [
             (TaskStatus::Idle, "task start"),

@@ -135,16 +135,17 @@ impl Membership {
     }
 }
 
+/// Who answers first: nobody, in a project whose agents are all programs. `None` only if a problem has been reported.
 pub(super) fn find_entry_agent(
     swarm: Option<&Located<SwarmSpec>>,
     membership: &Membership,
     resources: &Resources,
     report: &mut Report,
-) -> Option<AgentName> {
+) -> Option<Option<AgentName>> {
     if let Some(swarm) = swarm {
         let reference = swarm.value.entry_agent.as_ref()?;
         membership.check(reference, resources, report)?;
-        return AgentName::new(&reference.name).ok();
+        return AgentName::new(&reference.name).ok().map(Some);
     }
     let count = |kind| resources.counts.get(&kind).copied().unwrap_or_default();
     if count(Kind::SWARM) > 0 {
@@ -155,22 +156,9 @@ pub(super) fn find_entry_agent(
     match (agents, resources.agents.as_slice()) {
         // One that could not be read was reported.
         (0, _) if resources.cli_agent_count > programs.len() => None,
-        (0, _) if let [first, ..] = programs => {
-            report.add(
-                Problem::new(
-                    codes::NO_ENTRY_AGENT,
-                    first.place,
-                    format!(
-                        "the project has no Agent beside those of `runtime.kind: cli`, such as `{}`, so nobody could \
-                         answer events",
-                        first.value.name
-                    ),
-                )
-                .help("add a document of `kind: Agent` with a `modelConfig`"),
-            );
-            None
-        }
-        (1, [only]) => Some(only.value.name.clone()),
+        // All are programs, which work for tasks alone.
+        (0, _) if !programs.is_empty() => Some(None),
+        (1, [only]) => Some(Some(only.value.name.clone())),
         (0, _) => {
             // What could not be read may have been the agent.
             if let Some(place) = resources.start.filter(|_| !report.is_partial()) {

@@ -7,7 +7,9 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
 
-use super::{Context, process_limits, process_limits::BYTES_PER_MIB, sandbox};
+use super::notify::NotifySpec;
+use super::process_limits::BYTES_PER_MIB;
+use super::{Context, notify, process_limits, sandbox};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
 use crate::limits::{
@@ -42,6 +44,7 @@ pub(crate) static SPEC: Shape = Shape::of(
         ),
         Field::required("runtime", Content::Mapping(&RUNTIME), "The program."),
         sandbox::OF_AGENT,
+        notify::OF_AGENT,
     ],
 );
 
@@ -217,6 +220,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
     pub(crate) sandbox: sandbox::Written,
+    pub(crate) notify: Vec<NotifySpec>,
 }
 
 /// Reads the `spec` of such an Agent.
@@ -231,6 +235,7 @@ pub(crate) fn read(
     let runtime = spec.nested("runtime", &mut cx.report);
     let runtime = runtime.map(|runtime| read_runtime(runtime, place, cx));
     let sandbox = sandbox::read(&mut spec, cx);
+    let notify = notify::read(&mut spec, cx);
     spec.close();
     let Runtime {
         program,
@@ -257,6 +262,7 @@ pub(crate) fn read(
         limits,
         disk_bytes,
         sandbox,
+        notify,
     })
 }
 

@@ -166,6 +166,10 @@ fn corpus() -> Vec<Value> {
                     "limits": {"memoryMiB": 64},
                 },
                 "sandbox": {"require": "off"},
+                "notify": [
+                    {"connection": "Connection/bot", "action": "send", "args": {"chat": 1, "text": "${message}"},
+                     "on": ["question", "failed"]},
+                ],
             }),
         ),
         document(

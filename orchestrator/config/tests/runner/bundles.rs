@@ -39,7 +39,7 @@ fn rules(ingress: &str) -> Vec<IngressRule> {
 fn a_single_agent_needs_no_swarm_and_gets_the_defaults() {
     let bundle = Project::new(SMALLEST).load();
     assert_eq!(bundle.package, None);
-    assert_eq!(bundle.entry_agent.as_str(), "helper");
+    assert_eq!(bundle.entry_agent.as_ref().unwrap().as_str(), "helper");
     assert_eq!(bundle.grace_period_ms, DEFAULT_GRACE_PERIOD_MS);
     assert_eq!(
         bundle.lifecycle,
@@ -222,7 +222,7 @@ spec:
     .load();
     let names: Vec<_> = bundle.agents.keys().map(AgentName::as_str).collect();
     assert_eq!(names, ["helper", "second"]);
-    assert_eq!(bundle.entry_agent.as_str(), "second");
+    assert_eq!(bundle.entry_agent.as_ref().unwrap().as_str(), "second");
     assert_eq!(bundle.conversation_key.unwrap().as_str(), "lobby");
     assert_eq!(bundle.grace_period_ms, 3_000);
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Agents of `runtime.kind: cli`: programs that work for tasks (`TASK-8`).
 
-use goondan_protocol::task::{AgentFormat, CliAgentDefinition, PromptBy};
+use goondan_protocol::task::{AgentFormat, CliAgentDefinition, NotifyOn, PromptBy};
 
 use crate::support::Project;
 
@@ -59,7 +59,7 @@ fn task_8_a_preset_is_one_line_of_configuration() {
 fn task_8_a_command_is_written_out() {
     let project = project(
         "command: [./bin/agent, --do, '{prompt}'], format: codex-json, resume: [bin/agent, '{session}', '{prompt}'], \
-         environment: {MODE: fast}, guide: guides, limits: {memoryMiB: 64}",
+         environment: {MODE: fast}, guide: guides, limits: {memoryMiB: 64}, diskMiB: 512",
     );
     let bundle = project.load();
     let [agent] = bundle.cli_agents().collect::<Vec<_>>()[..] else {
@@ -73,12 +73,14 @@ fn task_8_a_command_is_written_out() {
     assert_eq!(agent.environment["MODE"], "fast");
     assert_eq!(agent.guide, Some(root.join("guides")));
     assert_eq!(agent.limits.memory_bytes, Some(64 << 20));
+    assert_eq!(agent.disk_bytes, Some(512 << 20));
+    assert_eq!(definition("preset: claude").disk_bytes, None);
     assert!(
         !bundle.agents.contains_key(&agent.name),
         "it is no agent with a model"
     );
     assert_eq!(
-        bundle.entry_agent.as_str(),
+        bundle.entry_agent.as_ref().unwrap().as_str(),
         "helper",
         "the only one that answers"
     );
@@ -178,8 +180,20 @@ fn no_event_goes_to_a_program() {
         told.contains("works for tasks, and no events go to it"),
         "{told}"
     );
-    let told = only_problem(&Project::new(&agent("preset: claude")));
-    assert!(told.contains("nobody could answer events"), "{told}");
+}
+
+#[test]
+fn task_8_a_project_of_programs_alone_has_nobody_who_answers() {
+    let two =
+        agent("preset: claude") + "---\n" + &agent("preset: codex").replace("coder", "second");
+    let bundle = Project::new(&two).load();
+    assert_eq!(bundle.entry_agent, None);
+    assert_eq!(bundle.cli_agents().len(), 2);
+    let hook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: hook}\nspec:\n  \
+                connectorRef: {kind: Connector, name: webhook, package: '@goondan/base'}\n";
+    Project::new(&(two + hook)).load();
+    let broken = agent("preset: clod");
+    assert!(only_problem(&Project::new(&broken)).contains("`clod`"));
 }
 
 #[test]
@@ -189,4 +203,111 @@ fn task_8_a_guide_stays_as_it_is() {
     let project = Project::with(&document).file("guides/style.md", "");
     let told = only_problem(&project);
     assert!(told.contains("where its `guide` is"), "{told}");
+}
+
+/// A project with connections, and an agent that has one tell people something.
+fn notifying(entry: &str) -> Project {
+    let connection = |name: &str, connector: &str, more: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}}}\nspec:\n  connectorRef: {{kind: \
+             Connector, name: {connector}, package: \"@goondan/base\"}}\n{more}---\n"
+        )
+    };
+    let token = "  config: {chats: [1]}\n  secrets: {botToken: {valueFrom: {env: TOKEN}}}\n";
+    Project::with(&format!(
+        "{}{}{}apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: coder}}\nspec:\n  runtime: {{kind: cli, \
+         command: [x]}}\n  notify:\n    - {entry}\n",
+        connection("chat", "telegram", token),
+        connection("hook", "webhook", "  config: {port: 0}\n"),
+        connection(
+            "web",
+            "http",
+            "  config: {allow: [example.com]}\n"
+        ),
+    ))
+    .variable("TOKEN", "1:a")
+}
+
+#[test]
+fn task_8_a_connection_tells_people_what_a_task_waits_for() {
+    let project = notifying(
+        "{connection: Connection/chat, action: send, args: {chat: -5, text: \"${message}\", silent: true}}",
+    );
+    let bundle = project.load();
+    let [notify] = bundle.cli_agents().next().unwrap().notify.as_slice() else {
+        panic!("{bundle:#?}");
+    };
+    assert_eq!(
+        (
+            notify.connection.as_str(),
+            notify.service.as_str(),
+            notify.action.as_str()
+        ),
+        ("chat", "telegram", "send")
+    );
+    assert_eq!(notify.args["chat"], -5);
+    assert_eq!(notify.on, NotifyOn::WAITS);
+    let ends = notifying(
+        "{connection: Connection/web, action: request, args: {url: \"https://example.com/${taskId}\", body: \
+         \"${json}\"}, on: [completed, failed]}",
+    );
+    let ends = ends.load();
+    let notify = &ends.cli_agents().next().unwrap().notify[0];
+    assert_eq!(notify.on, [NotifyOn::Completed, NotifyOn::Failed]);
+    assert_ne!(ends.digest, bundle.digest);
+}
+
+#[test]
+fn task_8_a_notification_that_could_never_be_made_is_told_with_its_place() {
+    let says = |entry: &str, expected: &str| {
+        let problems = notifying(entry).refused();
+        let [problem] = problems.as_slice() else {
+            panic!("{entry}: {problems:#?}");
+        };
+        let told = format!(
+            "{} {}",
+            problem.message,
+            problem.suggestion.as_deref().unwrap_or("")
+        );
+        assert!(told.contains(expected), "{entry}: {told}");
+        let line = problem.source_line.as_deref().unwrap_or_default();
+        assert!(line.trim().starts_with("- {connection:"), "{line}");
+    };
+    let send = |args: &str| format!("{{connection: Connection/chat, action: send, args: {args}}}");
+    says(
+        "{connection: Connection/chatt, action: send, args: {}}",
+        "did you mean `Connection/chat`?",
+    );
+    says(
+        "{connection: Connection/hook, action: send}",
+        "Connection `hook` declares no actions",
+    );
+    says(
+        "{connection: Connection/chat, action: sent, args: {}}",
+        "did you mean `send`?",
+    );
+    says(&send("{chat: 1}"), "`send` needs the argument `text`");
+    says(
+        &send("{chat: 1, texts: x, text: x}"),
+        "`send` has no argument `texts`",
+    );
+    says(&send("{chat: 1, text: 5}"), "args.text");
+    says(&send("{text: x}"), "say which `chat`");
+    says(
+        &send("{chat: 1, text: \"${comand}\"}"),
+        "did you mean `command`?",
+    );
+    says(&send("{chat: 1, text: \"${need\"}"), "without `}`");
+    says(
+        "{connection: Connection/chat, action: send, args: {chat: 1, text: x}, on: [answer]}",
+        "`on` must be of",
+    );
+    says(
+        "{connection: Connection/chat, action: send, args: {chat: 1, text: x}, on: []}",
+        "`on` is empty",
+    );
+    says(
+        "{connection: Connection/chat, action: send, args: {chat: 1, text: x}, when: x}",
+        "`when`",
+    );
 }

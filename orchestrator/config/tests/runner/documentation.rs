@@ -49,9 +49,9 @@ fn the_example_loads_as_the_page_says() {
 
     let bundle = project.variable("HOOK_SECRET", "s3cret").load();
     assert_eq!(bundle.package.unwrap().name, "@goondan/sample-10");
-    assert_eq!(bundle.entry_agent.as_str(), "helper");
+    assert_eq!(bundle.entry_agent.as_ref().unwrap().as_str(), "helper");
     assert_eq!(bundle.grace_period_ms, 60_000);
-    let helper = &bundle.agents[&bundle.entry_agent];
+    let helper = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
     let tools: Vec<_> = helper.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(tools, ["bash", "files"]);
     let hook = &bundle.connections[&"hook".parse().unwrap()];
@@ -141,12 +141,13 @@ fn every_other_example_of_the_page_loads_too() {
         }
         count += 1;
         Project::with(block)
+            .variable("BOT_TOKEN", "1:t")
             .variable("HOOK_PATH", "/hook")
             .variable("HOOK_SECRET", "s3cret")
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 7, "an example is not loaded");
+    assert_eq!(count, 8, "an example is not loaded");
 }
 
 #[test]

@@ -593,7 +593,7 @@ fn known_agents(bundle: &Bundle) -> Vec<KnownAgent> {
             name: name.clone(),
             description: agent.description.clone(),
             tools: agent.tools.iter().map(|tool| tool.name.clone()).collect(),
-            is_entry: *name == bundle.entry_agent,
+            is_entry: bundle.is_entry(name),
         };
     bundle.agents.iter().map(known).collect()
 }

@@ -22,7 +22,7 @@ pub(crate) struct Applied {
 /// What of a swarm concerns every process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Policy {
-    entry_agent: AgentName,
+    entry_agent: Option<AgentName>,
     grace_period_ms: u64,
     lifecycle: Lifecycle,
 }

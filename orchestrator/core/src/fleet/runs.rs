@@ -11,6 +11,7 @@ use goondan_protocol::task::{CliAgentDefinition, TaskAssignment, TaskContinue, T
 use super::slot::Slot;
 use super::{Fleet, Owner};
 use crate::exchange::TaskRef;
+use crate::groups::program_group;
 use crate::limits::{CHILD_PROCESSES_MAX, RUN_END_GRACE_MS, RUN_END_MARGIN_MS};
 
 /// A run and its process.
@@ -93,8 +94,13 @@ impl Fleet {
     }
 
     pub(super) fn run_assignment(&mut self, id: &WorkspaceId, task: &TaskId) -> Option<Assignment> {
+        let divided = self.facts.cgroup.clone();
         let run = self.run_mut(id, task)?;
         run.is_told = true;
+        let process = run.slot.up().map(|up| up.process);
+        run.assignment.group = divided
+            .zip(process)
+            .map(|(divided, process)| program_group(&divided, process));
         Some(Assignment::Task(Box::new(run.assignment.clone())))
     }
 

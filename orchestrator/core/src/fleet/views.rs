@@ -161,7 +161,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         workspace_id: id.clone(),
         project_root: workspace.record.project_root.clone(),
         package: workspace.record.package.clone(),
-        entry_agent: bundle.map(|bundle| bundle.entry_agent.clone()),
+        entry_agent: bundle.and_then(|bundle| bundle.entry_agent.clone()),
         conversation_key: bundle.and_then(|bundle| bundle.conversation_key.clone()),
         agents: bundle
             .map(|bundle| bundle.agents.keys().cloned().collect())

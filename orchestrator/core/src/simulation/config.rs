@@ -130,7 +130,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
     Bundle {
         package: None,
         conversation_key: None,
-        entry_agent: ENTRY_AGENT.parse().unwrap(),
+        entry_agent: ENTRY_AGENT.parse().ok(),
         agents,
         cli_agents: BTreeMap::new(),
         connections: connections.collect(),

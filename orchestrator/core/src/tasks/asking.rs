@@ -53,12 +53,8 @@ fn subject_of(call: &Call) -> Option<(TaskRef, Option<&'static str>)> {
     }
 }
 
-fn person_needed(what: &str) -> ControlError {
-    let text =
-        format!("{what} is for a person: a program that an agent or a connector started may not");
-    ControlError::new(ErrorCode::PersonNeeded, text)
-        .suggest("do it from a terminal of your own: `gdn task list --needs-me` shows what waits")
-}
+/// What a person runs to see what waits for a word of theirs.
+const WHAT_WAITS: &str = "gdn task list --needs-me";
 
 /// The workspace, and what only a person may.
 fn workspace_of(call: &Call) -> (Option<WorkspaceId>, Option<&'static str>) {
@@ -87,9 +83,9 @@ impl Tasks {
     ) {
         let (id, needs_person) = workspace_of(&call);
         if let Some(what) = needs_person
-            && peer.is_below_daemon
+            && let Err(error) = peer.must_be_person(what, WHAT_WAITS)
         {
-            return fleet.respond_error(token, person_needed(what));
+            return fleet.respond_error(token, error);
         }
         if let Some(id) = &id {
             let problem = match fleet.workspace(id) {
@@ -488,6 +484,7 @@ impl Tasks {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
+            self.forget_notifications(|other| other == at);
             let what = match reply {
                 RemovalFor::Request(_) => "remove",
                 RemovalFor::Prune(_) => "remove for its age",

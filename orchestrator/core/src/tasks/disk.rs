@@ -4,27 +4,16 @@
 //! asks and the last look is old. Nothing is ever deleted: a run that fills the disk is held, and a person decides.
 
 use goondan_protocol::control::TaskDisk;
-use goondan_protocol::time::Timestamp;
 use goondan_tasks::machine::{DiskUse, Input as TaskInput};
 
 use super::Tasks;
-use super::entry::{Decision, Entry};
+use super::entry::{Decision, Entry, LastLook};
+use super::runs::is_ending;
 use crate::exchange::tasks::Measured;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{TASK_DISK_BYTES_DEFAULT, TASK_DISK_EACH_MS, TASK_DISK_FRESH_MS};
 use crate::{LogEvent, RequestToken};
-
-/// The last look at a work area.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LastLook {
-    /// When, on the clock of `Now::mono_ms`.
-    at_ms: u64,
-    /// The same, for people.
-    at: Timestamp,
-    /// What it takes; none if that could not be told.
-    found: Option<Measured>,
-}
 
 /// What waits for a look.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +111,8 @@ impl Tasks {
             at: now.wall,
             found,
         });
-        if let (Some(found), true) = (found, entry.state().is_some()) {
+        let is_told = entry.state().is_some() && !is_ending(fleet, at);
+        if let (Some(found), true) = (found, is_told) {
             let disk = DiskUse {
                 bytes: found.bytes,
                 quota_bytes,

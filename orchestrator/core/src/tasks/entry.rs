@@ -7,14 +7,14 @@ use goondan_protocol::control::{TaskHappening, TaskInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::fact::Entry as Happened;
+use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
 use goondan_tasks::limits::RECENT_FACTS;
 use goondan_tasks::machine::{Effect, Input, Refused, Task};
 use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
-use super::disk::LastLook;
+use crate::exchange::tasks::Measured;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 
@@ -105,6 +105,17 @@ pub(super) enum NotTaken {
     Damaged(String),
     /// Something else is being done with it.
     Busy(&'static str),
+}
+
+/// The last look at a work area.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastLook {
+    /// When, on the clock of `Now::mono_ms`.
+    pub(super) at_ms: u64,
+    /// The same, for people.
+    pub(super) at: Timestamp,
+    /// What it takes; none if that could not be told.
+    pub(super) found: Option<Measured>,
 }
 
 /// One task.
@@ -236,12 +247,13 @@ impl Entry {
         !is_written || matches!(self.body, Body::New(..))
     }
 
-    /// Gives its machine an input.
+    /// Gives its machine an input. `told` says whom connections tell of a fact.
     pub(super) fn handle(
         &mut self,
         input: Input,
         decision: Option<Decision>,
         now: Timestamp,
+        told: impl Fn(&State, &Fact) -> Vec<Notification>,
     ) -> Result<(), NotTaken> {
         if self.is_restoring && decision.as_ref().is_some_and(|made| made.answer.is_none()) {
             return Err(NotTaken::Busy("its files are being restored"));
@@ -252,7 +264,16 @@ impl Entry {
             Body::New(..) => return Err(NotTaken::Busy("it is being made")),
             Body::Leaving(_) => return Err(NotTaken::Busy("it is being removed")),
         };
-        let output = task.handle(input, now).map_err(NotTaken::Refused)?;
+        let mut output = task.handle(input, now).map_err(NotTaken::Refused)?;
+        let facts = output.facts.iter();
+        let told = facts.flat_map(|happened| told(task.state(), &happened.fact));
+        let told: Vec<Notification> = told.collect();
+        if !told.is_empty() {
+            let notified = task.handle(Input::Notify(told), now);
+            let notified = notified.map_err(NotTaken::Refused)?;
+            output.facts.extend(notified.facts);
+            output.effects.extend(notified.effects);
+        }
         self.due = task.next_tick(now);
         self.next.facts.extend(output.facts);
         self.next.effects.extend(output.effects);

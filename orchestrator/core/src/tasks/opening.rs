@@ -73,6 +73,7 @@ impl Tasks {
     /// A task goes on from what is on disk. A run that was under way is over: nobody listens to it any more,
     /// and what was left of it was ended.
     pub(super) fn take_up(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        self.take_up_notifications(fleet, at);
         if super::runs::is_ending(fleet, at) {
             return;
         }
@@ -134,6 +135,7 @@ impl Tasks {
     pub(crate) fn forget(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.spaces.remove(id);
         self.waiting.retain(|at| at.workspace_id != *id);
+        self.forget_notifications(|at| at.workspace_id == *id);
         let workspace_id = id.clone();
         Self::work(fleet, TaskWork::Close { workspace_id });
     }

@@ -15,6 +15,7 @@ use goondan_protocol::time::Timestamp;
 
 use super::Tasks;
 use super::entry::Entry;
+use super::runs::is_ending;
 use crate::exchange::tasks::RemovalFor;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -246,6 +247,9 @@ impl Tasks {
 
     /// Whether a task may be removed now: it has ended, and nothing is done with it.
     pub(super) fn may_remove(&self, fleet: &Fleet, at: &TaskRef) -> Result<(), ControlError> {
+        if is_ending(fleet, at) {
+            return Err(super::busy(at, "its workspace is being stopped"));
+        }
         let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
         let entry = self.entry(at).ok_or_else(|| super::not_found(at))?;
         let is_over = entry

@@ -397,7 +397,12 @@ fn assignment(
         work_area: fleet.work_area(at),
         project_root: workspace.record.project_root.clone(),
         egress_socket: fleet.egress_socket_of(at, &agent),
-        agent,
+        agent: CliAgentDefinition {
+            notify: Vec::new(),
+            ..agent
+        },
+        // It is known when its process is there.
+        group: None,
         session: order.session,
         prompt: order.prompt,
         secrets: secrets

@@ -4,19 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_cli_agents::Event;
-use goondan_config::{Bundle, Lifecycle, TaskPolicy};
+use goondan_config::{Bundle, ConnectionDefinition, Lifecycle, TaskPolicy};
 use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallOrder, CallOutcome, CallResult};
 use goondan_protocol::control::{
     Call, CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRemoved, TaskRestored,
 };
 use goondan_protocol::ids::WorkspaceId;
-use goondan_protocol::ipc::{Assignment, ChildRole, Hello, ToChild, ToOrchestrator, ToTask};
+use goondan_protocol::ipc::{
+    Assignment, ChildRole, Hello, Status, ToChild, ToConnector, ToOrchestrator, ToTask,
+};
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, PromptBy, TaskAssignment, TaskExited, TaskId, TaskStarted,
-    TaskTold,
+    AgentFormat, CliAgentDefinition, Notify, PromptBy, TaskAssignment, TaskExited, TaskId,
+    TaskStarted, TaskTold,
 };
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
@@ -28,6 +31,7 @@ use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
 use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, Measured, TaskDone, TaskWork};
+use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
     ProcessId, RequestToken,
@@ -68,6 +72,10 @@ pub(super) struct World {
     /// What a drill finds wrong.
     pub(super) drill_problem: Option<String>,
     pub(super) audited: Vec<String>,
+    /// The process of the connection, if there is one.
+    pub(super) connector: Option<ProcessId>,
+    /// What it was asked to do.
+    pub(super) calls: Vec<CallOrder>,
     next_token: u64,
     bundle: Bundle,
 }
@@ -92,6 +100,22 @@ fn agent() -> CliAgentDefinition {
         limits: ProcessLimits::default(),
         disk_bytes: None,
         sandbox: SandboxPolicy::off(),
+        notify: Vec::new(),
+    }
+}
+
+fn connection() -> ConnectionDefinition {
+    ConnectionDefinition {
+        name: "ops".parse().unwrap(),
+        connector: "telegram".parse().unwrap(),
+        entry: None,
+        entry_digest: None,
+        config: JsonObject::new(),
+        secrets: BTreeMap::new(),
+        rules: Vec::new(),
+        limits: ProcessLimits::default(),
+        sandbox: SandboxPolicy::default(),
+        egress: Vec::new(),
     }
 }
 
@@ -100,7 +124,7 @@ fn bundle() -> Bundle {
     Bundle {
         package: None,
         conversation_key: None,
-        entry_agent: "clerk".parse().unwrap(),
+        entry_agent: None,
         agents: BTreeMap::new(),
         cli_agents: [(coder.name.clone(), coder)].into(),
         connections: BTreeMap::new(),
@@ -137,6 +161,21 @@ fn new_core() -> Core {
 
 impl World {
     pub(super) fn new() -> Self {
+        Self::with(bundle())
+    }
+
+    /// With a connection that tells people this.
+    pub(super) fn notifying(notify: &[Notify]) -> Self {
+        let mut bundle = bundle();
+        for agent in bundle.cli_agents.values_mut() {
+            agent.notify = notify.to_vec();
+        }
+        let ops = connection();
+        bundle.connections.insert(ops.name.clone(), ops);
+        Self::with(bundle)
+    }
+
+    fn with(bundle: Bundle) -> Self {
         let mut world = Self {
             core: new_core(),
             now_ms: 1_000_000,
@@ -157,8 +196,10 @@ impl World {
             },
             drill_problem: None,
             audited: Vec::new(),
+            connector: None,
+            calls: Vec::new(),
             next_token: 0,
-            bundle: bundle(),
+            bundle,
         };
         world.open();
         world.settle();
@@ -208,6 +249,7 @@ impl World {
         self.core = new_core();
         self.works.clear();
         self.children.clear();
+        self.connector = None;
         self.has_exited = false;
         self.open();
     }
@@ -224,6 +266,11 @@ impl World {
         while let Some(input) = inputs.pop_front() {
             for effect in self.core.handle(now, input) {
                 match effect {
+                    Effect::Spawn(spawn) if spawn.role == ChildRole::Connector => {
+                        let process = spawn.process;
+                        self.connector = Some(process);
+                        inputs.push_back(Input::Spawned { process, pid: 6 });
+                    }
                     Effect::Spawn(spawn) => {
                         assert_eq!(spawn.role, ChildRole::Task);
                         let task = spawn.identity["taskId"].as_str().unwrap().to_owned();
@@ -278,8 +325,11 @@ impl World {
     }
 
     fn told(&mut self, process: ProcessId, message: ToChild) {
-        let ToChild::Task(message) = message else {
-            panic!("{message:?}");
+        let message = match message {
+            ToChild::Task(message) => message,
+            ToChild::Connector(ToConnector::Call(order)) => return self.calls.push(*order),
+            ToChild::Connector(_) => return,
+            ToChild::Agent(message) => panic!("{message:?}"),
         };
         let Some(child) = self.children.get_mut(&process) else {
             return;
@@ -547,6 +597,29 @@ impl World {
             pid: 7,
         };
         self.say(process, ToOrchestrator::Hello(hello));
+    }
+
+    /// The connection is ready, or not.
+    pub(super) fn connect(&mut self, ready: bool) {
+        let process = self.connector.unwrap();
+        let hello = Hello {
+            version: Version::current(),
+            role: ChildRole::Connector,
+            pid: 6,
+        };
+        self.say(process, ToOrchestrator::Hello(hello));
+        let detail = "as the test says".to_owned();
+        self.say(process, ToOrchestrator::Status(Status { ready, detail }));
+        self.pass(TICK_MS);
+        self.settle();
+    }
+
+    /// The connection has done what it was asked last, or has not.
+    pub(super) fn called(&mut self, outcome: CallOutcome) {
+        let call_id = self.calls.last().unwrap().call_id;
+        let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+        self.say(self.connector.unwrap(), result);
+        self.settle();
     }
 
     pub(super) fn started(&mut self, process: ProcessId) {

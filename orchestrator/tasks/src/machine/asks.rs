@@ -185,7 +185,13 @@ impl Task {
         Ok(())
     }
 
-    fn answer_permission(&mut self, run: u64, request: String, decision: Decision, now: Timestamp) {
+    pub(super) fn answer_permission(
+        &mut self,
+        run: u64,
+        request: String,
+        decision: Decision,
+        now: Timestamp,
+    ) {
         if self.is_current(run) {
             self.watch.active_at = Some(now);
             self.effect(Effect::AnswerPermission {

@@ -4,7 +4,7 @@ use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
 use goondan_protocol::control::TaskDrill;
 
-use crate::fact::{Budget, Entry, Provision};
+use crate::fact::{Budget, Entry, Notification, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
@@ -131,6 +131,20 @@ pub enum Input {
         /// Its exit code, if it has one.
         code: Option<i32>,
     },
+    /// Connections are to tell people something.
+    Notify(Vec<Notification>),
+    /// A notification is about to be handed to its connection.
+    NotificationBegun {
+        /// Its id.
+        id: String,
+    },
+    /// What became of a notification.
+    NotificationEnded {
+        /// Its id.
+        id: String,
+        /// That it arrived, or why it did not.
+        result: Result<(), String>,
+    },
     /// Time has passed.
     Tick,
 }
@@ -173,6 +187,16 @@ pub enum Effect {
         request: String,
         /// The answer.
         decision: Decision,
+    },
+    /// Have a connection tell people something, when it can.
+    Notify {
+        /// The id of the notification.
+        id: String,
+    },
+    /// Have it done now.
+    SendNotification {
+        /// The id of the notification.
+        id: String,
     },
     /// Make a checkpoint, for this reason.
     MakeCheckpoint {

@@ -3,6 +3,7 @@
 use goondan_cli_agents::blocks::{
     AgentError, Block, ErrorKind, Priority, Progress, QuestionCategory, UserQuestion,
 };
+use goondan_cli_agents::reply::Decision;
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, PermissionRequest, Reset};
 use goondan_protocol::time::Timestamp;
@@ -33,13 +34,18 @@ impl Task {
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(
             event,
-            Event::Noise(_) | Event::Skipped(_) | Event::RateLimit(_) | Event::Error(_)
+            Event::Noise(_)
+                | Event::Skipped(_)
+                | Event::RateLimit(_)
+                | Event::Error(_)
+                | Event::SessionRefused(_)
         );
         if !is_taken && is_sign {
             self.record(now, Fact::PromptTaken { run });
         }
         match event {
             Event::Session { id, model } => self.session_opened(run, id, model, now),
+            Event::SessionRefused(problem) => self.session_refused(run, problem, now),
             Event::Usage(report) => self.usage_told(run, report, now),
             Event::RateLimit(reset) => {
                 let until = self.rate_limited_until(reset, now);
@@ -89,6 +95,21 @@ impl Task {
                     model,
                 },
             );
+        }
+    }
+
+    /// The run cannot go on; the next one begins a session, and is told how the task stands. One that began a session
+    /// of its own has none to be refused.
+    fn session_refused(&mut self, run: u64, problem: String, now: Timestamp) {
+        let is_resumed = self
+            .state
+            .run
+            .as_ref()
+            .is_some_and(|run| run.session.is_some());
+        if is_resumed && !self.state.is_session_lost {
+            let problem = shortened(problem);
+            self.record(now, Fact::SessionLost { run, problem });
+            self.end_run(run);
         }
     }
 
@@ -180,8 +201,15 @@ impl Task {
             required: false,
         };
         let request = asked.id;
-        let origin = Origin::Permission { run, request };
-        self.ask(origin, question, Some(PERMISSION_WAIT_MS), now);
+        let origin = Origin::Permission {
+            run,
+            request: request.clone(),
+        };
+        if !self.ask(origin, question, Some(PERMISSION_WAIT_MS), now) {
+            // Nobody will ever be asked: the agent must not wait for it.
+            let why = "too much was asked already".to_owned();
+            self.answer_permission(run, request, Decision::Refuse(why), now);
+        }
     }
 
     fn usage_told(&mut self, run: u64, report: UsageReport, now: Timestamp) {

@@ -13,7 +13,8 @@ use super::*;
 use crate::fact::TaskId;
 use crate::fact::{Budget, Provision};
 use crate::limits::{
-    DESCRIPTION_BYTES_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS, RATE_LIMIT_JITTER_MS,
+    DESCRIPTION_BYTES_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS,
+    RATE_LIMIT_JITTER_MS,
 };
 
 /// A task, driven by hand: every input with the time it comes at.
@@ -434,6 +435,117 @@ fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
 }
 
 #[test]
+fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
+    let mut task = Driven::running(1);
+    let ask = |number: usize| {
+        Event::Permission(PermissionRequest {
+            id: format!("p{number}"),
+            tool: "Bash".to_owned(),
+            input: serde_json::Value::Null,
+            options: Vec::new(),
+        })
+    };
+    for number in 0..OPEN_ASKS_MAX {
+        assert_eq!(task.tells(ask(number)), [], "a person is asked");
+    }
+    let effects = task.tells(ask(OPEN_ASKS_MAX));
+    let [
+        Effect::AnswerPermission {
+            request, decision, ..
+        },
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(*request, format!("p{OPEN_ASKS_MAX}"));
+    assert!(matches!(decision, Decision::Refuse(_)), "{decision:?}");
+}
+
+#[test]
+fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_asked() {
+    let mut task = Driven::running(1);
+    let error = |recovery: Option<&str>| {
+        Event::Block(Block::Error(AgentError {
+            kind: ErrorKind::Recoverable,
+            message: "no disk".to_owned(),
+            recovery: recovery.map(str::to_owned),
+        }))
+    };
+    task.tells(error(Some("Use the other one.")));
+    let effects = task.ends_well();
+    let told = "Your error \"no disk\": recover from it: Use the other one.\n";
+    assert!(started(&effects).contains(told), "{effects:?}");
+    task.tells(Event::Text("I do".to_owned()));
+    for _ in 0..RETRIES_MAX - 1 {
+        task.tells(error(None));
+        let effects = task.ends_well();
+        assert!(started(&effects).contains("try again"), "{effects:?}");
+    }
+    task.tells(error(None));
+    assert!(task.ends_well().is_empty());
+    assert_eq!(task.status(), Status::WaitingQuestion, "it goes in circles");
+    started(&task.does(answer("q-0001", "go on")));
+    // What was recovered from in the same run is not told any more.
+    task.tells(error(Some("Use the other one.")));
+    task.tells(complete(1));
+    task.ends_well();
+    let rework = Input::Rework {
+        phase: 1,
+        text: "Shorter.".to_owned(),
+    };
+    let effects = task.does(rework);
+    assert!(!started(&effects).contains("Your error"), "{effects:?}");
+}
+
+#[test]
+fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_task_stands() {
+    let mut task = Driven::running(2);
+    task.tells(question("Which?", true));
+    task.ends_well();
+    let effects = task.does(answer("q-0001", "a"));
+    assert!(
+        !started(&effects).contains("Build a shop."),
+        "the session knows"
+    );
+    task.tells(complete(1));
+    task.ends_well();
+    let effects = task.does(Input::Approve { phase: 1 });
+    assert!(started(&effects).contains("Phase 1 is approved."));
+    let run = task.run();
+    let refused = || Event::SessionRefused("not found".to_owned());
+    assert_eq!(task.tells(refused()), [Effect::EndRun { run }]);
+    assert_eq!(task.tells(refused()), [], "once");
+    let effects = task.exits(None);
+    let [
+        Effect::StartRun {
+            session: None,
+            prompt,
+            ..
+        },
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    for said in [
+        "Build a shop.",
+        "in a session that is gone",
+        "Answer q-0001 to \"Which?\": a",
+        "Phases approved so far: 1.",
+        "- docs/a.md",
+        "Phase 1 is approved.",
+        "You are in phase 2 of 2.",
+    ] {
+        assert!(prompt.contains(said), "{said}: {prompt}");
+    }
+    assert_eq!(task.tells(refused()), [], "it has none to be refused");
+    task.tells(Event::Session {
+        id: "s2".to_owned(),
+        model: None,
+    });
+    assert!(!task.task.state().is_session_lost);
+}
+
+#[test]
 fn proto_2_proto_3_what_is_optional_is_waited_for_so_long() {
     let mut task = Driven::running(1);
     task.tells(question("Colour?", false));
@@ -592,10 +704,7 @@ fn proto_5_errors_and_lies() {
     for number in 0..100 {
         task.tells(question(&number.to_string(), true));
     }
-    assert_eq!(
-        task.task.state().open_asks().count(),
-        crate::limits::OPEN_ASKS_MAX
-    );
+    assert_eq!(task.task.state().open_asks().count(), OPEN_ASKS_MAX);
 }
 
 #[test]

@@ -124,7 +124,12 @@ impl Acp {
     /// One of goondan's requests failed; without it there is no run.
     fn failed(&mut self, id: Option<i64>, words: &str, sink: &mut Sink<'_>) {
         sink.end_text();
-        sink.push(match reset_of(words) {
+        let reset = reset_of(words);
+        // What is played back ends with the answer: until then a session is being loaded.
+        if id == Some(ACP_SESSION) && self.is_played_back && reset.is_none() {
+            return sink.push(Event::SessionRefused(words.to_owned()));
+        }
+        sink.push(match reset {
             Some(reset) => Event::RateLimit(reset),
             None => Event::Error(words.to_owned()),
         });

@@ -1,0 +1,160 @@
+//! The control group of a run's program, by which it is stopped where it is (`TASK-8`).
+//!
+//! The daemon makes the group below that of this process, where the machine has any. The program's supervisor is put
+//! there before it starts anything, so that all there will ever be of the program is in it: what leaves its process
+//! group, its session or its parents stays in its control group. This process stays outside, and goes on hearing the
+//! daemon. The files of the group are opened before this process confines itself.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use goondan_clock::{Instant, sleep};
+
+/// How long all of a program may take to stand still. Only a process that is stuck in the kernel takes longer.
+const FREEZING_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Time between two looks whether it does.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// Bytes of the file that tells how a group is, at most.
+const EVENTS_BYTES_MAX: usize = 4 << 10;
+
+/// The group of a program. Dropping it lets the program go on: nobody else would.
+#[derive(Debug)]
+pub(super) struct Freezer {
+    processes: File,
+    freeze: File,
+    events: File,
+    is_frozen: bool,
+}
+
+impl Freezer {
+    /// Opens the files of a group.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says: there is none, or it is not for this process.
+    pub(super) fn open(group: &Path) -> io::Result<Self> {
+        let write = |name| OpenOptions::new().write(true).open(group.join(name));
+        Ok(Self {
+            processes: write("cgroup.procs")?,
+            freeze: write("cgroup.freeze")?,
+            events: File::open(group.join("cgroup.events"))?,
+            is_frozen: false,
+        })
+    }
+
+    /// Puts a process into the group, with all it will start.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says; it is where it was then.
+    pub(super) fn admit(&self, pid: u32) -> io::Result<()> {
+        self.processes.write_all_at(pid.to_string().as_bytes(), 0)
+    }
+
+    /// Whether all in the group stands still, as the kernel says.
+    fn stands_still(&self) -> io::Result<bool> {
+        let mut text = [0; EVENTS_BYTES_MAX];
+        let read = self.events.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
+        Ok(text.lines().any(|line| line == "frozen 1"))
+    }
+
+    /// Stops all of the program where it is, and waits until it is. If it is not in time, it goes on.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be stopped so.
+    pub(super) async fn freeze(&mut self) -> io::Result<()> {
+        self.freeze.write_all_at(b"1", 0)?;
+        self.is_frozen = true;
+        let until = Instant::now() + FREEZING_TIME_MAX;
+        while !self.stands_still()? {
+            if Instant::now() > until {
+                self.thaw();
+                let what = "some of its processes did not stand still in time";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Lets the program go on; false if this did not hold it.
+    pub(super) fn thaw(&mut self) -> bool {
+        if !std::mem::take(&mut self.is_frozen) {
+            return false;
+        }
+        if let Err(error) = self.freeze.write_all_at(b"0", 0) {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the program could not be let go on; it is ended with its control group"
+            );
+        }
+        true
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A directory with the files that the kernel would have put there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a control file of the kernel is no state of goondan"
+    )]
+    fn group(events: &str) -> tempfile::TempDir {
+        let group = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("cgroup.procs", ""),
+            ("cgroup.freeze", "0"),
+            ("cgroup.events", events),
+        ] {
+            fs::write(group.path().join(name), text).unwrap();
+        }
+        group
+    }
+
+    fn text(group: &tempfile::TempDir, name: &str) -> String {
+        fs::read_to_string(group.path().join(name)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn task_8_what_is_frozen_goes_on_when_it_is_let_go_or_nobody_holds_it() {
+        let group = group("populated 1\nfrozen 1\n");
+        let mut freezer = Freezer::open(group.path()).unwrap();
+        freezer.admit(4_242).unwrap();
+        assert_eq!(text(&group, "cgroup.procs"), "4242");
+        assert!(!freezer.thaw(), "nothing is held");
+        freezer.freeze().await.unwrap();
+        assert_eq!(text(&group, "cgroup.freeze"), "1");
+        assert!(freezer.thaw());
+        assert_eq!(text(&group, "cgroup.freeze"), "0");
+        freezer.freeze().await.unwrap();
+        drop(freezer);
+        assert_eq!(text(&group, "cgroup.freeze"), "0");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn task_8_what_does_not_stand_still_in_time_goes_on() {
+        let group = group("populated 1\nfrozen 0\n");
+        let mut freezer = Freezer::open(group.path()).unwrap();
+        let error = freezer.freeze().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(text(&group, "cgroup.freeze"), "0");
+        assert!(Freezer::open(&group.path().join("none")).is_err());
+    }
+}

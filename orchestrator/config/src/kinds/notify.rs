@@ -1,0 +1,180 @@
+//! `notify` of an Agent of `runtime.kind: cli`: whom connections tell what a task waits for (`TASK-8`).
+
+use goondan_protocol::task::{Notice, NotifyOn, Part, parts_of};
+
+use super::Context;
+use crate::codes;
+use crate::fields::{Fields, Label, Located, one_of};
+use crate::kind::Kind;
+use crate::limits::MAX_NOTIFY_ENTRIES;
+use crate::node::{Entry, Node, Value};
+use crate::reference::Reference;
+use crate::report::{Place, Problem, Report};
+use crate::shape::{Content, Default, Field, Shape};
+use crate::similar::nearest;
+
+/// The field.
+pub(crate) const OF_AGENT: Field = Field::optional(
+    "notify",
+    Content::List(&ENTRY),
+    "What connections tell people when a task waits for a person, or has ended.",
+);
+
+static ENTRY: Content = Content::Mapping(&NOTIFY);
+
+static NOTIFY: Shape = Shape::of(
+    "Notify",
+    "A message that a connection sends about a task.",
+    &[
+        Field::required(
+            "connection",
+            Content::Reference(Kind::CONNECTION),
+            "By which Connection.",
+        ),
+        Field::required(
+            "action",
+            Content::Text,
+            "What it does: an action of its service, such as `send`.",
+        ),
+        Field::optional(
+            "args",
+            Content::Entries(&Content::Anything),
+            "The arguments of the action. In a text, `${message}` is all there is to say, `${json}` the same for a \
+             program, `${taskId}`, `${title}`, `${on}`, `${need}`, `${command}` and `${workspaceId}` its parts.",
+        ),
+        Field::optional(
+            "on",
+            Content::List(&Content::Word(&NotifyOn::WORDS)),
+            "When.",
+        )
+        .or(Default::Meaning(
+            "whatever waits for a person: question, permission, dependency, review, budget",
+        )),
+    ],
+);
+
+/// An entry as written.
+#[derive(Debug)]
+pub(crate) struct NotifySpec {
+    pub(crate) connection: Reference,
+    pub(crate) action: Located<String>,
+    /// Where `args` is written, or the entry if it is not.
+    pub(crate) args_place: Place,
+    pub(crate) args: Vec<Entry>,
+    pub(crate) args_label: Label,
+    pub(crate) on: Vec<NotifyOn>,
+}
+
+/// Reads the field of such an Agent; an entry that cannot be read is left out.
+pub(crate) fn read(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<NotifySpec> {
+    let place = spec.place_of("notify");
+    let entries = spec.mappings("notify", &mut cx.report);
+    if let Some(place) = place.filter(|_| entries.len() > MAX_NOTIFY_ENTRIES) {
+        let message = format!(
+            "`notify` has {} entries; at most {MAX_NOTIFY_ENTRIES} are allowed",
+            entries.len()
+        );
+        cx.report
+            .add(Problem::new(codes::INVALID_VALUE, place, message).help("remove some"));
+    }
+    let entries = entries.into_iter().flatten();
+    entries.filter_map(|entry| read_entry(entry, cx)).collect()
+}
+
+fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec> {
+    let connection = fields.reference("connection", &mut cx.report);
+    let action = fields.text("action", &mut cx.report);
+    let args_place = fields.place_of("args").unwrap_or(fields.place);
+    let args_label = fields.label.field("args");
+    let args = fields.entries("args", &mut cx.report).to_vec();
+    let is_right = check_entries(&args, &args_label, &mut cx.report);
+    let on = read_on(&mut fields, cx);
+    fields.close();
+    if !is_right {
+        return None;
+    }
+    Some(NotifySpec {
+        connection: connection?,
+        action: action.map(|action| Located {
+            value: action.value.to_owned(),
+            place: action.place,
+        })?,
+        args_place,
+        args,
+        args_label,
+        on,
+    })
+}
+
+fn read_on(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<NotifyOn> {
+    let place = fields.place_of("on");
+    let is_list = fields.is_list("on");
+    let words = fields.texts("on", &mut cx.report);
+    let Some(place) = place.filter(|_| is_list) else {
+        return NotifyOn::WAITS.to_vec();
+    };
+    let mut on = Vec::new();
+    for word in &words {
+        let (message, problem) = match NotifyOn::of_word(word.value) {
+            Some(known) if !on.contains(&known) => {
+                on.push(known);
+                continue;
+            }
+            Some(_) => (format!("`{}` is listed twice", word.value), None),
+            None => {
+                let known = one_of(NotifyOn::WORDS);
+                let message = format!("`on` must be of {known}, not `{}`", word.value);
+                (message, nearest(word.value, NotifyOn::WORDS))
+            }
+        };
+        let told = Problem::new(codes::INVALID_VALUE, word.place, message);
+        cx.report.add(told.did_you_mean(problem));
+    }
+    if words.is_empty() {
+        let message = "`on` is empty: nobody would ever be told anything";
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        cx.report
+            .add(problem.help("remove it, or say when: `on: [question, review]`"));
+    }
+    on
+}
+
+/// Reports every `${name}` that nothing is known of; false if there is one.
+fn check_places(node: &Node, label: &Label, report: &mut Report) -> bool {
+    match &node.value {
+        Value::Text(text) => {
+            let parts = parts_of(text).into_iter();
+            let wrong = parts.filter(|part| !check_place(*part, node.place, label, report));
+            wrong.count() == 0
+        }
+        Value::List(items) => {
+            let items = items.iter().enumerate();
+            let wrong = items.filter(|(index, it)| !check_places(it, &label.item(*index), report));
+            wrong.count() == 0
+        }
+        Value::Mapping(entries) => check_entries(entries, label, report),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+fn check_entries(entries: &[Entry], label: &Label, report: &mut Report) -> bool {
+    let entries = entries.iter();
+    let wrong = entries.filter(|it| !check_places(&it.node, &label.field(&it.key), report));
+    wrong.count() == 0
+}
+
+fn check_place(part: Part<'_>, place: Place, label: &Label, report: &mut Report) -> bool {
+    let (message, meant) = match part {
+        Part::Open(_) => (format!("{label} has a `${{` without `}}`"), None),
+        Part::Place(name) if !Notice::PLACES.contains(&name) => {
+            let known = one_of(Notice::PLACES);
+            let message = format!("{label} has `${{{name}}}`, which is none of {known}");
+            (message, nearest(name, Notice::PLACES))
+        }
+        Part::Place(_) | Part::Text(_) => return true,
+    };
+    let problem = Problem::new(codes::INVALID_VALUE, place, message);
+    let problem = problem.help("write `$${` for the characters `${` themselves");
+    report.add(problem.did_you_mean(meant));
+    false
+}

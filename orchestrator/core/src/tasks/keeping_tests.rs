@@ -1,0 +1,198 @@
+//! What is kept of tasks, and for how long: quotas of the disk, removal by age, restore drills.
+
+use goondan_protocol::control::ErrorCode;
+use serde_json::json;
+
+use super::tests::new;
+use super::world::{DAY_MS, World};
+use crate::Peer;
+use crate::exchange::tasks::TaskWork;
+use crate::limits::{RETENTION_INTERVAL_MS, TASK_DISK_BYTES_DEFAULT};
+
+#[test]
+fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    // As long as nothing was looked at, a run is at the next moment.
+    world.pass(1);
+    assert!(matches!(
+        world.works.front(),
+        Some(TaskWork::Measure { .. })
+    ));
+    world.settle();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 1_000);
+    assert_eq!(shown["disk"]["quotaBytes"], TASK_DISK_BYTES_DEFAULT);
+    world.disk_use.bytes = 5_000;
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 1_000, "the last look is fresh");
+    world.pass(1);
+    assert!(world.works.is_empty(), "it was just looked at");
+    world
+        .get("task.checkpoint", &json!({"taskId": "t"}))
+        .unwrap();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["disk"]["bytes"], 5_000, "each checkpoint is a look");
+    assert!(!world.children[&process].is_held);
+
+    let budget = |bytes: u64| json!({"taskId": "t", "budget": {"diskBytes": bytes}});
+    world.get("task.budget", &budget(4_000)).unwrap();
+    world
+        .get("task.checkpoint", &json!({"taskId": "t"}))
+        .unwrap();
+    world.settle();
+    assert!(world.children[&process].is_held);
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    assert_eq!(waiting[0]["blockedBy"], "quota");
+    let refused = world.get("task.resume", &json!({"taskId": "t"}));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TaskRefused);
+    assert!(refused.message.contains("takes 5000 bytes"), "{refused:?}");
+    // A person makes room, and need not wait for the next look.
+    world.disk_use.bytes = 3_000;
+    let resumed = world.get("task.resume", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(resumed["status"], "running");
+    assert!(!world.children[&process].is_held);
+}
+
+#[test]
+fn task_9_a_task_that_is_gone_when_it_was_looked_at_is_not_found() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
+    let shown = world.ask("task.show", &json!({"taskId": "t"}));
+    let removed = world.ask("task.remove", &json!({"taskId": "t"}));
+    world.works.rotate_left(1);
+    world.settle();
+    assert!(world.answers[&removed].is_ok());
+    let error = world.answers.remove(&shown).unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::TaskNotFound);
+}
+
+/// Ends a task at this time.
+fn cancelled(world: &mut World, task: &str) {
+    world.get("task.new", &new(task, false)).unwrap();
+    world.get("task.cancel", &json!({"taskId": task})).unwrap();
+}
+
+/// The next look of the policies.
+fn look(world: &mut World) {
+    world.pass(RETENTION_INTERVAL_MS);
+    world.settle();
+}
+
+fn listed(world: &mut World) -> Vec<String> {
+    let listed = world.get("task.list", &json!({"all": true})).unwrap();
+    let ids = listed.as_array().unwrap().iter();
+    let mut ids: Vec<String> = ids
+        .map(|info| info["taskId"].as_str().unwrap().to_owned())
+        .collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn task_10_what_ended_long_ago_is_removed_by_policy_when_two_looks_agree() {
+    let mut world = World::new();
+    cancelled(&mut world, "old");
+    world.get("task.new", &new("idle", false)).unwrap();
+    world.pass(DAY_MS);
+    cancelled(&mut world, "young");
+    look(&mut world);
+    assert_eq!(listed(&mut world), ["idle", "old", "young"]);
+    // A clock that jumps and is set right again removes nothing.
+    world.wall_ahead_ms = 10 * DAY_MS;
+    look(&mut world);
+    world.wall_ahead_ms = 0;
+    look(&mut world);
+    assert_eq!(listed(&mut world), ["idle", "old", "young"]);
+    world.pass(DAY_MS);
+    world.settle();
+    assert_eq!(listed(&mut world), ["idle", "old", "young"], "one look");
+    world.is_disk_full = true;
+    look(&mut world);
+    assert_eq!(listed(&mut world), ["idle", "old", "young"], "it stays");
+    look(&mut world);
+    assert_eq!(listed(&mut world), ["idle", "young"]);
+    let told = world.audited.iter();
+    let told = told.filter(|audit| audit.contains("remove for its age, by policy"));
+    assert_eq!(told.count(), 1, "{:#?}", world.audited);
+}
+
+#[test]
+fn task_10_a_person_removes_by_age_and_a_program_may_not() {
+    let mut world = World::new();
+    for task in ["one", "two", "three"] {
+        cancelled(&mut world, task);
+        world.pass(1_000);
+    }
+    world.get("task.new", &new("idle", false)).unwrap();
+    let older = |ms: u64, is_dry: bool| json!({"olderThanMs": ms, "dryRun": is_dry});
+    let would = world.get("task.prune", &older(1_500, true)).unwrap();
+    let ids: Vec<&str> = would["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["taskId"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (ids, &would["removed"]),
+        (vec!["one", "two"], &json!(false))
+    );
+    assert_eq!(listed(&mut world).len(), 4);
+    let below = Peer {
+        is_below_daemon: true,
+        ..Peer::default()
+    };
+    let token = world.ask_as(below, "task.prune", &older(0, false));
+    let error = world.answers.remove(&token).unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::PersonNeeded);
+    // One of them cannot be removed: it stays, and that is told.
+    world.is_disk_full = true;
+    let pruned = world.get("task.prune", &older(1_500, false)).unwrap();
+    assert_eq!(pruned["tasks"][0]["problem"], "the disk is full");
+    assert_eq!(pruned["tasks"][1]["backup"], "/backups/two");
+    assert_eq!(listed(&mut world), ["idle", "one", "three"]);
+    let mut bare = older(0, false);
+    bare["noBackup"] = json!(true);
+    let pruned = world.get("task.prune", &bare).unwrap();
+    assert!(pruned["tasks"][0].get("backup").is_none(), "{pruned}");
+    assert_eq!(listed(&mut world), ["idle"]);
+}
+
+#[test]
+fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    world.pass(2 * DAY_MS);
+    assert!(world.works.is_empty(), "there is nothing to try");
+    world
+        .get("task.checkpoint", &json!({"taskId": "t"}))
+        .unwrap();
+    world.drill_problem = Some("`snapshot.tar.gz` is missing".to_owned());
+    world.pass(1);
+    world.settle();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");
+    assert_eq!(shown["drill"]["problem"], "`snapshot.tar.gz` is missing");
+    let warning = shown["info"]["warning"].as_str().unwrap();
+    assert!(warning.contains("could not be restored"), "{warning}");
+    assert!(
+        world
+            .logged
+            .iter()
+            .any(|line| line.contains("drill of a task failed"))
+    );
+    world.pass(DAY_MS / 2);
+    assert!(world.works.is_empty(), "it is not due again");
+    world.drill_problem = None;
+    let drilled = world.get("task.drill", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(drilled["entries"], 3);
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert!(shown["info"].get("warning").is_none(), "{shown}");
+    // It is there again after a restart, since it is in the history.
+    world.kill_daemon();
+    let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
+    assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");
+}

@@ -1,0 +1,289 @@
+//! People are told by connections what a task waits for (`TASK-8`): an outgoing call for each entry of the agent's
+//! `notify`, with the limits of any other.
+//!
+//! That a notification is wanted is durable together with what it is about. One that may be made twice is handed to
+//! the calls then, and again by the next daemon if this one dies. Of one that may not be made twice it is durable
+//! first that it is begun; if anybody dies after that, it has failed: nobody knows whether it arrived. Nothing of the
+//! task waits for any of this.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::call::{CallError, CallOutcome, CallTarget};
+use goondan_protocol::ids::AgentName;
+use goondan_protocol::service::{ActionCall, Request};
+use goondan_protocol::task::action_of;
+use goondan_tasks::fact::{Fact, Notification};
+use goondan_tasks::machine::{Input as TaskInput, Occasion};
+use goondan_tasks::state::{Stage, State};
+
+use super::Tasks;
+use super::entry::Entry;
+use crate::LogEvent;
+use crate::calls::for_tasks::{NotificationRef, TaskCall, TaskCalled};
+use crate::exchange::TaskRef;
+use crate::fleet::Fleet;
+use crate::fleet::availability::Availability;
+use crate::limits::TASK_NOTIFICATION_WAIT_MS;
+
+/// Why one that was begun has failed.
+const LOST: &str = "the daemon ended before it was known whether it arrived";
+
+/// What is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Notifying {
+    /// Those that wait for their connection, and how long, on the clock of `Now::mono_ms`.
+    waiting: BTreeMap<NotificationRef, u64>,
+    under_way: BTreeMap<NotificationRef, Delivery>,
+    /// What the calls are to do.
+    calls: Vec<TaskCall>,
+}
+
+/// The requests that a notification is made of, one after another.
+#[derive(Debug)]
+struct Delivery {
+    requests: Vec<Request>,
+    /// How many were made.
+    made: usize,
+    is_repeatable: bool,
+    deadline_ms: u64,
+}
+
+impl Delivery {
+    fn of(of: &NotificationRef, told: &Notification) -> Result<Self, String> {
+        let Notification {
+            service, action, ..
+        } = told;
+        let declared = action_of(service, action)
+            .ok_or_else(|| format!("this version knows no action `{action}` of `{service}`"))?;
+        let plan = (declared.plan)(&ActionCall {
+            connection: &told.connection,
+            call_id: &format!("{}.{}", of.at.task_id, of.id),
+            args: &told.args,
+            facts: None,
+        });
+        let plan = plan.map_err(|error| error.to_string())?;
+        Ok(Self {
+            requests: plan.requests().to_vec(),
+            made: 0,
+            is_repeatable: declared.is_idempotent || plan.is_repeatable(),
+            deadline_ms: plan.deadline_ms(),
+        })
+    }
+}
+
+/// What an entry of the agent's `notify` is to tell of a fact.
+pub(super) fn wanted(fleet: &Fleet, at: &TaskRef, state: &State, fact: &Fact) -> Vec<Notification> {
+    let id = &at.workspace_id;
+    let bundle = fleet.bundle(id);
+    let agent = bundle.and_then(|bundle| bundle.cli_agent(&state.task.agent));
+    let Some(agent) = agent.filter(|agent| !agent.notify.is_empty()) else {
+        return Vec::new();
+    };
+    let Some(occasion) = Occasion::of(state, fact, id) else {
+        return Vec::new();
+    };
+    let entries = agent.notify.iter();
+    let told = entries.filter_map(|entry| occasion.told_by(entry, state, id));
+    told.collect()
+}
+
+fn words_of(error: &CallError) -> String {
+    match &error.suggestion {
+        Some(suggestion) => format!("{}; {suggestion}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+impl Tasks {
+    /// What the calls are to do for tasks.
+    pub(crate) fn take_calls(&mut self) -> Vec<TaskCall> {
+        std::mem::take(&mut self.notifying.calls)
+    }
+
+    fn notification(&self, of: &NotificationRef) -> Option<(&Notification, &Stage, &AgentName)> {
+        let state = self.entry(&of.at).and_then(Entry::state)?;
+        let told = state.notification(&of.id)?;
+        Some((&told.what, &told.stage, &state.task.agent))
+    }
+
+    /// That a notification is wanted is durable: it is made when its connection can.
+    pub(super) fn notify(&mut self, fleet: &mut Fleet, at: &TaskRef, id: String) {
+        let of = NotificationRef { at: at.clone(), id };
+        // What is not begun now is begun when the task is opened again.
+        if fleet.why_nobody_is_asked(&at.workspace_id).is_none() {
+            let until_ms = fleet
+                .now()
+                .mono_ms
+                .saturating_add(TASK_NOTIFICATION_WAIT_MS);
+            self.notifying.waiting.insert(of.clone(), until_ms);
+            self.serve_notification(fleet, &of);
+        }
+    }
+
+    /// Begins a notification that waits for its connection, if that can make it now.
+    fn serve_notification(&mut self, fleet: &mut Fleet, of: &NotificationRef) {
+        let Some(until_ms) = self.notifying.waiting.get(of).copied() else {
+            return;
+        };
+        let Some((told, Stage::Requested, _)) = self.notification(of) else {
+            self.notifying.waiting.remove(of);
+            return;
+        };
+        let name = told.connection.clone();
+        let connections = fleet.bundle(&of.at.workspace_id).map(|it| &it.connections);
+        if !connections.is_some_and(|all| all.contains_key(&name)) {
+            let why = format!("there is no connection `{name}` in the configuration any more");
+            return self.end_notification(fleet, of, Err(why));
+        }
+        let delivery = match Delivery::of(of, told) {
+            Ok(delivery) => delivery,
+            Err(why) => return self.end_notification(fleet, of, Err(why)),
+        };
+        let target = CallTarget::Connection { name };
+        let is_late = fleet.now().mono_ms >= until_ms;
+        match fleet.availability(&of.at.workspace_id, &target) {
+            Availability::Ready(_) if delivery.is_repeatable => self.send(of, delivery),
+            Availability::Ready(_) => {
+                self.notifying.waiting.remove(of);
+                let input = TaskInput::NotificationBegun { id: of.id.clone() };
+                self.input(fleet, &of.at, input, None);
+            }
+            Availability::Coming if is_late => {
+                let why = format!("{target} was not ready in time");
+                self.end_notification(fleet, of, Err(why));
+            }
+            Availability::Not(error) if is_late => {
+                self.end_notification(fleet, of, Err(words_of(&error)));
+            }
+            Availability::Coming | Availability::Not(_) => {}
+        }
+    }
+
+    /// That a notification is begun is durable.
+    pub(super) fn send_notification(&mut self, fleet: &mut Fleet, at: &TaskRef, id: String) {
+        let of = NotificationRef { at: at.clone(), id };
+        let Some((told, Stage::Begun, _)) = self.notification(&of) else {
+            return;
+        };
+        match Delivery::of(&of, told) {
+            Ok(delivery) => self.send(&of, delivery),
+            Err(why) => self.end_notification(fleet, &of, Err(why)),
+        }
+    }
+
+    fn send(&mut self, of: &NotificationRef, delivery: Delivery) {
+        self.notifying.waiting.remove(of);
+        self.notifying.under_way.insert(of.clone(), delivery);
+        self.send_next(of);
+    }
+
+    /// Has the next request of a notification made; false if there is none.
+    fn send_next(&mut self, of: &NotificationRef) -> bool {
+        let Some((told, _, agent)) = self.notification(of) else {
+            return false;
+        };
+        let (connection, agent) = (told.connection.clone(), agent.clone());
+        let Some(delivery) = self.notifying.under_way.get(of) else {
+            return false;
+        };
+        let Some(request) = delivery.requests.get(delivery.made).cloned() else {
+            return false;
+        };
+        self.notifying.calls.push(TaskCall {
+            of: of.clone(),
+            agent,
+            connection,
+            request,
+            deadline_ms: delivery.deadline_ms,
+            is_idempotent: delivery.is_repeatable,
+        });
+        true
+    }
+
+    /// A request of a notification was made, or not.
+    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: TaskCalled) {
+        let TaskCalled { of, outcome } = called;
+        let Some(delivery) = self.notifying.under_way.get_mut(&of) else {
+            return;
+        };
+        match outcome {
+            CallOutcome::Ok(_) => {
+                delivery.made += 1;
+                if !self.send_next(&of) {
+                    self.end_notification(fleet, &of, Ok(()));
+                }
+            }
+            CallOutcome::Error(error) => {
+                let (made, all) = (delivery.made, delivery.requests.len());
+                let mut why = words_of(&error);
+                if made > 0 {
+                    why = format!("{made} of {all} parts of it arrived; then: {why}");
+                }
+                self.end_notification(fleet, &of, Err(why));
+            }
+        }
+    }
+
+    fn end_notification(
+        &mut self,
+        fleet: &mut Fleet,
+        of: &NotificationRef,
+        result: Result<(), String>,
+    ) {
+        self.notifying.waiting.remove(of);
+        self.notifying.under_way.remove(of);
+        if let (Err(why), Some((told, ..))) = (&result, self.notification(of)) {
+            let event = LogEvent::warn("a notification of a task failed");
+            let event = event
+                .with("workspaceId", of.at.workspace_id.as_str())
+                .with("taskId", of.at.task_id.as_str())
+                .with("notification", of.id.as_str())
+                .with("connection", told.connection.as_str());
+            fleet.log(event.with("error", why.as_str()));
+        }
+        let id = of.id.clone();
+        let input = TaskInput::NotificationEnded { id, result };
+        self.input(fleet, &of.at, input, None);
+    }
+
+    /// A task is there again: what was not begun is made now, of what was nobody knows.
+    pub(super) fn take_up_notifications(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        let Some(state) = self.entry(at).and_then(Entry::state) else {
+            return;
+        };
+        let open = state.open_notifications();
+        let open: Vec<(String, Stage)> = open.map(|(id, told)| (id, told.stage.clone())).collect();
+        for (id, stage) in open {
+            let of = NotificationRef { at: at.clone(), id };
+            if self.notifying.waiting.contains_key(&of)
+                || self.notifying.under_way.contains_key(&of)
+            {
+                continue;
+            }
+            match stage {
+                Stage::Begun => self.end_notification(fleet, &of, Err(LOST.to_owned())),
+                _ => self.notify(fleet, at, of.id),
+            }
+        }
+    }
+
+    /// Begins what waits, for connections that can by now.
+    pub(super) fn serve_notifications(&mut self, fleet: &mut Fleet) {
+        let waiting: Vec<NotificationRef> = self.notifying.waiting.keys().cloned().collect();
+        for of in waiting {
+            self.serve_notification(fleet, &of);
+        }
+    }
+
+    /// The tasks of a workspace that is closed are not known any more.
+    pub(super) fn forget_notifications(&mut self, is_of: impl Fn(&TaskRef) -> bool) {
+        let Notifying {
+            waiting,
+            under_way,
+            calls,
+        } = &mut self.notifying;
+        waiting.retain(|of, _| !is_of(&of.at));
+        under_way.retain(|of, _| !is_of(&of.at));
+        calls.retain(|call| !is_of(&call.of.at));
+    }
+}

@@ -1,0 +1,130 @@
+//! What people are told of by connections, and how far that is.
+
+use goondan_protocol::control::{TaskNotification, TaskNotificationState};
+use goondan_protocol::time::Timestamp;
+
+use super::State;
+use crate::fact::Notification;
+use crate::limits::NOTIFICATIONS_KEPT;
+
+/// How far a notification is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing was done.
+    Requested,
+    /// It may be that something was done.
+    Begun,
+    /// It was done.
+    Sent,
+    /// It was not, or nobody knows.
+    Failed(String),
+}
+
+impl Stage {
+    /// Whether something is still to become of it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Requested | Self::Begun)
+    }
+}
+
+/// A notification, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// What is told.
+    pub what: Notification,
+    /// How far it is.
+    pub stage: Stage,
+    at: Timestamp,
+}
+
+/// All that are open, and the last that are over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Notifications {
+    /// By their numbers.
+    kept: std::collections::BTreeMap<u64, Told>,
+    count: u64,
+}
+
+fn id_of(number: u64) -> String {
+    format!("n-{number:04}")
+}
+
+impl Notifications {
+    fn find(&self, id: &str) -> Option<(u64, &Told)> {
+        let number = id.strip_prefix("n-")?.parse().ok()?;
+        Some((number, self.kept.get(&number)?))
+    }
+
+    pub(super) fn add(&mut self, what: &Notification, at: Timestamp) {
+        self.count += 1;
+        let told = Told {
+            what: what.clone(),
+            stage: Stage::Requested,
+            at,
+        };
+        self.kept.insert(self.count, told);
+    }
+
+    pub(super) fn set(&mut self, id: &str, stage: Stage) {
+        let Some(number) = self.find(id).map(|(number, _)| number) else {
+            return;
+        };
+        if let Some(told) = self.kept.get_mut(&number) {
+            told.stage = stage;
+        }
+        let over = self.kept.iter().filter(|(_, told)| !told.stage.is_open());
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        let surplus = over.len().saturating_sub(NOTIFICATIONS_KEPT);
+        for number in over.into_iter().take(surplus) {
+            self.kept.remove(&number);
+        }
+    }
+}
+
+impl State {
+    /// The id of the next one.
+    pub(crate) fn next_notification(&self) -> String {
+        id_of(self.notifications.count + 1)
+    }
+
+    /// How far one is.
+    pub(crate) fn stage_of(&self, id: &str) -> Option<&Stage> {
+        self.notification(id).map(|told| &told.stage)
+    }
+
+    /// A notification, by its id.
+    #[must_use]
+    pub fn notification(&self, id: &str) -> Option<&Told> {
+        self.notifications.find(id).map(|(_, told)| told)
+    }
+
+    /// Those of which something is still to become, by their ids.
+    pub fn open_notifications(&self) -> impl Iterator<Item = (String, &Told)> {
+        let kept = self.notifications.kept.iter();
+        let open = kept.filter(|(_, told)| told.stage.is_open());
+        open.map(|(number, told)| (id_of(*number), told))
+    }
+
+    /// What clients are shown of them.
+    pub(crate) fn told_notifications(&self) -> Vec<TaskNotification> {
+        let kept = self.notifications.kept.iter();
+        let shown = kept.map(|(number, told)| {
+            let (state, why) = match &told.stage {
+                Stage::Requested | Stage::Begun => (TaskNotificationState::Waiting, None),
+                Stage::Sent => (TaskNotificationState::Sent, None),
+                Stage::Failed(why) => (TaskNotificationState::Failed, Some(why.clone())),
+            };
+            TaskNotification {
+                id: id_of(*number),
+                on: told.what.on,
+                connection: told.what.connection.clone(),
+                action: told.what.action.clone(),
+                at: told.at,
+                state,
+                why,
+            }
+        });
+        shown.collect()
+    }
+}

@@ -1,0 +1,34 @@
+//! Texts that people paste into a shell.
+
+/// Longest text that a hint repeats as a shell argument, in characters.
+const QUOTE_MAX_CHARS: usize = 200;
+
+/// The text as one argument of a POSIX shell, so that a hint can be pasted; nothing if it is too long
+/// to repeat.
+#[must_use]
+pub fn shell_quoted(text: &str) -> Option<String> {
+    if text.chars().nth(QUOTE_MAX_CHARS).is_some() || text.chars().any(char::is_control) {
+        return None;
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        Some(text.to_owned())
+    } else {
+        Some(format!("'{}'", text.replace('\'', r"'\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pasted_into_a_shell_is_one_argument() {
+        assert_eq!(shell_quoted("main").as_deref(), Some("main"));
+        assert_eq!(shell_quoted("it's $x").as_deref(), Some(r"'it'\''s $x'"));
+        assert_eq!(shell_quoted("").as_deref(), Some("''"));
+        assert_eq!(shell_quoted("-x").as_deref(), Some("'-x'"));
+        assert_eq!(shell_quoted("a\nb"), None);
+        assert_eq!(shell_quoted(&"x".repeat(QUOTE_MAX_CHARS + 1)), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! A command-line agent that speaks each format (`tests/examples/fake_cli_agent.rs`), and the project in which it works
+//! for tasks.
+//!
+//! What it knows lies in its work area, as with agents that are programs: [`DIARY`] is a line for each thing that it
+//! heard or did. A file `hold-<point>` there makes it stop at this [point](Point) until the file is gone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Home;
+use crate::binaries::example;
+
+/// Name of the example.
+pub const EXAMPLE: &str = "goondan-fake-cli-agent";
+
+/// Its name in the project.
+pub const PROGRAM: &str = "fake-agent";
+
+/// The file of the work area in which it notes what it heard and did.
+pub const DIARY: &str = "diary.txt";
+
+/// The file that it holds locked as long as it runs.
+pub const LOCK: &str = "running.lock";
+
+/// The variable that it asks a person for.
+pub const KEY: &str = "SHOP_KEY";
+
+/// The question that it asks, and what can be answered.
+pub const QUESTION: &str = "Who reads it?";
+
+/// The answers to it.
+pub const READERS: [&str; 2] = ["engineers", "customers"];
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$of])* $variant,)*
+        }
+
+        impl $name {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Its name.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The one of this name.
+            #[must_use]
+            pub fn of(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == name)
+            }
+        }
+    };
+}
+
+words! {
+    /// What it writes, as `spec.runtime.format` calls it.
+    Format {
+        /// Text.
+        Plain = "plain",
+        /// As `claude` does.
+        Claude = "claude-stream-json",
+        /// As `codex exec --json` does.
+        Codex = "codex-json",
+        /// The Agent Client Protocol.
+        Acp = "acp",
+    }
+}
+
+words! {
+    /// How it behaves.
+    Manner {
+        /// It asks, works in two phases, is reviewed and is done.
+        Honest = "honest",
+        /// It says that it is done, and stays.
+        Hang = "hang",
+        /// It leaves without a result, and a child behind it; its second run is of good will.
+        Leave = "leave",
+        /// It writes what is none of its format and leaves; its second run is of good will.
+        Garbage = "garbage",
+        /// It tells more than anybody wants to hear; its second run is of good will.
+        Flood = "flood",
+        /// It works on until it is killed; its second run is of good will.
+        Work = "work",
+        /// It never shows a sign of life; its second run is of good will.
+        Stall = "stall",
+        /// As honest, and it has forgotten each session that it is asked to go on with.
+        Forget = "forget",
+        /// It reports an error and what it wants to be told then; its second run is of good will.
+        Recover = "recover",
+    }
+}
+
+words! {
+    /// Where it can be held.
+    Point {
+        /// It has read its prompt and said nothing.
+        Started = "started",
+        /// It has said a protocol block, and given no result.
+        Told = "told",
+        /// It has given its result, and has not exited.
+        Ended = "ended",
+    }
+}
+
+impl Format {
+    /// Whether it can ask for a permission.
+    #[must_use]
+    pub fn asks_permission(self) -> bool {
+        matches!(self, Self::Claude | Self::Acp)
+    }
+}
+
+/// The name of the agent of a format and a manner.
+#[must_use]
+pub fn agent_name(format: Format, manner: Manner) -> String {
+    format!("{}-{}", format.as_str(), manner.as_str())
+}
+
+fn agent(format: Format, manner: Manner) -> String {
+    let words = format!("./{PROGRAM}, {}, {}", format.as_str(), manner.as_str());
+    let resume = match format {
+        Format::Plain => String::new(),
+        Format::Acp => format!("    resume: [{words}]\n"),
+        Format::Claude | Format::Codex => format!("    resume: [{words}, \"{{session}}\"]\n"),
+    };
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {}}}\nspec:\n  runtime:\n    kind: cli\n    \
+         command: [{words}]\n{resume}    format: {}\n",
+        agent_name(format, manner),
+        format.as_str(),
+    )
+}
+
+/// A home whose project has an agent of each format, of each of these manners.
+///
+/// # Panics
+///
+/// If the agent's program cannot be put into the project.
+#[must_use]
+pub fn home(manners: &[Manner]) -> Home {
+    let mut yaml = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@goondan/fakes\"}\nspec: {version: \
+                    0.1.0}\n---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: desk}\nspec:\n  modelConfig: \
+                    {modelRef: Model/desk-model}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: \
+                    desk-model}\nspec:\n  provider: scripted\n  options: {rules: [{say: hello}]}\n---\n\
+                    apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: all}\nspec: {entryAgent: Agent/desk}\n"
+        .to_owned();
+    for format in Format::ALL {
+        for manner in manners {
+            yaml += &agent(*format, *manner);
+        }
+    }
+    let home = Home::new(&yaml);
+    let program = home.project().join(PROGRAM);
+    let original = example(EXAMPLE);
+    // The project may lie on another file system.
+    if fs::hard_link(&original, &program).is_err() {
+        fs::copy(&original, &program).unwrap();
+    }
+    home
+}
+
+/// The work area of a task.
+#[must_use]
+pub fn work_area(home: &Home, task: &str) -> PathBuf {
+    home.workspace_dir().join("tasks").join(task)
+}
+
+/// What a task's agent has noted.
+#[must_use]
+pub fn diary(area: &Path) -> Vec<String> {
+    let text = fs::read_to_string(area.join(DIARY)).unwrap_or_default();
+    text.lines().map(ToOwned::to_owned).collect()
+}

@@ -1,0 +1,543 @@
+//! Goal: whoever is killed at whatever time, each answer and approval takes effect exactly once, no process survives
+//! its task, and no task is lost or runs twice (`TASK-1`, `TASK-7`, `TASK-8`).
+//!
+//! Method: an agent of each format works for a task of its own, all four beside each other. The daemon is killed
+//! before and after each transition: when a task waits, when a person's word is acknowledged, and while the agent is
+//! held where it has its prompt, where it has said its block, and where it has given its result. What agents heard and
+//! did lies in the work areas, next to the history that goondan wrote.
+//!
+//! `GOONDAN_TEST_TASK_KILL_ROUNDS=200` kills the daemon so many times more, at moments of chance, while nobody waits
+//! for what a person's word leads to.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use goondan_tests::cli_agents::{
+    self, Format, KEY, Manner, PROGRAM, Point, QUESTION, READERS, agent_name, diary, work_area,
+};
+use goondan_tests::home::{GDN, Running};
+use goondan_tests::random::Random;
+use goondan_tests::wait::within;
+use goondan_tests::{Daemon, Home, PATIENCE, Ran, binaries, wait_for, wait_until};
+use serde_json::Value;
+
+/// Kills at moments of chance, unless `GOONDAN_TEST_TASK_KILL_ROUNDS` says otherwise.
+const ROUNDS: u32 = 4;
+
+/// The longest time before the daemon is killed by chance: within it a run begins, works and ends.
+const KILL_WITHIN_MS: u64 = 600;
+
+/// What is done when the daemon asks whether to go on after a run that was lost.
+const GO_ON: &str = "go on";
+
+/// The answer to a request for a permission.
+const ALLOW: &str = "allow";
+
+/// When the daemon is killed after people have said something.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// When all of it is acknowledged.
+    Acknowledged,
+    /// When every agent that works stands still here.
+    Held(Point),
+    /// After a time, whatever was acknowledged by then.
+    After(u64),
+    /// Not at all; people say only what lets runs go on.
+    Undisturbed,
+    /// Not at all.
+    Never,
+}
+
+/// What a person says to a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Word {
+    Start,
+    Answer(String, String),
+    Provide(String),
+    Rework,
+    Approve(u64),
+}
+
+impl Word {
+    /// Whether it is about a run rather than about the work.
+    fn lets_go_on(&self) -> bool {
+        matches!(self, Self::Answer(_, text) if text == ALLOW || text == GO_ON)
+    }
+}
+
+/// Tasks of each format, and the daemon that they outlive.
+struct Crew {
+    home: Home,
+    daemon: Option<Daemon>,
+    /// The tasks by their ids, with what was said to them and acknowledged.
+    said: BTreeMap<String, Vec<Word>>,
+    key: PathBuf,
+}
+
+/// The tasks as they are listed, by their ids; none while the daemon does not know them yet.
+fn listed(home: &Home) -> Option<BTreeMap<String, Value>> {
+    let ran = home.gdn(&["--json", "task", "list", "--all"]);
+    let tasks = (ran.code == 0).then(|| ran.json())?["tasks"].take();
+    let tasks = tasks.as_array()?.iter();
+    Some(
+        tasks
+            .map(|task| (task["taskId"].as_str().unwrap().to_owned(), task.clone()))
+            .collect(),
+    )
+}
+
+fn is_over(task: &Value) -> bool {
+    matches!(
+        task["status"].as_str(),
+        Some("completed" | "failed" | "cancelled")
+    )
+}
+
+fn history(home: &Home, task: &str) -> Vec<Value> {
+    let text = fs::read_to_string(work_area(home, task).join(".metadata/history.jsonl")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The data of the events of this name.
+fn events<'h>(history: &'h [Value], name: &str) -> Vec<&'h Value> {
+    let of_name = history.iter().filter(|line| line["event"] == name);
+    of_name.map(|line| &line["data"]).collect()
+}
+
+fn count(lines: &[String], wanted: &str) -> usize {
+    lines.iter().filter(|line| *line == wanted).count()
+}
+
+/// Whether a permission was decided that nobody waits for any more: its run was lost with the daemon, and the task is
+/// shown as it was until that is durable.
+fn is_moot(word: &Word, ran: &Ran) -> bool {
+    matches!(word, Word::Answer(_, text) if text == ALLOW) && ran.code == 10
+}
+
+impl Crew {
+    fn new() -> Self {
+        let home = cli_agents::home(&[Manner::Honest]);
+        home.write("key", "sk-4711");
+        let key = home.path().join("key");
+        let daemon = Some(Daemon::serving(&home));
+        Self {
+            home,
+            daemon,
+            said: BTreeMap::new(),
+            key,
+        }
+    }
+
+    /// A new task for an agent of each format.
+    fn hire(&mut self) {
+        let number = self.said.len() / Format::ALL.len();
+        for format in Format::ALL {
+            let (title, agent) = (
+                format!("{}-{number}", format.as_str()),
+                agent_name(*format, Manner::Honest),
+            );
+            let new = [
+                "task",
+                "new",
+                &title,
+                "--agent",
+                &agent,
+                "--description",
+                "Build a shop.",
+                "--phases",
+                "2",
+            ];
+            self.home.gdn(&new).exits(0);
+            self.said.insert(title, Vec::new());
+        }
+    }
+
+    fn kill(&mut self) {
+        drop(self.daemon.take().unwrap().kill());
+        let left = self.home.running(PROGRAM);
+        assert!(left.is_empty(), "agents outlive their daemon: {left:#?}");
+        self.daemon = Some(Daemon::start(&self.home));
+    }
+
+    /// Waits until every task waits for a person or is over, and gives these that wait.
+    fn settle(&self) -> Vec<String> {
+        wait_for("every task waits for a person, or is over", || {
+            let tasks = listed(&self.home).filter(|tasks| tasks.len() == self.said.len())?;
+            let rests = |task: &Value| {
+                let status = task["status"].as_str().unwrap();
+                is_over(task) || status == "idle" || status.starts_with("waiting_")
+            };
+            let all_rest = tasks.values().all(rests);
+            let waits = |(id, task): (String, Value)| (!is_over(&task)).then_some(id);
+            all_rest.then(|| tasks.into_iter().filter_map(waits).collect())
+        })
+    }
+
+    /// What a task waits for, and what a person says to that; nothing if a killed run has yet to be noticed.
+    fn word_for(&self, task: &str) -> Option<Word> {
+        let ran = self.home.gdn(&["--json", "task", "show", task]);
+        let shown = (ran.code == 0).then(|| ran.json())?;
+        if shown["info"]["status"] == "idle" {
+            return Some(Word::Start);
+        }
+        if let Some(ask) = shown["asks"].as_array().unwrap().first() {
+            let id = ask["id"].as_str().unwrap().to_owned();
+            return Some(match ask["kind"].as_str().unwrap() {
+                "permission" => Word::Answer(id, ALLOW.to_owned()),
+                "question" if ask["text"] == QUESTION => Word::Answer(id, READERS[0].to_owned()),
+                "question" => Word::Answer(id, GO_ON.to_owned()),
+                _ => Word::Provide(id),
+            });
+        }
+        let phase = shown["review"].as_u64()?;
+        let was_reworked = !events(&history(&self.home, task), "review_reworked").is_empty();
+        Some(if was_reworked {
+            Word::Approve(phase)
+        } else {
+            Word::Rework
+        })
+    }
+
+    fn say(&self, task: &str, word: &Word) -> Running {
+        let phase;
+        let args: &[&str] = match word {
+            Word::Start => &["start", task],
+            Word::Answer(id, text) => &["answer", task, text, "--id", id],
+            Word::Provide(_) => &["provide", task, KEY],
+            Word::Rework => &["rework", task, "Better."],
+            Word::Approve(number) => {
+                phase = number.to_string();
+                &["approve", task, "--phase", &phase]
+            }
+        };
+        let mut command = self
+            .home
+            .command(&binaries::bin(GDN), &[&["task"], args].concat());
+        if let Word::Provide(_) = word {
+            command.stdin(fs::File::open(&self.key).unwrap());
+        }
+        Running::start(command)
+    }
+
+    /// People say what every task waits for, and the daemon is killed.
+    fn round(&mut self, moment: Moment) {
+        let waiting = self.settle();
+        let words: Vec<(String, Word)> = waiting
+            .iter()
+            .filter_map(|task| Some((task.clone(), self.word_for(task)?)))
+            .filter(|(_, word)| !matches!(moment, Moment::Undisturbed) || word.lets_go_on())
+            .collect();
+        let held = self.hold(moment, &words);
+        let talking: Vec<Running> = words
+            .iter()
+            .map(|(task, word)| self.say(task, word))
+            .collect();
+        if let Moment::After(ms) = moment {
+            thread::sleep(Duration::from_millis(ms));
+            self.kill();
+        }
+        for ((task, word), running) in words.into_iter().zip(talking) {
+            let ran = running.wait();
+            let is_acknowledged = ran.code == 0;
+            assert!(
+                is_acknowledged || matches!(moment, Moment::After(_)) || is_moot(&word, &ran),
+                "{word:?}: {ran:#?} {:#?}",
+                history(&self.home, &task)
+            );
+            if is_acknowledged {
+                self.said.get_mut(&task).unwrap().push(word);
+            }
+        }
+        match moment {
+            Moment::After(_) | Moment::Undisturbed | Moment::Never => return,
+            Moment::Acknowledged => {}
+            Moment::Held(point) => self.wait_held(point, &held),
+        }
+        self.kill();
+        for (task, _) in held {
+            let file = format!(
+                "hold-{}",
+                if let Moment::Held(point) = moment {
+                    point.as_str()
+                } else {
+                    ""
+                }
+            );
+            fs::remove_file(work_area(&self.home, &task).join(file)).unwrap();
+        }
+    }
+
+    /// Has the agents that will work held at a point; gives the tasks, and how often each was held there.
+    fn hold(&self, moment: Moment, words: &[(String, Word)]) -> Vec<(String, usize)> {
+        let Moment::Held(point) = moment else {
+            return Vec::new();
+        };
+        let mut held = Vec::new();
+        for (task, word) in words {
+            // The last review is followed by no run, and a permission by none that begins.
+            let is_last = matches!(word, Word::Approve(2))
+                || matches!(word, Word::Answer(_, text) if text == ALLOW);
+            if !is_last {
+                let area = work_area(&self.home, task);
+                let file = area.join(format!("hold-{}", point.as_str()));
+                self.home.write(file.to_str().unwrap(), "");
+                held.push((task.clone(), self.times_held(task, point)));
+            }
+        }
+        held
+    }
+
+    fn times_held(&self, task: &str, point: Point) -> usize {
+        count(
+            &diary(&work_area(&self.home, task)),
+            &format!("held {}", point.as_str()),
+        )
+    }
+
+    /// Waits until the agents are held, or wait for a permission before they come there. Of a run that was lost a
+    /// person may be asked first. Where agents have given their results, what they said is durable, too.
+    fn wait_held(&mut self, point: Point, held: &[(String, usize)]) {
+        for (task, before) in held {
+            let what = format!("the agent of {task} is held at `{}`", point.as_str());
+            let is_there = within(PATIENCE, || {
+                let is_there = match self.word_for(task) {
+                    Some(Word::Answer(id, text)) if text == GO_ON => {
+                        let word = Word::Answer(id, text);
+                        drop(self.say(task, &word).wait().exits(0));
+                        self.said.get_mut(task).unwrap().push(word);
+                        false
+                    }
+                    Some(Word::Answer(_, text)) if text == ALLOW => true,
+                    word => {
+                        let is_held = self.times_held(task, point) > *before;
+                        is_held && (word.is_some() || point != Point::Ended)
+                    }
+                };
+                is_there.then_some(())
+            });
+            let tells = || {
+                (
+                    diary(&work_area(&self.home, task)),
+                    history(&self.home, task),
+                )
+            };
+            assert!(is_there.is_some(), "waited in vain: {what}; {:#?}", tells());
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        listed(&self.home)
+            .is_some_and(|tasks| tasks.len() == self.said.len() && tasks.values().all(is_over))
+    }
+
+    /// Waits until no agent is left, and until that is in the history.
+    fn wait_for_the_last_run(&self) {
+        wait_until("no agent is left", || {
+            let has_ended = |task: &String| {
+                let history = history(&self.home, task);
+                events(&history, "run_requested").len() == events(&history, "run_ended").len()
+            };
+            self.home.running(PROGRAM).is_empty() && self.said.keys().all(has_ended)
+        });
+    }
+
+    /// Every task is completed, and all that was said took effect once.
+    fn check(&self) {
+        self.wait_for_the_last_run();
+        for (task, said) in &self.said {
+            let (history, diary) = (
+                history(&self.home, task),
+                diary(&work_area(&self.home, task)),
+            );
+            let show = || format!("{task}: {said:?}\n{diary:#?}\n{history:#?}");
+            for (event, times) in [
+                ("task_created", 1),
+                ("task_completed", 1),
+                ("review_reworked", 1),
+            ] {
+                assert_eq!(
+                    events(&history, event).len(),
+                    times,
+                    "{event} of {}",
+                    show()
+                );
+            }
+            let approved: Vec<u64> = events(&history, "review_approved")
+                .iter()
+                .map(|data| data["phase"].as_u64().unwrap())
+                .collect();
+            assert_eq!(approved, [1, 2], "{}", show());
+            check_runs(&history, &diary, 1, &show);
+            check_words(said, &history, &diary, &show);
+        }
+    }
+}
+
+/// No run begins twice or beside another.
+fn check_runs(history: &[Value], diary: &[String], deployed: usize, show: &dyn Fn() -> String) {
+    assert_eq!(count(diary, "overlap"), 0, "two runs at a time: {}", show());
+    let requested = events(history, "run_requested").len();
+    assert!(
+        count(diary, "begun") <= requested,
+        "a run began twice: {}",
+        show()
+    );
+    assert_eq!(count(diary, "deployed"), deployed, "{}", show());
+}
+
+/// What was acknowledged is in the history, once, and an agent heard it.
+fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn() -> String) {
+    // A run that was lost before it had shown that it works on its prompt is followed by one that is told the same.
+    let untaken = events(history, "run_requested").len() - events(history, "prompt_taken").len();
+    let is_heard = |what: &str| {
+        let times = count(diary, &format!("heard {what}"));
+        assert!(
+            (1..=1 + untaken).contains(&times),
+            "{what} was heard {times} times: {}",
+            show()
+        );
+    };
+    let answers = |id: &str| -> Vec<&Value> {
+        events(history, "question_answered")
+            .into_iter()
+            .filter(|data| data["id"] == id)
+            .collect()
+    };
+    for word in said {
+        match word {
+            Word::Start | Word::Approve(2..) => {}
+            Word::Answer(id, text) => {
+                let answers = answers(id);
+                assert_eq!(answers.len(), 1, "{id} of {}", show());
+                assert_eq!(answers[0]["answer"]["person"], **text, "{id} of {}", show());
+                if text == READERS[0] {
+                    is_heard(&format!("{id} {text}"));
+                }
+            }
+            Word::Provide(id) => {
+                let provided = events(history, "dependency_provided");
+                assert_eq!(
+                    provided.iter().filter(|data| data["id"] == **id).count(),
+                    1,
+                    "{}",
+                    show()
+                );
+                is_heard(&format!("{id} provided"));
+            }
+            Word::Rework => is_heard("reworked 1"),
+            Word::Approve(phase) => is_heard(&format!("approved {phase}")),
+        }
+    }
+    for asked in events(history, "question_asked") {
+        let id = asked["id"].as_str().unwrap();
+        assert_eq!(answers(id).len(), 1, "{id} of {}", show());
+    }
+}
+
+#[test]
+fn task_1_a_daemon_killed_at_each_transition_loses_nothing_of_any_format() {
+    let mut crew = Crew::new();
+    crew.hire();
+    // Each time round every task gets further: the last two let no permission be withdrawn for ever.
+    let moments = [
+        (Moment::Held(Point::Started), true),
+        (Moment::Held(Point::Told), false),
+        (Moment::Acknowledged, false),
+        (Moment::Held(Point::Ended), true),
+        (Moment::Undisturbed, false),
+        (Moment::Undisturbed, false),
+    ];
+    for (moment, is_killed_before) in moments.into_iter().cycle() {
+        crew.settle();
+        if crew.is_done() {
+            break;
+        }
+        if is_killed_before {
+            crew.kill();
+        }
+        crew.round(moment);
+    }
+    crew.check();
+}
+
+#[test]
+fn task_1_a_daemon_killed_at_any_time_loses_nothing_of_any_format() {
+    let rounds =
+        std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
+    let mut random = Random::announced();
+    let mut crew = Crew::new();
+    for _ in 0..rounds {
+        if crew.is_done() {
+            crew.hire();
+        }
+        crew.round(Moment::After(random.below(KILL_WITHIN_MS)));
+    }
+    while !crew.is_done() {
+        crew.round(Moment::Never);
+    }
+    crew.check();
+}
+
+/// What is done to a run that is held, and how its task stands then.
+const HELD_ACTS: [(&str, &str); 3] = [
+    ("pause", "paused"),
+    ("resume", "running"),
+    ("cancel", "cancelled"),
+];
+
+#[test]
+fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_told() {
+    let mut crew = Crew::new();
+    crew.hire();
+    let tasks: Vec<String> = crew.said.keys().cloned().collect();
+    for task in &tasks {
+        let file = work_area(&crew.home, task).join("hold-started");
+        crew.home.write(file.to_str().unwrap(), "");
+        crew.home.gdn(&["task", "start", task]).exits(0);
+    }
+    for (act, status) in HELD_ACTS {
+        let is_wanted = act != "resume";
+        wait_until("every agent works, or none", || {
+            // Of a run that was lost a person may be asked.
+            for task in tasks.iter().filter(|_| act == "cancel") {
+                if let Some(Word::Answer(id, text)) = crew.word_for(task) {
+                    let answer = ["task", "answer", task, &text, "--id", &id];
+                    crew.home.gdn(&answer).exits(0);
+                }
+            }
+            let working = crew.home.running(PROGRAM).len();
+            working == if is_wanted { tasks.len() } else { 0 }
+        });
+        for task in &tasks {
+            let yes = (act == "cancel").then_some("--yes");
+            let args: Vec<&str> = ["task", act, task].into_iter().chain(yes).collect();
+            crew.home.gdn(&args).exits(0);
+        }
+        crew.kill();
+        wait_until(&format!("every task is {status}"), || {
+            let stands = |task: &Value| {
+                let doubts = status == "running" && task["status"] == "waiting_question";
+                task["status"] == status || doubts
+            };
+            listed(&crew.home)
+                .is_some_and(|listed| listed.len() == tasks.len() && listed.values().all(stands))
+        });
+    }
+    wait_until("no agent is left", || crew.home.running(PROGRAM).is_empty());
+    for task in &tasks {
+        let (history, diary) = (
+            history(&crew.home, task),
+            diary(&work_area(&crew.home, task)),
+        );
+        let show = || format!("{task}: {diary:#?}\n{history:#?}");
+        check_runs(&history, &diary, 0, &show);
+        for event in ["task_paused", "task_resumed", "task_cancelled"] {
+            assert_eq!(events(&history, event).len(), 1, "{event} of {}", show());
+        }
+    }
+}

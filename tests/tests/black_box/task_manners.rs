@@ -1,0 +1,207 @@
+//! Goal: what an agent does that is killed, lies, hangs, floods or leaves harms its own task alone, and that one for a
+//! while (`TASK-7`, `TASK-8`, `PROTO-1`).
+//!
+//! Method: an agent of each format and of each manner works for a task of its own, all at once. Each is of good will
+//! in its second run, so that every task ends well in the end, with people who say `go on` where they are asked.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use goondan_tests::cli_agents::{
+    self, Format, Manner, PROGRAM, READERS, agent_name, diary, work_area,
+};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use serde_json::Value;
+
+/// The manners of agents that come to their end by themselves or are ended.
+const MANNERS: [Manner; 6] = [
+    Manner::Recover,
+    Manner::Hang,
+    Manner::Leave,
+    Manner::Garbage,
+    Manner::Flood,
+    Manner::Work,
+];
+
+fn listed(home: &Home) -> BTreeMap<String, Value> {
+    let listed = home.gdn_json(&["task", "list", "--all"]);
+    let tasks = listed["tasks"].as_array().unwrap().iter();
+    tasks
+        .map(|task| (task["taskId"].as_str().unwrap().to_owned(), task.clone()))
+        .collect()
+}
+
+/// A person says `go on` to every task that asks.
+fn go_on(home: &Home, tasks: &BTreeMap<String, Value>) {
+    for (task, _) in tasks
+        .iter()
+        .filter(|(_, told)| told["status"] == "waiting_question")
+    {
+        // One may have gone on by itself meanwhile.
+        drop(home.gdn(&["task", "answer", task, "go on"]));
+    }
+}
+
+/// The data of the events of this name in a task's history.
+fn events(home: &Home, task: &str, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(work_area(home, task).join(".metadata/history.jsonl")).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_name = lines.filter(|line| line["event"] == name);
+    of_name.map(|line| line["data"].clone()).collect()
+}
+
+fn outcomes(home: &Home, task: &str) -> Vec<Value> {
+    let ended = events(home, task, "run_ended").into_iter();
+    ended.map(|data| data["outcome"].clone()).collect()
+}
+
+fn hire(home: &Home, manners: &[Manner]) -> Vec<(Format, Manner, String)> {
+    let mut tasks = Vec::new();
+    for format in Format::ALL {
+        for manner in manners {
+            let name = agent_name(*format, *manner);
+            let new = [
+                "task",
+                "new",
+                &name,
+                "--agent",
+                &name,
+                "--description",
+                "Build a shop.",
+                "--start",
+            ];
+            home.gdn(&new).exits(0);
+            tasks.push((*format, *manner, name));
+        }
+    }
+    tasks
+}
+
+#[test]
+fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
+    let home = cli_agents::home(&MANNERS);
+    let daemon = Daemon::serving(&home);
+    let tasks = hire(&home, &MANNERS);
+    for (_, _, task) in tasks
+        .iter()
+        .filter(|(_, manner, _)| *manner == Manner::Work)
+    {
+        let agent = wait_for("the agent works", || {
+            let running = home.running(PROGRAM).into_iter();
+            let mut of_task = running.filter(|it| agent_name_of(&it.args) == *task);
+            // Before it has shown that it works, another run would be told the same.
+            of_task
+                .next()
+                .filter(|_| !events(&home, task, "prompt_taken").is_empty())
+        });
+        processes::signal(agent.pid, Signal::SIGKILL);
+    }
+    wait_until("every task is completed", || {
+        let tasks = listed(&home);
+        go_on(&home, &tasks);
+        tasks.values().all(|task| task["status"] == "completed")
+    });
+    // What was left behind ended with its run, though it has a session of its own.
+    wait_until("no process survives its task", || {
+        home.running("sleep").is_empty() && home.running(PROGRAM).is_empty()
+    });
+    for (format, manner, task) in &tasks {
+        let runs = diary(&work_area(&home, task));
+        let begun = runs.iter().filter(|line| *line == "begun").count();
+        let outcomes = outcomes(&home, task);
+        assert_eq!(begun, outcomes.len(), "{task}: {runs:?} {outcomes:?}");
+        assert!(!runs.contains(&"overlap".to_owned()), "{task}");
+        let first = &outcomes[0];
+        match manner {
+            Manner::Hang => {
+                assert_eq!(begun, 1, "{task} was done: {outcomes:?}");
+            }
+            Manner::Recover => {
+                let told =
+                    "heard error \"the shop is closed\": recover from it: Try the back door.";
+                assert!(runs.contains(&told.to_owned()), "{task}: {runs:?}");
+                assert_eq!(first, "done", "{task}");
+            }
+            Manner::Flood => assert!(
+                first["failed"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("it told more"),
+                "{task}: {first}"
+            ),
+            // A program of no format tells how it ended by its exit code.
+            _ if *format == Format::Plain && *manner != Manner::Work => {
+                assert_eq!(first["failed"], "it exited with 1", "{task}");
+            }
+            _ => assert_eq!(first, "unknown", "{task}"),
+        }
+    }
+    drop(daemon.stop());
+}
+
+/// The agent that a program is, by its arguments.
+fn agent_name_of(args: &[String]) -> String {
+    let words: Vec<&str> = args.iter().skip(1).take(2).map(String::as_str).collect();
+    words.join("-")
+}
+
+#[test]
+fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
+    let home = cli_agents::home(&[Manner::Forget]);
+    let _daemon = Daemon::serving(&home);
+    let agent = agent_name(Format::Acp, Manner::Forget);
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--agent",
+        &agent,
+        "--description",
+        "Build a shop.",
+        "--phases",
+        "1",
+        "--start",
+    ];
+    home.gdn(&new).exits(0);
+    let is = |status: &str| listed(&home)["shop"]["status"] == status;
+    wait_until("it asks", || is("waiting_question"));
+    home.gdn(&["task", "answer", "shop", READERS[1]]).exits(0);
+    wait_until("it is done", || is("waiting_review"));
+    home.gdn(&["task", "approve", "shop"]).exits(0);
+    assert_eq!(events(&home, "shop", "session_lost").len(), 1);
+    assert_eq!(events(&home, "shop", "session_opened").len(), 2);
+    let heard = format!("heard q-0001 {}", READERS[1]);
+    let diary = diary(&work_area(&home, "shop"));
+    assert_eq!(
+        diary.iter().filter(|line| **line == heard).count(),
+        1,
+        "{diary:?}"
+    );
+}
+
+/// Ten minutes: how long an agent may show no sign of life.
+#[test]
+fn task_8_an_agent_without_any_sign_of_life_is_ended_in_the_long_form() {
+    if std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").is_err() {
+        return;
+    }
+    let home = cli_agents::home(&[Manner::Stall]);
+    let _daemon = Daemon::serving(&home);
+    let tasks = hire(&home, &[Manner::Stall]);
+    let limit = std::time::Duration::from_secs(900);
+    let done = goondan_tests::wait::within(limit, || {
+        let tasks = listed(&home);
+        go_on(&home, &tasks);
+        tasks
+            .values()
+            .all(|task| task["status"] == "completed")
+            .then_some(())
+    });
+    assert!(done.is_some(), "{:#?}", listed(&home));
+    for (_, _, task) in &tasks {
+        assert_eq!(outcomes(&home, task)[0], "unknown", "{task}");
+    }
+}
