@@ -457,7 +457,11 @@ impl State {
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
         self.is_session_lost = false;
+        // How earlier runs ended says nothing of these files, and a person wanted them so.
         (self.failures, self.unknown, self.recoveries) = (0, 0, 0);
+        if !self.is_rate_limited {
+            self.not_before = None;
+        }
         self.notes
             .retain(|note| matches!(note, Note::Asked(_) | Note::Approved(_) | Note::Rework(..)));
         self.notes.push(Note::Restored(checkpoint_id.to_owned()));
