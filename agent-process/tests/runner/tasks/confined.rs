@@ -108,7 +108,7 @@ fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
 
 #[test]
 fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
-    for level in levels().into_iter().skip(1) {
+    for (place, level) in levels().into_iter().enumerate() {
         let site = Site::new();
         std::fs::create_dir(site.outside()).unwrap();
         put(site.outside().join("secret"), "loot");
@@ -121,10 +121,13 @@ fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
         );
         Run::start(&confined(&site, level, &plant)).finish();
         let told = Run::start(&confined(&site, level, "cat .logs/secret; echo")).finish();
-        assert_eq!(
-            (told.stdout.as_str(), told.not_started),
-            ("\n", None),
-            "{level}"
+        // Without a sandbox it leads out. At the level `landlock` the link is made, and the next run is refused.
+        let is_free = place == 0;
+        assert_eq!(told.stdout.contains("loot"), is_free, "{level}");
+        let refused = told.not_started.unwrap_or_default();
+        assert!(
+            refused.is_empty() || refused.contains("is a link"),
+            "{level}: {refused}"
         );
     }
 }
