@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Act, Daemon, answer};
 use crate::home::{Home, completed, progress, sent};
+use crate::look::shown;
 
 fn sends(daemon: &Daemon) -> Vec<SendEvent> {
     let sends = daemon.calls().into_iter();
@@ -25,6 +26,7 @@ fn each_line_is_answered_in_the_same_conversation() {
         Call::SendEvent(send) => answer(sent(call, &completed(&format!("re: {}", send.input)))),
         Call::InstancePage(_) => answer(json!({"messages": [], "pending": [], "total": 0})),
         Call::InstanceTurns(_) => answer(json!({"events": [], "unreadable": 0, "busy": false})),
+        Call::ShowInstance(show) => answer(shown(show)),
         _ => vec![],
     });
     let lines = "one\n\n/history\n//slash\n/quit\nnever\n";

@@ -1,7 +1,7 @@
 //! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
 //! `stop`, `shutdown`, `audit`.
 
-use goondan_protocol::control::{Call, InstancePage};
+use goondan_protocol::control::{Call, InstancePage, ShowInstance};
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
@@ -174,27 +174,29 @@ fn status_tells_of_the_daemon_and_of_problems() {
     assert_eq!(json["workspaces"][0]["problem"]["message"], "bad edit");
 }
 
+pub(crate) fn shown(show: &ShowInstance) -> Value {
+    let mut detail = instance();
+    let more = json!({
+        "instanceKey": show.instance_key,
+        "directory": "/state/i",
+        "workDir": "/state/w",
+        "messages": 12,
+        "baseBytes": 2048,
+        "pendingEvents": 1,
+        "process": process(),
+        "extensions": {"notes": {"n": 1}},
+    });
+    let more = more.as_object().unwrap().clone();
+    detail.as_object_mut().unwrap().extend(more);
+    detail
+}
+
 #[test]
 fn instances_are_listed_and_shown() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::ListInstances(_) => answer(json!([instance()])),
-        Call::ShowInstance(show) => {
-            let mut detail = instance();
-            let more = json!({
-                "instanceKey": show.instance_key,
-                "directory": "/state/i",
-                "workDir": "/state/w",
-                "messages": 12,
-                "baseBytes": 2048,
-                "pendingEvents": 1,
-                "process": process(),
-                "extensions": {"notes": {"n": 1}},
-            });
-            let more = more.as_object().unwrap().clone();
-            detail.as_object_mut().unwrap().extend(more);
-            answer(detail)
-        }
+        Call::ShowInstance(show) => answer(shown(show)),
         _ => vec![],
     });
     let ran = home.gdn(&["instance", "list"]).exits(0);
@@ -279,6 +281,7 @@ fn history_reads_every_page() {
         Call::InstanceHistory(history) => answer(page(history.offset)),
         Call::InstancePage(request) => answer(page_before(request)),
         Call::InstanceTurns(_) => answer(failed_turns()),
+        Call::ShowInstance(show) => answer(shown(show)),
         _ => vec![],
     });
     let json = home.gdn(&["instance", "history", "--json"]).exits(0).json();

@@ -13,7 +13,7 @@ use goondan_config::{schema, schema_names};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Project, schema_without_connectors};
+use crate::support::{Project, problem_lines, schema_without_connectors};
 
 /// What a schema can say too.
 const SHAPE_CODES: [&str; 6] = [
@@ -163,7 +163,7 @@ fn corpus() -> Vec<Value> {
                 "description": "d",
                 "runtime": {
                     "kind": "cli", "preset": "claude", "environment": {"A": "b"}, "guide": "tools",
-                    "limits": {"memoryMiB": 64},
+                    "limits": {"memoryMiB": 64}, "diskMiB": 512,
                 },
                 "sandbox": {"require": "off"},
                 "notify": [
@@ -426,9 +426,10 @@ fn properties(schema: &Value, into: &mut BTreeSet<String>) {
 
 /// The problems of a document by itself, without their places.
 fn problems_of(document: &Value) -> BTreeSet<String> {
-    let found = project(std::slice::from_ref(document)).problems();
+    // A program for tasks is a project by itself.
+    let refused = project(std::slice::from_ref(document)).try_load().err();
+    let found = refused.iter().flat_map(problem_lines);
     found
-        .into_iter()
         .map(|problem| {
             let mut words = problem.splitn(3, ' ');
             let (code, _place) = (words.next().unwrap(), words.next().unwrap());

@@ -119,20 +119,22 @@ impl Project {
 
     /// Loads a project that must be bad; gives its problems as `code line:column message`.
     pub(crate) fn problems(&self) -> Vec<String> {
-        self.refused()
-            .as_slice()
-            .iter()
-            .map(|problem| {
-                let (line, column) = (problem.line, problem.column);
-                format!("{} {line}:{column} {}", problem.code, problem.message)
-            })
-            .collect()
+        problem_lines(&self.refused())
     }
 
     /// Loads a project that must be bad.
     pub(crate) fn refused(&self) -> Diagnostics {
         self.try_load().expect_err("the project was accepted")
     }
+}
+
+/// Problems, each as `code line:column message`.
+pub(crate) fn problem_lines(found: &Diagnostics) -> Vec<String> {
+    let lines = found.as_slice().iter().map(|problem| {
+        let (line, column) = (problem.line, problem.column);
+        format!("{} {line}:{column} {}", problem.code, problem.message)
+    });
+    lines.collect()
 }
 
 impl Environment for Project {

@@ -1,0 +1,148 @@
+//! What 200 tasks cost over the real binaries, 20 of which run. See `docs/performance.md`.
+//!
+//! `cargo bench -p goondan-tests --bench tasks`. `GOONDAN_BENCH_TASKS` is how many tasks there are (default 200), and
+//! `GOONDAN_BENCH_LISTS` how often they are listed (default 15).
+
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a measure prints its result"
+)]
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+/// Tasks whose agents work all the time: as many as have a process at once.
+const RUNNING: usize = 20;
+
+/// An agent that asks something and waits, and one that works and says so.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: "@goondan/bench"}
+spec: {version: 0.1.0}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: instant}
+spec: {provider: scripted, options: {rules: [{say: Done.}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: desk}
+spec: {modelConfig: {modelRef: Model/instant}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: all}
+spec: {entryAgent: Agent/desk}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: asker}
+spec: {runtime: {kind: cli, command: [./asker.sh]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec: {runtime: {kind: cli, command: [./worker.sh]}}
+"#;
+
+const ASKER: &str = "#!/bin/sh\ncat > /dev/null\nprintf '[USER_QUESTION]\\nquestion: Which?\\n[/USER_QUESTION]\\n'\n";
+
+const WORKER: &str = "#!/bin/sh\ncat > /dev/null\nwhile :; do echo 'I work.'; sleep 1; done\n";
+
+/// What a measure ends in.
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn knob(name: &str, default: usize) -> usize {
+    let value = std::env::var(name).ok();
+    value.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A figure of `/proc/<pid>/status`, in kilobytes.
+fn kilobytes(pid: u32, name: &str) -> Result<u64, Box<dyn Error>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let figure = line.and_then(|line| line.split_whitespace().next());
+    Ok(figure.ok_or("the system does not tell it")?.parse()?)
+}
+
+fn hire(home: &Home, agent: &str, count: usize) {
+    for n in 0..count {
+        let title = format!("{agent} {n}");
+        let new = [
+            "task",
+            "new",
+            &title,
+            "--agent",
+            agent,
+            "--description",
+            "Build a shop.",
+            "--start",
+        ];
+        home.gdn(&new).exits(0);
+    }
+}
+
+fn with_status(home: &Home, status: &str) -> usize {
+    let listed = home.gdn_json(&["task", "list"]);
+    let tasks = listed.get("tasks").and_then(Value::as_array);
+    let of_status = tasks
+        .into_iter()
+        .flatten()
+        .filter(|task| task.get("status").is_some_and(|it| it == status));
+    of_status.count()
+}
+
+/// The median time of a command, from its start to its end.
+fn median(home: &Home, args: &[&str], times: usize) -> Duration {
+    let mut taken: Vec<Duration> = Vec::with_capacity(times);
+    for _ in 0..times {
+        let start = Instant::now();
+        home.gdn(args).exits(0);
+        taken.push(start.elapsed());
+    }
+    taken.sort_unstable();
+    taken.get(times / 2).copied().unwrap_or_default()
+}
+
+fn main() -> Outcome {
+    let tasks = knob("GOONDAN_BENCH_TASKS", 200).max(RUNNING);
+    let lists = knob("GOONDAN_BENCH_LISTS", 15);
+    let home = Home::new(PROJECT);
+    home.write_program("project/asker.sh", ASKER);
+    home.write_program("project/worker.sh", WORKER);
+    let daemon = Daemon::serving(&home).measured();
+    let bare = median(&home, &["task", "list"], lists);
+    let before = kilobytes(daemon.pid(), "VmRSS:")?;
+    hire(&home, "asker", tasks - RUNNING);
+    wait_until("those that ask have asked", || {
+        with_status(&home, "waiting_question") == tasks - RUNNING
+    });
+    hire(&home, "worker", RUNNING);
+    wait_until("the others work", || home.running("sleep").len() == RUNNING);
+    let listed = median(&home, &["task", "list"], lists);
+    let needs = median(&home, &["task", "list", "--needs-me"], lists);
+    let (after, peak) = (
+        kilobytes(daemon.pid(), "VmRSS:")?,
+        kilobytes(daemon.pid(), "VmHWM:")?,
+    );
+    let mb = |kilobytes: u64| kilobytes.saturating_sub(before) as f64 / 1_024.0;
+    println!(
+        "tasks, {tasks} of which {RUNNING} run: `gdn task list` {:.1} ms (with none {:.1} ms), with --needs-me {:.1} ms, \
+         medians of {lists}; daemon: RSS {:.1} MB more than the {:.1} MB without tasks, {:.1} MB more at most",
+        listed.as_secs_f64() * 1_000.0,
+        bare.as_secs_f64() * 1_000.0,
+        needs.as_secs_f64() * 1_000.0,
+        mb(after),
+        before as f64 / 1_024.0,
+        mb(peak),
+    );
+    drop(daemon.stop());
+    Ok(())
+}
