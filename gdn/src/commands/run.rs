@@ -139,11 +139,17 @@ fn tell(info: &WorkspaceInfo, refused: Option<Failure>, context: &Context) -> Re
         return Err(told_with_what_runs(failure, info, context));
     }
     health::report(info, context);
-    output.note(format!(
-        "Talk to it: {}    Watch it: {}",
-        context.command("chat"),
-        context.command("logs -f")
-    ));
+    // A project of programs alone has nobody to talk to.
+    let next = if info.agents.is_empty() {
+        format!(
+            "Give it work: {}",
+            context.command("task new TITLE --start")
+        )
+    } else {
+        format!("Talk to it: {}", context.command("chat"))
+    };
+    let watch = context.command("logs -f");
+    output.note(format!("{next}    Watch it: {watch}"));
     Ok(())
 }
 

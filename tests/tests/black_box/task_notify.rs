@@ -193,6 +193,8 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
     let home = home(&server);
     home.gdn(&["validate"]).exits(0);
     let _daemon = Daemon::serving(&home);
+    let run = home.gdn(&["run"]).exits(0);
+    assert!(run.stderr.contains("Give it work: gdn task new"), "{run:?}");
     for send in [
         &["send", "Hello?"][..],
         &["send", "--agent", "coder", "Hello?"],
