@@ -7,6 +7,7 @@ mod attach;
 pub(crate) mod audit;
 pub(crate) mod cancel;
 pub(crate) mod chat;
+mod checkpoints;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod confirm;

@@ -9,11 +9,12 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
+use super::checkpoints::{self, Listed, push_files, push_skipped};
 use super::confirm::confirm;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style::{self, Palette};
-use crate::output::table::{Cell, Column, Table};
+use crate::output::table::Table;
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
@@ -103,38 +104,22 @@ pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Re
 }
 
 fn table_of(checkpoints: &[InstanceCheckpoint], now: Timestamp) -> Table {
-    let mut table = Table::new([
-        Column::new("CHECKPOINT").cut(),
-        Column::new("WHY").cut(),
-        Column::new("MESSAGES").below(3, "messages"),
-        Column::new("SIZE").below(1, "size"),
-        Column::new("MADE").below(4, "made"),
-        Column::new("NAME").below(5, ""),
-    ]);
-    for checkpoint in checkpoints {
-        let name = match (&checkpoint.damaged, &checkpoint.name) {
-            (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
-            (None, Some(name)) => text::one_line(name).into(),
-            (None, None) => String::new().into(),
-        };
-        let messages = checkpoint.pinned.as_ref().map(|pinned| pinned.messages);
-        let why = if checkpoint.kind == "pre_restore" {
-            "before a rewind".to_owned()
-        } else {
-            text::one_line(&checkpoint.kind)
-        };
-        table.row([
-            Cell::from(&checkpoint.checkpoint_id),
-            why.into(),
-            messages
-                .map_or_else(String::new, |count| count.to_string())
-                .into(),
-            text::bytes(checkpoint.snapshot_size).into(),
-            format!("{} ago", text::age(checkpoint.created_at, now)).into(),
-            name,
-        ]);
-    }
-    table
+    let listed = checkpoints.iter().map(|one| Listed {
+        id: &one.checkpoint_id,
+        why: match one.kind.as_str() {
+            "pre_restore" => "before a rewind".to_owned(),
+            kind => kind.to_owned(),
+        },
+        amount: one
+            .pinned
+            .as_ref()
+            .map_or_else(String::new, |pinned| pinned.messages.to_string()),
+        size_bytes: one.snapshot_size,
+        made_at: one.created_at,
+        name: one.name.as_deref(),
+        damaged: one.damaged.as_deref(),
+    });
+    checkpoints::table_of(("MESSAGES", "messages"), listed.collect(), now)
 }
 
 pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failure> {
@@ -190,13 +175,8 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
 fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     let mut out = format!("{}\n", rewound.checkpoint_id);
     for skipped in &rewound.skipped {
-        let problem = skipped.damaged.as_deref().unwrap_or("it is damaged");
-        let line = format!(
-            "  {} was left out: {}",
-            skipped.checkpoint_id,
-            text::one_line(problem)
-        );
-        out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
+        let damaged = skipped.damaged.as_deref();
+        push_skipped(&mut out, &skipped.checkpoint_id, damaged, palette);
     }
     if !rewound.is_changed {
         out.push_str("  nothing is different\n");
@@ -222,7 +202,8 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
             text::count(untold, "more message")
         ));
     }
-    push_files(&mut out, rewound, palette);
+    let files = (&*rewound.added, &*rewound.changed, &*rewound.removed);
+    push_files(&mut out, files, palette);
     for name in &rewound.extensions {
         let mark = palette.paint(style::WARN, "~");
         let name = text::one_line(name);
@@ -244,19 +225,6 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
         out.push_str(&format!("  Stays: {}\n", text::one_line(what)));
     }
     out
-}
-
-fn push_files(out: &mut String, rewound: &InstanceRewound, palette: Palette) {
-    for (mark, style, paths) in [
-        ("+", style::GOOD, &rewound.added),
-        ("~", style::WARN, &rewound.changed),
-        ("-", style::BAD, &rewound.removed),
-    ] {
-        for path in paths {
-            let mark = palette.paint(style, mark);
-            out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
-        }
-    }
 }
 
 /// That a conversation was rewound, for people.

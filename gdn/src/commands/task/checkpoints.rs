@@ -8,12 +8,13 @@ use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
 use super::TaskAtArgs;
+use crate::commands::checkpoints::{self, Listed, push_files, push_skipped};
 use crate::commands::confirm::confirm;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::style::{self, Palette};
-use crate::output::table::{Cell, Column, Table};
+use crate::output::style::Palette;
+use crate::output::table::Table;
 use crate::output::text;
 use crate::schemas;
 
@@ -76,30 +77,16 @@ pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Fail
 }
 
 fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
-    let mut table = Table::new([
-        Column::new("CHECKPOINT").cut(),
-        Column::new("WHY").cut(),
-        Column::new("PHASE").below(3, "phase"),
-        Column::new("SIZE").below(1, "size"),
-        Column::new("MADE").below(4, "made"),
-        Column::new("NAME").below(5, ""),
-    ]);
-    for checkpoint in checkpoints {
-        let name = match (&checkpoint.damaged, &checkpoint.name) {
-            (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
-            (None, Some(name)) => text::one_line(name).into(),
-            (None, None) => String::new().into(),
-        };
-        table.row([
-            Cell::from(&checkpoint.checkpoint_id),
-            text::one_line(&checkpoint.kind).replace('_', " ").into(),
-            checkpoint.phase.to_string().into(),
-            text::bytes(checkpoint.snapshot_size).into(),
-            format!("{} ago", text::age(checkpoint.created_at, now)).into(),
-            name,
-        ]);
-    }
-    table
+    let listed = checkpoints.iter().map(|one| Listed {
+        id: &one.checkpoint_id,
+        why: one.kind.replace('_', " "),
+        amount: one.phase.to_string(),
+        size_bytes: one.snapshot_size,
+        made_at: one.created_at,
+        name: one.name.as_deref(),
+        damaged: one.damaged.as_deref(),
+    });
+    checkpoints::table_of(("PHASE", "phase"), listed.collect(), now)
 }
 
 pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<(), Failure> {
@@ -163,24 +150,11 @@ pub(super) async fn drill(args: TaskAtArgs, context: &Context) -> Result<(), Fai
 fn changes_of(restored: &TaskRestored, palette: Palette) -> String {
     let mut out = format!("{}\n", restored.checkpoint_id);
     for skipped in &restored.skipped {
-        let problem = skipped.damaged.as_deref().unwrap_or("it is damaged");
-        let line = format!(
-            "  {} was left out: {}",
-            skipped.checkpoint_id,
-            text::one_line(problem)
-        );
-        out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
+        let damaged = skipped.damaged.as_deref();
+        push_skipped(&mut out, &skipped.checkpoint_id, damaged, palette);
     }
-    for (mark, style, paths) in [
-        ("+", style::GOOD, &restored.added),
-        ("~", style::WARN, &restored.changed),
-        ("-", style::BAD, &restored.removed),
-    ] {
-        for path in paths {
-            let mark = palette.paint(style, mark);
-            out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
-        }
-    }
+    let files = (&*restored.added, &*restored.changed, &*restored.removed);
+    push_files(&mut out, files, palette);
     if restored.added.is_empty() && restored.changed.is_empty() && restored.removed.is_empty() {
         out.push_str("  nothing is different\n");
     }

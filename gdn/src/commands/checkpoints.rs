@@ -1,0 +1,76 @@
+//! Checkpoints as people read them, of tasks and of conversations.
+
+use goondan_protocol::time::Timestamp;
+
+use crate::output::style::{self, Palette};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+
+/// What a table tells of one checkpoint.
+pub(super) struct Listed<'a> {
+    pub(super) id: &'a str,
+    pub(super) why: String,
+    /// What the column of its own kind says: a phase, or how many messages.
+    pub(super) amount: String,
+    pub(super) size_bytes: u64,
+    pub(super) made_at: Timestamp,
+    pub(super) name: Option<&'a str>,
+    pub(super) damaged: Option<&'a str>,
+}
+
+/// Checkpoints, one for each row. `amount` is the head of the column of their own kind, and how it is called where the
+/// page is narrow.
+pub(super) fn table_of(
+    (amount, below): (&'static str, &'static str),
+    listed: Vec<Listed<'_>>,
+    now: Timestamp,
+) -> Table {
+    let mut table = Table::new([
+        Column::new("CHECKPOINT").cut(),
+        Column::new("WHY").cut(),
+        Column::new(amount).below(3, below),
+        Column::new("SIZE").below(1, "size"),
+        Column::new("MADE").below(4, "made"),
+        Column::new("NAME").below(5, ""),
+    ]);
+    for one in listed {
+        let name = match (one.damaged, one.name) {
+            (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
+            (None, name) => text::one_line(name.unwrap_or_default()).into(),
+        };
+        table.row([
+            one.id.to_owned().into(),
+            text::one_line(&one.why).into(),
+            one.amount.into(),
+            text::bytes(one.size_bytes).into(),
+            format!("{} ago", text::age(one.made_at, now)).into(),
+            name,
+        ]);
+    }
+    table
+}
+
+/// A checkpoint that could not be gone back to, since it is damaged.
+pub(super) fn push_skipped(out: &mut String, id: &str, damaged: Option<&str>, palette: Palette) {
+    let problem = text::one_line(damaged.unwrap_or("it is damaged"));
+    let line = format!("  {id} was left out: {problem}");
+    out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
+}
+
+/// The files that are different, with a mark each.
+pub(super) fn push_files(
+    out: &mut String,
+    (added, changed, removed): (&[String], &[String], &[String]),
+    palette: Palette,
+) {
+    for (mark, style, paths) in [
+        ("+", style::GOOD, added),
+        ("~", style::WARN, changed),
+        ("-", style::BAD, removed),
+    ] {
+        for path in paths {
+            let mark = palette.paint(style, mark);
+            out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
+        }
+    }
+}
