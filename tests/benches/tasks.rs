@@ -27,21 +27,6 @@ metadata: {name: "@goondan/bench"}
 spec: {version: 0.1.0}
 ---
 apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: instant}
-spec: {provider: scripted, options: {rules: [{say: Done.}]}}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: desk}
-spec: {modelConfig: {modelRef: Model/instant}}
----
-apiVersion: goondan.ai/v1
-kind: Swarm
-metadata: {name: all}
-spec: {entryAgent: Agent/desk}
----
-apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: asker}
 spec: {runtime: {kind: cli, command: [./asker.sh]}}

@@ -15,10 +15,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Lines, StdinLock, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use goondan_tests::cli_agents::{DIARY, Format, KEY, LOCK, Manner, Point, QUESTION, READERS};
-use goondan_tests::wait::POLL;
+use goondan_tests::wait_until;
 use serde_json::{Value, json};
 
 /// More blocks than one run may tell.
@@ -49,15 +48,13 @@ fn hold(point: Point) {
     let file = format!("hold-{}", point.as_str());
     if Path::new(&file).exists() {
         note(&format!("held {}", point.as_str()));
-        while Path::new(&file).exists() {
-            std::thread::sleep(POLL);
-        }
+        wait_until("a test lets go", || !Path::new(&file).exists());
     }
 }
 
 fn stay() -> ! {
     loop {
-        std::thread::sleep(Duration::from_secs(1_000));
+        std::thread::park();
     }
 }
 

@@ -83,6 +83,13 @@ impl Home {
         self.path.join("notes")
     }
 
+    /// Where the tools of a conversation run and write.
+    #[must_use]
+    pub fn work_dir(&self, instance_key: &str) -> PathBuf {
+        let instances = self.workspace_dir().join("instances");
+        instances.join(instance_key).join("work")
+    }
+
     /// A text with `NOTES` replaced by the path of [`Self::notes`].
     #[must_use]
     pub fn filled_in(&self, text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Randomness that can be played again.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The environment variable that fixes the seed of random tests, to play a run again.
 pub const SEED_VAR: &str = "GOONDAN_TEST_SEED";
@@ -38,6 +38,12 @@ impl Random {
     /// A number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
+    }
+
+    /// Lets a moment pass that is chosen at random, shorter than `limit_ms`: what is done next must not depend on
+    /// anything that could be seen.
+    pub fn let_pass(&mut self, limit_ms: u64) {
+        std::thread::sleep(Duration::from_millis(self.below(limit_ms)));
     }
 
     /// One of `items`; none if there are none.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::wait::within;
+
 /// The token that the double takes.
 pub const TOKEN: &str = "123456:double";
 
@@ -235,7 +237,8 @@ impl Telegram {
             state.updates.is_empty() && body["timeout"] != 0
         };
         if is_waiting {
-            std::thread::sleep(POLL);
+            let has_news = || !self.state.lock().unwrap().updates.is_empty();
+            within(POLL, || has_news().then_some(()));
         }
         let state = self.state.lock().unwrap();
         // A few at a time, as a busy bot gets them.

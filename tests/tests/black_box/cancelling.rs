@@ -1,7 +1,6 @@
 //! A person ends a turn where it is (`STEER-1`), or an event that waits (`STEER-2`).
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{GDN, Running};
@@ -129,7 +128,7 @@ fn steer_1_a_turn_that_is_cancelled_at_any_moment_is_paired_and_the_next_runs() 
         let id = format!("e{round}");
         let asking = home.start_gdn(&["send", "--event-id", &id, &format!("work {round}")]);
         // The moment is what is chosen at random; nothing is waited for.
-        std::thread::sleep(Duration::from_millis(random.below(MOMENT_MS)));
+        random.let_pass(MOMENT_MS);
         let cancelled = home.gdn(&["cancel", &id]);
         assert!([0, 5].contains(&cancelled.code), "{cancelled:#?}");
         let answered = asking.wait();

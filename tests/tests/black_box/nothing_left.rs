@@ -9,8 +9,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use goondan_tests::home::GDN;
 use goondan_tests::processes::Signal;
@@ -112,7 +110,7 @@ fn nothing_is_left(level: &str) {
         wait_until("the agent's process is started", || {
             !below(&home, &daemon).is_empty()
         });
-        thread::sleep(Duration::from_millis(random.below(KILL_WITHIN_MS)));
+        random.let_pass(KILL_WITHIN_MS);
         if kill_one(&home, &daemon, &strays(), &mut random) {
             daemons_killed += 1;
             drop(daemon.kill());

@@ -110,7 +110,7 @@ fn box_3_tools_start_in_the_conversations_directory_unless_the_agent_works_in_th
     let home = Home::new(&with(""));
     let _daemon = Daemon::serving(&home);
     let told = home.ask("main", "where");
-    let work_dir = home.workspace_dir().join("instances/main/work");
+    let work_dir = home.work_dir("main");
     let work_dir = work_dir.to_str().unwrap();
     assert!(
         told.contains(&format!("[{work_dir}] [{work_dir}]")),

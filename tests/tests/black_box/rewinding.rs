@@ -1,7 +1,5 @@
 //! A conversation and its files go back to a joint checkpoint together (`CKPT-6`).
 
-use std::time::Duration;
-
 use goondan_tests::binaries::bin;
 use goondan_tests::home::GDN;
 use goondan_tests::projects::{BASH, Commands};
@@ -35,7 +33,7 @@ fn diarist() -> Home {
 
 /// The lines of the diary.
 fn diary(home: &Home) -> Vec<String> {
-    let path = home.workspace_dir().join("instances/main/work/diary.txt");
+    let path = home.work_dir("main").join("diary.txt");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -191,8 +189,7 @@ fn ckpt_6_a_daemon_that_is_killed_at_any_moment_of_a_rewind_leaves_both_or_neith
         let early = checkpoint(&home);
         note(&home, &later);
         let rewinding = home.start_gdn(&["rewind", "--to", &early, "--yes"]);
-        // The moment is what is chosen at random; nothing is waited for.
-        std::thread::sleep(Duration::from_millis(random.below(MOMENT_MS)));
+        random.let_pass(MOMENT_MS);
         drop(daemon.kill());
         drop(rewinding.wait());
         daemon = Daemon::start(&home);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;
@@ -318,7 +317,7 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
                 processes::signal(process.pid, Signal::SIGKILL);
                 shots += 1;
             }
-            std::thread::sleep(Duration::from_millis(random.below(40)));
+            random.let_pass(40);
         }
         if random.below(3) == 0 {
             drop(daemon.kill());

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use goondan_tests::home::{AGENT, CONNECTOR};
@@ -11,6 +12,7 @@ use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
+use goondan_tests::wait::within;
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::Value;
 
@@ -25,6 +27,8 @@ const MESSAGES_PER_EVENT: usize = 4;
 const CLIENTS: usize = 4;
 /// After so many accepted events the orchestrator is killed, and again after as many more.
 const ACCEPTED_PER_DAEMON: usize = 45;
+/// How often it is looked where the connector listens.
+const LOOK_EACH: Duration = Duration::from_millis(10);
 /// Time between two shots at a child, in milliseconds: at least, and at most so much more.
 const SHOT_PAUSE_MS: (u64, u64) = (20, 80);
 
@@ -94,7 +98,8 @@ fn shoot(home: &Home, mut random: Random, is_over: &AtomicBool) -> usize {
             shots += 1;
         }
         let pause = SHOT_PAUSE_MS.0 + random.below(SHOT_PAUSE_MS.1);
-        std::thread::sleep(Duration::from_millis(pause));
+        let is_over = || is_over.load(Ordering::SeqCst).then_some(());
+        within(Duration::from_millis(pause), is_over);
     }
     shots
 }
@@ -126,7 +131,11 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
             .map(|number| scope.spawn(move || client(number, address, accepted)))
             .collect();
         let shooter = scope.spawn(|| shoot(&home, random, &is_over));
-        while clients.iter().any(|client| !client.is_finished()) {
+        let are_done = || {
+            let mut clients = clients.iter();
+            clients.all(ScopedJoinHandle::is_finished).then_some(())
+        };
+        while within(LOOK_EACH, are_done).is_none() {
             if accepted.count.load(Ordering::SeqCst) >= daemons * ACCEPTED_PER_DAEMON {
                 drop(running.take().unwrap().kill());
                 // Now and then the next one is killed as well, while it recovers.
@@ -138,7 +147,6 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
             }
             // The connector may have been killed, and then listens elsewhere.
             *address.write().unwrap() = running.as_ref().unwrap().webhook("hook");
-            std::thread::sleep(Duration::from_millis(10));
         }
         drop(over);
         shooter.join().unwrap()

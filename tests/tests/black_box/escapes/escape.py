@@ -348,7 +348,7 @@ case("stops the daemon", lambda: os.kill(at["daemon"], 0), lambda: with_child(la
 case("reads another conversation", lambda: loot(read(f"{OTHER}/messages/inbox.jsonl") + read(f"{OTHER}/messages/base.jsonl")), lambda: read(own()))
 case("writes into another conversation", lambda: changed(f"{OTHER}/messages/events.jsonl"), lambda: changed(own()))
 case("reads its own conversation's record", lambda: listed(at["conversation"], "manifest.jsonl"), lambda: os.listdir("."))
-case("reads another conversation's work", lambda: loot(read(f"{OTHER}/work/kept")), lambda: read(own()))
+case("reads another conversation's work", lambda: loot(read(os.path.join(OTHER, "work", "kept"))), lambda: read(own()))
 case("reads the environment of the daemon", lambda: read(f"/proc/{at['daemon']}/environ"), lambda: read("/proc/self/environ"), root=True)
 case("reads the memory of the daemon", lambda: can_open(f"/proc/{at['daemon']}/mem", os.O_RDONLY), lambda: loot(kept_here()), root=True)
 case("starts the agent's program without a sandbox", lambda: loot(unconfined(f"{PROJECT}/agent")), lambda: run(f"{PROJECT}/agent", "--version"))
