@@ -16,7 +16,7 @@ use goondan_store::instance::{Pins, RewindNote};
 use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
 use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
-use crate::fleet::holding::{Next, Order, Step, in_turn, pinned};
+use crate::fleet::holding::{Next, Order, Step, in_turn};
 use crate::jobs::continuation;
 use crate::{Core, Effect, LogEvent, Peer, RequestToken, control_error};
 
@@ -186,7 +186,7 @@ impl Core {
         let digest = self.fleet.config_digest(&at.workspace_id);
         let sandbox = self.fleet.sandbox_of(&at, &pins.agent);
         let mut about = JointAbout {
-            pinned: pinned(pins, spent, digest),
+            pinned: pins.with(spent, digest),
             name: None,
             now: self.fleet.now().wall,
         };

@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
-use goondan_protocol::control::RewindRecord;
+use goondan_protocol::control::{PinnedConversation, RewindRecord};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::Charge;
 use serde::{Deserialize, Serialize};
 
 use super::base::{BASE, Base};
@@ -60,6 +61,25 @@ pub struct Pins {
     pub inbox_seq: u64,
     /// Extensions with a state.
     pub extensions: u64,
+}
+
+impl Pins {
+    /// What a checkpoint pins, with what others know of the conversation; the checkpoint has the digest of the
+    /// messages.
+    #[must_use]
+    pub fn with(self, spent: Charge, config_digest: Option<String>) -> PinnedConversation {
+        PinnedConversation {
+            instance_key: self.instance_key,
+            agent_name: self.agent,
+            messages: self.messages,
+            base_bytes: self.base_bytes,
+            base_sha256: String::new(),
+            inbox_seq: self.inbox_seq,
+            extensions: self.extensions,
+            spent,
+            config_digest,
+        }
+    }
 }
 
 /// Reads the note of the instance in `dir`, if there is one.
