@@ -68,14 +68,21 @@ impl Freezer {
     ///
     /// # Errors
     ///
-    /// Why it could not be stopped so.
+    /// Why it could not be stopped so. It goes on then, and can be stopped in another way.
     pub(super) async fn freeze(&mut self) -> io::Result<()> {
         self.freeze.write_all_at(b"1", 0)?;
         self.is_frozen = true;
+        let frozen = self.wait_until_still().await;
+        if frozen.is_err() {
+            self.thaw();
+        }
+        frozen
+    }
+
+    async fn wait_until_still(&self) -> io::Result<()> {
         let until = Instant::now() + FREEZING_TIME_MAX;
         while !self.stands_still()? {
             if Instant::now() > until {
-                self.thaw();
                 let what = "some of its processes did not stand still in time";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
@@ -156,5 +163,17 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(text(&group, "cgroup.freeze"), "0");
         assert!(Freezer::open(&group.path().join("none")).is_err());
+    }
+
+    #[tokio::test]
+    async fn task_8_what_cannot_be_seen_to_stand_still_is_let_go_before_it_is_stopped_otherwise() {
+        let group = group("");
+        let events = group.path().join("cgroup.events");
+        fs::remove_file(&events).unwrap();
+        fs::create_dir(&events).unwrap();
+        let mut freezer = Freezer::open(group.path()).unwrap();
+        freezer.freeze().await.unwrap_err();
+        assert_eq!(text(&group, "cgroup.freeze"), "0");
+        assert!(!freezer.thaw(), "it is to be let go as it was stopped");
     }
 }

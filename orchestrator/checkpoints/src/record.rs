@@ -246,6 +246,27 @@ pub struct Listed {
     pub damaged: Option<String>,
 }
 
+impl Listed {
+    /// Why it was made; nothing if that cannot be read.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.about.as_ref().map_or("", |about| &about.kind)
+    }
+
+    /// What a person called it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.about.as_ref()?.name.as_deref()
+    }
+
+    /// When it was made; the beginning of time if that cannot be read.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        let epoch = Timestamp::from_unix_millis(0);
+        self.about.as_ref().map_or(epoch, |about| about.created_at)
+    }
+}
+
 /// What a checkpoint says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {

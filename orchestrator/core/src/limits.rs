@@ -115,6 +115,8 @@ pub(crate) const TASK_DISK_EACH_MS: u64 = 120_000;
 pub(crate) const TASK_DISK_FRESH_MS: u64 = 60_000;
 /// The pause between two restore drills that a policy asks for, in milliseconds.
 pub(crate) const TASK_DRILL_PAUSE_MS: u64 = 30_000;
+/// How long no policy asks for another restore drill of the same task, in milliseconds.
+pub(crate) const TASK_DRILL_AGAIN_MS: u64 = 3_600_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
 pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
 /// How long a notification of a task waits for its connection, in milliseconds; then it has failed.

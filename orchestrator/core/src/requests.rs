@@ -38,6 +38,8 @@ pub(crate) mod queries;
 pub(crate) mod reloading;
 pub(crate) mod retention;
 pub(crate) mod rewinding;
+#[cfg(test)]
+mod rewinding_tests;
 pub(crate) mod secrets;
 pub(crate) mod verification;
 

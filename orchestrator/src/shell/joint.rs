@@ -228,18 +228,13 @@ fn list(store: &Store) -> Result<Vec<InstanceCheckpoint>, ControlError> {
 }
 
 fn info(listed: Listed) -> InstanceCheckpoint {
-    let about = listed.about;
-    let epoch = Timestamp::from_unix_millis(0);
     InstanceCheckpoint {
         checkpoint_id: listed.id.to_string(),
-        kind: about
-            .as_ref()
-            .map(|about| about.kind.clone())
-            .unwrap_or_default(),
-        name: about.as_ref().and_then(|about| about.name.clone()),
-        created_at: about.as_ref().map_or(epoch, |about| about.created_at),
+        kind: listed.kind().to_owned(),
+        name: listed.name().map(ToOwned::to_owned),
+        created_at: listed.created_at(),
         snapshot_size: listed.size,
-        pinned: about.and_then(|about| about.pinned),
+        pinned: listed.about.and_then(|about| about.pinned),
         damaged: listed.damaged,
     }
 }

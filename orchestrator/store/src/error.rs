@@ -75,6 +75,8 @@ pub enum StoreError {
     InTurn {
         /// The turn.
         turn_id: TurnId,
+        /// Its event, unless that is not known.
+        event_id: Option<EventId>,
     },
     /// A rewind has begun and is to be finished first.
     #[error("the conversation is being rewound to `{checkpoint_id}`")]

@@ -352,10 +352,7 @@ impl InstanceStore {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
-        if let Some(begun) = &self.rewind {
-            let checkpoint_id = begun.checkpoint_id.clone();
-            return Err(StoreError::Rewinding { checkpoint_id });
-        }
+        self.rewinds_not()?;
         if self.turn.is_long() && self.turn.open.is_none() {
             self.clear_journal()?;
         }

@@ -72,7 +72,7 @@ impl Fleet {
     }
 
     /// The same, for a client or for what a client wants done next.
-    pub(super) fn cancel_for(
+    pub(crate) fn cancel_for(
         &mut self,
         token: Option<RequestToken>,
         at: InstanceRef,

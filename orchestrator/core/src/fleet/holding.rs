@@ -1,9 +1,7 @@
 //! Conversations that are held: no turn of theirs begins while a joint checkpoint is made, or while they are
 //! rewound (`CKPT-6`). Events are accepted all the while, and wait.
 
-use goondan_protocol::control::{
-    ControlError, ErrorCode, InstanceRewound, PinnedConversation, RewindInstance,
-};
+use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_store::instance::RewindNote;
 
@@ -232,24 +230,5 @@ impl Fleet {
     pub(crate) fn config_digest(&self, id: &WorkspaceId) -> Option<String> {
         let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
         Some(bundle.digest.clone())
-    }
-}
-
-/// The messages of a conversation as they are pinned, without their digest, which the checkpoint has.
-pub(crate) fn pinned(
-    pins: goondan_store::instance::Pins,
-    spent: goondan_protocol::usage::Charge,
-    config_digest: Option<String>,
-) -> PinnedConversation {
-    PinnedConversation {
-        instance_key: pins.instance_key,
-        agent_name: pins.agent,
-        messages: pins.messages,
-        base_bytes: pins.base_bytes,
-        base_sha256: String::new(),
-        inbox_seq: pins.inbox_seq,
-        extensions: pins.extensions,
-        spent,
-        config_digest,
     }
 }

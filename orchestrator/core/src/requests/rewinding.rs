@@ -9,14 +9,14 @@ use goondan_protocol::control::{
     CheckpointInstance, ControlError, ErrorCode, InstanceCheckpoint, InstanceRewound,
     ListInstanceCheckpoints, RewindInstance, RewindRecord,
 };
-use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::ids::{EventId, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::instance::{Pins, RewindNote};
 use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
 use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
-use crate::fleet::holding::{Next, Order, Step, in_turn, pinned};
+use crate::fleet::holding::{Next, Order, Step, in_turn};
 use crate::jobs::continuation;
 use crate::{Core, Effect, LogEvent, Peer, RequestToken, control_error};
 
@@ -123,12 +123,7 @@ impl Core {
         };
         let instance = at.clone();
         match next {
-            Next::Pin => {
-                let pin = PinConversation {
-                    instance: at.clone(),
-                };
-                self.fleet.store(pin, Pinning { instance, hold });
-            }
+            Next::Pin => self.pin(instance, hold),
             Next::TakeBack(note) => self.take_back(instance, hold, note),
         }
     }
@@ -144,18 +139,54 @@ impl Core {
         });
     }
 
+    /// A turn is open and no process works on it, as after a crash: it is ended if a person wants that, once, and then
+    /// the store is asked again. Whether it is.
+    fn cancel_open_turn(
+        &mut self,
+        at: &InstanceRef,
+        hold: HoldId,
+        event_id: Option<EventId>,
+    ) -> bool {
+        let Some(held) = self.fleet.held_for(at, hold) else {
+            return false;
+        };
+        let Order::Rewind { request, .. } = &mut held.order else {
+            return false;
+        };
+        let may_cancel = std::mem::take(&mut request.cancel) && !request.dry_run;
+        let Some(event_id) = event_id.filter(|_| may_cancel) else {
+            return false;
+        };
+        self.fleet.cancel_for(None, at.clone(), Some(event_id));
+        self.pin(at.clone(), hold);
+        true
+    }
+
+    /// Asks the store what is to be pinned.
+    fn pin(&mut self, instance: InstanceRef, hold: HoldId) {
+        let pin = PinConversation {
+            instance: instance.clone(),
+        };
+        self.fleet.store(pin, Pinning { instance, hold });
+    }
+
     fn on_pinned(&mut self, pinning: Pinning, result: Result<Pins, StoreError>) {
         let (at, hold) = (pinning.instance, pinning.hold);
         let pins = match result {
             Ok(pins) => pins,
-            Err(StoreError::InTurn { .. }) => return self.refuse_hold(&at, hold, in_turn(&at)),
+            Err(StoreError::InTurn { event_id, .. }) => {
+                if !self.cancel_open_turn(&at, hold, event_id) {
+                    self.refuse_hold(&at, hold, in_turn(&at));
+                }
+                return;
+            }
             Err(error) => return self.refuse_hold(&at, hold, control_error(&error)),
         };
         let spent = self.calls.spent_by(&at);
         let digest = self.fleet.config_digest(&at.workspace_id);
         let sandbox = self.fleet.sandbox_of(&at, &pins.agent);
         let mut about = JointAbout {
-            pinned: pinned(pins, spent, digest),
+            pinned: pins.with(spent, digest),
             name: None,
             now: self.fleet.now().wall,
         };
@@ -302,6 +333,8 @@ impl Core {
         let (at, hold) = (abandoning.instance, abandoning.hold);
         match result {
             Ok(()) => self.refuse_hold(&at, hold, abandoning.error),
+            // The conversation has begun to follow: there is no way back.
+            Err(StoreError::Rewinding { .. }) => self.unfinished(&at, hold, abandoning.error),
             Err(error) => self.unfinished(&at, hold, control_error(&error)),
         }
     }

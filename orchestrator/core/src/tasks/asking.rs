@@ -493,6 +493,7 @@ impl Tasks {
             self.tell_decided(fleet, at, what);
         } else if let Some(entry) = self.entry_mut(at) {
             entry.stay();
+            self.take_up_notifications(fleet, at);
         }
         match (reply, result) {
             (RemovalFor::Request(token), Ok(removed)) => fleet.respond(token, &removed),

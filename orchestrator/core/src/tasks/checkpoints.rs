@@ -59,16 +59,11 @@ impl Tasks {
             is_live,
             quota_bytes,
         };
-        if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
+        if let Err(error) = self.begin_checkpoint_work(at, token) {
             if let Some(token) = token {
-                let error = super::busy(at, "checkpoints of it are being made or restored");
                 fleet.respond_error(token, error);
             }
             return;
-        }
-        entry.checkpoints += 1;
-        if let (Some(_), Some(space)) = (token, self.spaces.get_mut(&at.workspace_id)) {
-            space.works += 1;
         }
         let at = at.clone();
         Self::work(
@@ -82,6 +77,34 @@ impl Tasks {
         );
     }
 
+    /// A checkpoint of a task is to be made or tried, for a client or by itself, unless too many are already.
+    pub(super) fn begin_checkpoint_work(
+        &mut self,
+        at: &TaskRef,
+        token: Option<RequestToken>,
+    ) -> Result<(), ControlError> {
+        let entry = self.entry_mut(at).ok_or_else(|| super::not_found(at))?;
+        if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
+            let why = "checkpoints of it are being made or restored";
+            return Err(super::busy(at, why));
+        }
+        entry.checkpoints += 1;
+        if let (Some(_), Some(space)) = (token, self.spaces.get_mut(&at.workspace_id)) {
+            space.works += 1;
+        }
+        Ok(())
+    }
+
+    /// One was made or tried, or could not be.
+    pub(super) fn end_checkpoint_work(&mut self, at: &TaskRef, token: Option<RequestToken>) {
+        if token.is_some() {
+            self.work_done(&at.workspace_id);
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.checkpoints = entry.checkpoints.saturating_sub(1);
+        }
+    }
+
     pub(super) fn on_checkpoint_made(
         &mut self,
         fleet: &mut Fleet,
@@ -89,12 +112,7 @@ impl Tasks {
         token: Option<RequestToken>,
         result: Result<CheckpointInfo, ControlError>,
     ) {
-        if token.is_some() {
-            self.work_done(&at.workspace_id);
-        }
-        if let Some(entry) = self.entry_mut(at) {
-            entry.checkpoints = entry.checkpoints.saturating_sub(1);
-        }
+        self.end_checkpoint_work(at, token);
         match (result, token) {
             (Ok(info), token) => {
                 let id = info.checkpoint_id.clone();

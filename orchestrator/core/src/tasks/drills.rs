@@ -7,9 +7,10 @@ use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
 use super::entry::{Decision, Entry};
+use super::retention::due_at;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::limits::{TASK_CHECKPOINTS_WAITING_MAX, TASK_DRILL_PAUSE_MS};
+use crate::limits::{TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS};
 use crate::{LogEvent, RequestToken};
 
 impl Tasks {
@@ -29,12 +30,9 @@ impl Tasks {
                 continue;
             };
             for (task, entry) in &space.entries {
-                let last = drilled_at(entry).filter(|_| entry.checkpoints == 0);
-                let next = last.and_then(|last| {
-                    let each_ms = i64::try_from(each_ms).ok()?;
-                    let next_ms = last.as_unix_millis().checked_add(each_ms)?;
-                    Some(Timestamp::from_unix_millis(next_ms))
-                });
+                let may_be = entry.checkpoints == 0 && now.mono_ms >= entry.drill_at_ms;
+                let last = drilled_at(entry).filter(|_| may_be);
+                let next = last.and_then(|last| due_at(last, each_ms));
                 if let Some(next) = next.filter(|next| *next <= now.wall)
                     && due.as_ref().is_none_or(|(first, _)| next < *first)
                 {
@@ -50,32 +48,25 @@ impl Tasks {
 
     /// Tries whether the newest checkpoint of a task could be restored.
     pub(super) fn drill(&mut self, fleet: &mut Fleet, at: &TaskRef, token: Option<RequestToken>) {
-        let now = fleet.now().wall;
+        let now = fleet.now();
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        let problem = if entry.state().is_none() {
+        // One that cannot be made is not made again at once: others have their turn.
+        entry.drill_at_ms = now.mono_ms.saturating_add(TASK_DRILL_AGAIN_MS);
+        let begun = if entry.state().is_none() {
             let why = entry.damage().unwrap_or("it is being made or removed");
-            Some(super::damaged(at, why))
-        } else if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
-            Some(super::busy(
-                at,
-                "checkpoints of it are being made or restored",
-            ))
+            Err(super::damaged(at, why))
         } else {
-            None
+            self.begin_checkpoint_work(at, token)
         };
-        if let Some(error) = problem {
+        if let Err(error) = begun {
             if let Some(token) = token {
                 fleet.respond_error(token, error);
             }
             return;
         }
-        entry.checkpoints += 1;
-        if let (Some(_), Some(space)) = (token, self.spaces.get_mut(&at.workspace_id)) {
-            space.works += 1;
-        }
-        let at = at.clone();
+        let (at, now) = (at.clone(), now.wall);
         Self::work(fleet, TaskWork::Drill { at, token, now });
     }
 
@@ -86,12 +77,7 @@ impl Tasks {
         token: Option<RequestToken>,
         result: Result<TaskDrill, ControlError>,
     ) {
-        if token.is_some() {
-            self.work_done(&at.workspace_id);
-        }
-        if let Some(entry) = self.entry_mut(at) {
-            entry.checkpoints = entry.checkpoints.saturating_sub(1);
-        }
+        self.end_checkpoint_work(at, token);
         let of = |event: LogEvent| {
             let event = event.with("workspaceId", at.workspace_id.as_str());
             event.with("taskId", at.task_id.as_str())

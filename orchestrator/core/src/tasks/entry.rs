@@ -139,6 +139,8 @@ pub(super) struct Entry {
     pub(super) checkpoints: usize,
     /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
     pub(super) checkpoint_at_ms: Option<u64>,
+    /// No policy has a drill of it made before, on the clock of `Now::mono_ms`.
+    pub(super) drill_at_ms: u64,
     /// Whether its files are being taken back, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
@@ -163,6 +165,7 @@ impl Entry {
             made_for: None,
             checkpoints: 0,
             checkpoint_at_ms: None,
+            drill_at_ms: 0,
             is_restoring: false,
             restore: None,
             last_look: None,

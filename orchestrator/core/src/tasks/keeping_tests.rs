@@ -7,7 +7,9 @@ use super::tests::new;
 use super::world::{DAY_MS, World};
 use crate::Peer;
 use crate::exchange::tasks::TaskWork;
-use crate::limits::{RETENTION_INTERVAL_MS, TASK_DISK_BYTES_DEFAULT};
+use crate::limits::{
+    RETENTION_INTERVAL_MS, TASK_DISK_BYTES_DEFAULT, TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS,
+};
 
 #[test]
 fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
@@ -195,4 +197,46 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
     world.kill_daemon();
     let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
     assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");
+}
+
+#[test]
+fn ckpt_4_a_drill_that_cannot_be_made_keeps_no_other_task_from_its_own() {
+    let mut world = World::new();
+    for task in ["bad", "good"] {
+        world.get("task.new", &new(task, false)).unwrap();
+        let made = world.get("task.checkpoint", &json!({"taskId": task}));
+        made.unwrap();
+    }
+    world.without_drill = Some("bad");
+    world.pass(2 * DAY_MS);
+    world.settle();
+    world.pass(TASK_DRILL_PAUSE_MS);
+    world.settle();
+    let shown = world.get("task.show", &json!({"taskId": "good"})).unwrap();
+    assert_eq!(shown["drill"]["entries"], 3, "{shown}");
+    world.pass(TASK_DRILL_PAUSE_MS);
+    world.settle();
+    let count = |world: &World| {
+        let failed = world.logged.iter();
+        let failed = failed.filter(|line| line.contains("drill of a task could not be made"));
+        failed.count()
+    };
+    assert_eq!(count(&world), 1, "it is left in peace for a while");
+    world.pass(TASK_DRILL_AGAIN_MS);
+    world.settle();
+    assert_eq!(count(&world), 2);
+}
+
+#[test]
+fn task_10_a_clock_that_is_set_right_while_others_are_removed_saves_those_that_wait() {
+    let mut world = World::new();
+    cancelled(&mut world, "one");
+    world.pass(1);
+    cancelled(&mut world, "two");
+    world.wall_ahead_ms = 10 * DAY_MS;
+    look(&mut world);
+    world.pass(RETENTION_INTERVAL_MS);
+    world.wall_ahead_ms = 0;
+    world.settle();
+    assert_eq!(listed(&mut world), ["one", "two"][1..]);
 }

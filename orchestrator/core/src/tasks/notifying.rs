@@ -130,8 +130,9 @@ impl Tasks {
             return;
         };
         let name = told.connection.clone();
-        let connections = fleet.bundle(&of.at.workspace_id).map(|it| &it.connections);
-        if !connections.is_some_and(|all| all.contains_key(&name)) {
+        // A configuration that cannot be read says nothing of what there is.
+        let bundle = fleet.bundle(&of.at.workspace_id);
+        if bundle.is_some_and(|bundle| !bundle.connections.contains_key(&name)) {
             let why = format!("there is no connection `{name}` in the configuration any more");
             return self.end_notification(fleet, of, Err(why));
         }

@@ -209,3 +209,37 @@ fn task_8_a_notification_that_fails_is_told_and_holds_nothing_up() {
     assert_eq!(count(&silent, "notification_failed"), 1);
     assert!(silent.calls.is_empty());
 }
+
+#[test]
+fn task_8_a_configuration_that_cannot_be_read_makes_no_notification_fail() {
+    let mut world = World::notifying(&[send()]);
+    ask(&mut world);
+    world.is_unconfigured = true;
+    world.kill_daemon();
+    world.settle();
+    world.pass(TICK_MS);
+    world.settle();
+    assert_eq!(count(&world, "notification_failed"), 0);
+    world.is_unconfigured = false;
+    world.open();
+    world.connect(true);
+    assert_eq!(world.calls.len(), 1);
+}
+
+#[test]
+fn task_8_a_task_that_could_not_be_removed_still_tells_what_it_had_to() {
+    let cancelled = notify(
+        "send",
+        json!({"chat": 1, "text": "${on}"}),
+        &[NotifyOn::Cancelled],
+    );
+    let mut world = World::notifying(&[cancelled]);
+    ask(&mut world);
+    world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
+    world.ask("task.remove", &json!({"taskId": "t"}));
+    world.pass(TICK_MS);
+    world.is_disk_full = true;
+    world.settle();
+    world.connect(true);
+    assert_eq!(world.calls.len(), 1);
+}

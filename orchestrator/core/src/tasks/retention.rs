@@ -12,6 +12,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
+use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::entry::Entry;
@@ -54,6 +55,13 @@ struct Prune {
     done: Vec<PrunedTask>,
 }
 
+/// When what began then is due, if it ever is.
+pub(super) fn due_at(since: Timestamp, after_ms: u64) -> Option<Timestamp> {
+    let after_ms = i64::try_from(after_ms).ok()?;
+    let due_ms = since.as_unix_millis().checked_add(after_ms)?;
+    Some(Timestamp::from_unix_millis(due_ms))
+}
+
 impl Tasks {
     /// What of a workspace ended longer ago than `keep_ms`, the oldest first.
     fn due_of(&self, fleet: &Fleet, id: &WorkspaceId, keep_ms: u64) -> Vec<PrunedTask> {
@@ -63,9 +71,7 @@ impl Tasks {
         let due = entries.filter_map(|(task, entry)| {
             let info = entry.info(id)?;
             let ended_at = entry.state()?.ended_at()?;
-            let keep_ms = i64::try_from(keep_ms).ok()?;
-            let due_ms = ended_at.as_unix_millis().checked_add(keep_ms)?;
-            let due_at = Timestamp::from_unix_millis(due_ms);
+            let due_at = due_at(ended_at, keep_ms)?;
             (due_at <= now).then(|| PrunedTask {
                 task_id: task.clone(),
                 title: info.title,
@@ -168,6 +174,21 @@ impl Tasks {
         self.remove_next(fleet);
     }
 
+    /// Whether the policy of its workspace still lets a task go: the clock may have been set right, and the policy
+    /// changed, while others were removed before it.
+    fn is_due_by_policy(&self, fleet: &Fleet, at: &TaskRef) -> bool {
+        let workspace = fleet.workspace(&at.workspace_id).ok();
+        let keep_ms = workspace.and_then(|workspace| workspace.task_policy().keep_ms);
+        let ended_at = self
+            .entry(at)
+            .and_then(Entry::state)
+            .and_then(State::ended_at);
+        let due_at = keep_ms
+            .zip(ended_at)
+            .and_then(|(keep_ms, at)| due_at(at, keep_ms));
+        due_at.is_some_and(|due_at| due_at <= fleet.now().wall)
+    }
+
     /// Begins the next removal, if none is under way. What cannot be removed now stays.
     fn remove_next(&mut self, fleet: &mut Fleet) {
         while !self.removals.is_under_way
@@ -178,6 +199,9 @@ impl Tasks {
                 reply,
                 with_backup,
             } = removal;
+            if matches!(reply, RemovalFor::Policy) && !self.is_due_by_policy(fleet, &at) {
+                continue;
+            }
             match self.may_remove(fleet, &at) {
                 Ok(()) => {
                     self.removals.is_under_way = true;

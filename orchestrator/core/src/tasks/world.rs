@@ -71,6 +71,10 @@ pub(super) struct World {
     pub(super) disk_use: Measured,
     /// What a drill finds wrong.
     pub(super) drill_problem: Option<String>,
+    /// The task of which no drill can be made.
+    pub(super) without_drill: Option<&'static str>,
+    /// Whether the configuration cannot be read when the workspace is opened.
+    pub(super) is_unconfigured: bool,
     pub(super) audited: Vec<String>,
     /// The process of the connection, if there is one.
     pub(super) connector: Option<ProcessId>,
@@ -195,6 +199,8 @@ impl World {
                 free_bytes: Some(1 << 40),
             },
             drill_problem: None,
+            without_drill: None,
+            is_unconfigured: false,
             audited: Vec::new(),
             connector: None,
             calls: Vec::new(),
@@ -222,7 +228,14 @@ impl World {
             sources: Default::default(),
             result: Ok(LoadedWorkspace {
                 record,
-                bundle: Ok(self.bundle.clone()),
+                bundle: if self.is_unconfigured {
+                    Err(ControlError::new(
+                        ErrorCode::InvalidConfiguration,
+                        "it is no YAML",
+                    ))
+                } else {
+                    Ok(self.bundle.clone())
+                },
                 fallback: None,
                 may_be_kept: false,
                 accounts: Accounts::default(),
@@ -547,6 +560,12 @@ impl World {
                     is_rehearsal,
                     result,
                 }
+            }
+            TaskWork::Drill { at, token, .. }
+                if self.without_drill == Some(at.task_id.as_str()) =>
+            {
+                let result = Err(ControlError::new(ErrorCode::Storage, "no room"));
+                TaskDone::Drilled { at, token, result }
             }
             TaskWork::Drill { at, token, now } => {
                 let result = Ok(TaskDrill {

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, append_all, read_all};
-use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
 use goondan_store::instance::{Brought, EventState, InstanceStore, RewindNote};
@@ -193,17 +192,7 @@ impl World {
 
     fn about_pinned(pins: goondan_store::instance::Pins) -> JointAbout {
         JointAbout {
-            pinned: PinnedConversation {
-                instance_key: pins.instance_key,
-                agent_name: pins.agent,
-                messages: pins.messages,
-                base_bytes: pins.base_bytes,
-                base_sha256: String::new(),
-                inbox_seq: pins.inbox_seq,
-                extensions: pins.extensions,
-                spent: Charge::default(),
-                config_digest: None,
-            },
+            pinned: pins.with(Charge::default(), None),
             name: None,
             now: at(3),
         }

@@ -228,17 +228,12 @@ fn list(store: &Store) -> Result<Vec<CheckpointInfo>, ControlError> {
 }
 
 fn info(listed: Listed) -> CheckpointInfo {
-    let about = listed.about;
-    let epoch = Timestamp::from_unix_millis(0);
     CheckpointInfo {
         checkpoint_id: listed.id.to_string(),
-        kind: about
-            .as_ref()
-            .map(|about| about.kind.clone())
-            .unwrap_or_default(),
-        name: about.as_ref().and_then(|about| about.name.clone()),
-        phase: about.as_ref().map_or(0, |about| about.phase),
-        created_at: about.as_ref().map_or(epoch, |about| about.created_at),
+        kind: listed.kind().to_owned(),
+        name: listed.name().map(ToOwned::to_owned),
+        phase: listed.about.as_ref().map_or(0, |about| about.phase),
+        created_at: listed.created_at(),
         snapshot_size: listed.size,
         files: None,
         damaged: listed.damaged,

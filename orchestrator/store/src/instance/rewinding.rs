@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
-use goondan_protocol::control::RewindRecord;
+use goondan_protocol::control::{PinnedConversation, RewindRecord};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::Charge;
 use serde::{Deserialize, Serialize};
 
 use super::base::{BASE, Base};
@@ -60,6 +61,25 @@ pub struct Pins {
     pub inbox_seq: u64,
     /// Extensions with a state.
     pub extensions: u64,
+}
+
+impl Pins {
+    /// What a checkpoint pins, with what others know of the conversation; the checkpoint has the digest of the
+    /// messages.
+    #[must_use]
+    pub fn with(self, spent: Charge, config_digest: Option<String>) -> PinnedConversation {
+        PinnedConversation {
+            instance_key: self.instance_key,
+            agent_name: self.agent,
+            messages: self.messages,
+            base_bytes: self.base_bytes,
+            base_sha256: String::new(),
+            inbox_seq: self.inbox_seq,
+            extensions: self.extensions,
+            spent,
+            config_digest,
+        }
+    }
 }
 
 /// Reads the note of the instance in `dir`, if there is one.
@@ -106,8 +126,10 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::File`].
+    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if a rewind has begun: then half of it may
+    /// be as it was; [`StoreError::File`].
     pub fn pin(&mut self) -> Result<Pins, StoreError> {
+        self.rewinds_not()?;
         self.rest()?;
         let extensions = states_in(self.disk.as_ref(), &self.dir.join(EXTENSIONS))?;
         Ok(Pins {
@@ -120,11 +142,23 @@ impl InstanceStore {
         })
     }
 
+    /// No rewind has begun.
+    pub(super) fn rewinds_not(&self) -> Result<(), StoreError> {
+        match &self.rewind {
+            Some(begun) => Err(StoreError::Rewinding {
+                checkpoint_id: begun.checkpoint_id.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// No turn is open and the base holds all there is.
     fn rest(&mut self) -> Result<(), StoreError> {
         if let Some(open) = &self.turn.open {
-            let turn_id = open.turn_id.clone();
-            return Err(StoreError::InTurn { turn_id });
+            return Err(StoreError::InTurn {
+                turn_id: open.turn_id.clone(),
+                event_id: open.event.as_ref().map(|event| event.event_id.clone()),
+            });
         }
         self.sync()?;
         self.clear_journal()
@@ -137,10 +171,7 @@ impl InstanceStore {
     /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if another has begun;
     /// [`StoreError::File`].
     pub fn begin_rewind(&mut self, note: RewindNote) -> Result<(), StoreError> {
-        if let Some(begun) = &self.rewind {
-            let checkpoint_id = begun.checkpoint_id.clone();
-            return Err(StoreError::Rewinding { checkpoint_id });
-        }
+        self.rewinds_not()?;
         self.rest()?;
         let note = RewindNote {
             messages_before: self.base.count(),
@@ -169,12 +200,13 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
+    /// [`StoreError::Rewinding`] if the conversation may have changed: then there is only one way;
     /// [`StoreError::File`].
     pub fn abandon_rewind(&mut self) -> Result<(), StoreError> {
-        // From the first rename on there is only one way.
         match &self.rewind {
-            Some(note) if !note.is_prepared => self.remove_note(),
-            Some(_) | None => Ok(()),
+            Some(note) if note.is_prepared => self.rewinds_not(),
+            Some(_) => self.remove_note(),
+            None => Ok(()),
         }
     }
 
@@ -260,5 +292,42 @@ impl InstanceStore {
         }
         self.metadata_is_dirty = true;
         self.flush_metadata()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::{agent, at, dir, fresh, key};
+    use super::*;
+
+    #[test]
+    fn ckpt_6_a_rewind_that_has_begun_is_not_pinned_and_from_the_first_rename_on_not_given_up() {
+        let disk = Arc::new(fresh());
+        let instances = dir().parent().unwrap().to_owned();
+        let made = InstanceStore::create(disk.clone(), &instances, &key(), &agent(), at(0), ".new");
+        let mut store = made.unwrap();
+        store.pin().unwrap();
+        let note = RewindNote {
+            at: at(1),
+            checkpoint_id: "checkpoint_001".to_owned(),
+            pre_rewind: "checkpoint_002".to_owned(),
+            messages_before: 0,
+            is_prepared: false,
+        };
+        store.begin_rewind(note.clone()).unwrap();
+        let is_rewinding = |error| matches!(error, StoreError::Rewinding { .. });
+        assert!(is_rewinding(store.pin().unwrap_err()));
+        store.abandon_rewind().unwrap();
+        store.pin().unwrap();
+        store.begin_rewind(note.clone()).unwrap();
+        let prepared = RewindNote {
+            is_prepared: true,
+            ..note
+        };
+        store.write_note(prepared).unwrap();
+        assert!(is_rewinding(store.abandon_rewind().unwrap_err()));
+        assert!(read_note(disk.as_ref(), &dir()).unwrap().is_some());
     }
 }

@@ -1,0 +1,254 @@
+//! What the core does about a rewind when the store or the files say no: a core alone, whose store and files are
+//! played by the test.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{Call, ControlError, ErrorCode};
+use goondan_protocol::ids::{InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_store::StoreError;
+use goondan_store::instance::{Cancelled, InstanceState, Pins, RewindNote};
+use goondan_store::root::Layout;
+use goondan_store::workspace::{WithWork, WorkspaceRecord};
+
+use goondan_store::writer::{Completion, Job, Op, Report};
+use serde_json::json;
+
+use crate::exchange::joint::{JointDone, JointWork, NotTakenBack};
+use crate::limits::{BACK_OFF_FIRST_MS, IMMEDIATE_RESTARTS};
+use crate::{
+    Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
+    RequestToken,
+};
+
+struct World {
+    core: Core,
+    now_ms: u64,
+}
+
+/// What the core wants.
+#[derive(Default)]
+struct Wanted {
+    jobs: Vec<Job>,
+    joint: Vec<JointWork>,
+    answers: Vec<Result<serde_json::Value, ControlError>>,
+}
+
+fn conversation() -> InstanceRef {
+    InstanceRef {
+        workspace_id: WorkspaceId::new("w").unwrap(),
+        instance_key: "main".parse().unwrap(),
+    }
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_unix_millis(1_000)
+}
+
+impl World {
+    /// With a workspace that has no configuration, so that no process is started.
+    fn new(with_work: bool) -> (Self, Wanted) {
+        let facts = Facts {
+            layout: Layout::new("/state"),
+            pid: 1,
+            started_at: at(),
+            log_dir: None,
+            cgroup: None,
+            is_memory_open: false,
+        };
+        let mut next = 0_u128;
+        let core = Core::new(facts, move || {
+            next += 1;
+            uuid::Uuid::from_u128(next)
+        });
+        let mut world = Self {
+            core,
+            now_ms: 1_000,
+        };
+        let InstanceRef {
+            workspace_id,
+            instance_key,
+        } = conversation();
+        let record = WorkspaceRecord {
+            workspace_id: workspace_id.clone(),
+            project_root: "/project".into(),
+            package: None,
+            registered: true,
+            watch: false,
+            env_files: Vec::new(),
+            extra: JsonObject::new(),
+        };
+        let waiting = WithWork {
+            instance_key,
+            agent_name: Some("clerk".parse().unwrap()),
+        };
+        let loaded = Loaded {
+            purpose: LoadPurpose::Start,
+            workspace_id: Some(workspace_id),
+            sources: Default::default(),
+            result: Ok(LoadedWorkspace {
+                record,
+                bundle: Err(ControlError::new(
+                    ErrorCode::InvalidConfiguration,
+                    "it is no YAML",
+                )),
+                fallback: None,
+                may_be_kept: false,
+                accounts: Accounts::default(),
+                with_work: with_work.then_some(waiting).into_iter().collect(),
+                parked: BTreeMap::new(),
+                to_begin_anew: Vec::new(),
+            }),
+        };
+        let wanted = world.step(Input::Loaded(Box::new(loaded)));
+        (world, wanted)
+    }
+
+    fn step(&mut self, input: Input) -> Wanted {
+        let now = Now {
+            mono_ms: self.now_ms,
+            wall: at(),
+        };
+        let mut wanted = Wanted::default();
+        for effect in self.core.handle(now, input) {
+            match effect {
+                Effect::Store(job) if matches!(job.op, Op::Audit(_)) => {}
+                Effect::Store(job) => wanted.jobs.push(job),
+                Effect::Joint(work) => wanted.joint.push(*work),
+                Effect::Respond { result, .. } => wanted.answers.push(result),
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    fn stored(&mut self, job: &Job, report: Report) -> Wanted {
+        let token = job.token;
+        self.step(Input::Stored(Completion { token, report }))
+    }
+
+    fn rewind(&mut self, cancel: bool) -> Wanted {
+        let params =
+            json!({"workspaceId": "w", "instanceKey": "main", "dryRun": false, "cancel": cancel});
+        let call = json!({"method": "instance.rewind", "params": params});
+        let call: Call = serde_json::from_value(call).unwrap();
+        self.step(Input::Request {
+            token: RequestToken(1),
+            peer: Peer::default(),
+            call: Box::new(call),
+        })
+    }
+}
+
+fn in_turn() -> Report {
+    Report::PinConversation(Err(StoreError::InTurn {
+        turn_id: TurnId::new("t").unwrap(),
+        event_id: Some("e".parse().unwrap()),
+    }))
+}
+
+#[test]
+fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
+    let (mut world, _) = World::new(false);
+    let wanted = world.rewind(true);
+    let [pin] = wanted.jobs.as_slice() else {
+        panic!("{:?}", wanted.jobs);
+    };
+    assert!(matches!(pin.op, Op::PinConversation(_)));
+    let wanted = world.stored(pin, in_turn());
+    let [cancel, pin] = wanted.jobs.as_slice() else {
+        panic!("{:?}", wanted.jobs);
+    };
+    assert!(matches!(&cancel.op, Op::CancelEvent(cancel) if cancel.event_id.as_str() == "e"));
+    assert!(matches!(pin.op, Op::PinConversation(_)));
+    let turn = Cancelled::Turn(TurnId::new("t").unwrap());
+    let wanted = world.stored(cancel, Report::CancelEvent(Ok(turn)));
+    assert!(wanted.answers.is_empty(), "nobody asked for just that");
+    let again = world.stored(pin, in_turn());
+    let error = again.answers[0].as_ref().unwrap_err();
+    assert_eq!(error.code, ErrorCode::InstanceBusy);
+
+    let (mut world, _) = World::new(false);
+    let pin = &world.rewind(false).jobs[0];
+    let refused = world.stored(pin, in_turn());
+    let is_cancelled = refused.jobs.iter();
+    let is_cancelled = is_cancelled
+        .map(|job| &job.op)
+        .any(|op| matches!(op, Op::CancelEvent(_)));
+    assert!(!is_cancelled, "{:?}", refused.jobs);
+    let error = refused.answers[0].as_ref().unwrap_err();
+    assert!(error.suggestion.as_ref().unwrap().contains("--cancel"));
+
+    let (mut world, _) = World::new(false);
+    let pin = &world.rewind(true).jobs[0];
+    let pins = Pins {
+        instance_key: conversation().instance_key,
+        agent: "clerk".parse().unwrap(),
+        messages: 1,
+        base_bytes: 1,
+        inbox_seq: 1,
+        extensions: 0,
+    };
+    let wanted = world.stored(pin, Report::PinConversation(Ok(pins)));
+    assert!(matches!(wanted.joint.as_slice(), [JointWork::Plan { .. }]));
+}
+
+/// A rewind whose messages are half in place is found when the conversation is opened, and cannot be finished: the
+/// files differ in nothing, and there is no room to unpack the messages.
+fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
+    let [open] = wanted.jobs.as_slice() else {
+        panic!("{:?}", wanted.jobs);
+    };
+    let note = RewindNote {
+        at: at(),
+        checkpoint_id: "checkpoint_001".to_owned(),
+        pre_rewind: "checkpoint_002".to_owned(),
+        messages_before: 1,
+        is_prepared: true,
+    };
+    let state = InstanceState {
+        agent: "clerk".parse().unwrap(),
+        open_turn: None,
+        waiting: Vec::new(),
+        attempts: BTreeMap::new(),
+        parked: Vec::new(),
+        awaiting: Vec::new(),
+        findings: Vec::new(),
+        unacknowledged: Vec::new(),
+        rewind: Some(note),
+    };
+    let wanted = world.stored(open, Report::Open(Ok(Box::new(state))));
+    let [JointWork::TakeBack { at, hold, .. }] = wanted.joint.as_slice() else {
+        panic!("{:?}", wanted.joint);
+    };
+    let failed = NotTakenBack {
+        error: ControlError::new(ErrorCode::Storage, "no room"),
+        is_untouched: true,
+    };
+    let done = JointDone::TakenBack {
+        at: at.clone(),
+        hold: *hold,
+        result: Err(failed),
+    };
+    let wanted = world.step(Input::Joint(Box::new(done)));
+    let [abandon] = wanted.jobs.as_slice() else {
+        panic!("{:?}", wanted.jobs);
+    };
+    let begun = StoreError::Rewinding {
+        checkpoint_id: "checkpoint_001".to_owned(),
+    };
+    world.stored(abandon, Report::AbandonRewind(Err(begun)))
+}
+
+#[test]
+fn ckpt_6_a_rewind_that_cannot_be_finished_is_tried_again_with_pauses() {
+    let (mut world, mut wanted) = World::new(true);
+    for _ in 0..=IMMEDIATE_RESTARTS {
+        wanted = fail_to_finish(&mut world, &wanted);
+    }
+    assert!(wanted.jobs.is_empty(), "not at once: {:?}", wanted.jobs);
+    world.now_ms += BACK_OFF_FIRST_MS;
+    let wanted = world.step(Input::Tick);
+    assert!(matches!(wanted.jobs.as_slice(), [job] if matches!(job.op, Op::Open(_))));
+}
