@@ -54,6 +54,12 @@ impl State {
         self.drill.as_ref()
     }
 
+    /// Whether it goes on though the last drill could not restore its newest checkpoint.
+    #[must_use]
+    pub fn is_drill_failed(&self) -> bool {
+        self.warning().is_some()
+    }
+
     /// What a person should look at though it holds nothing up.
     fn warning(&self) -> Option<String> {
         let drill = self.drill.as_ref().filter(|_| self.ended.is_none())?;
