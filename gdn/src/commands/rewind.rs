@@ -209,9 +209,13 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     ));
     for message in &rewound.removed_messages {
         let mark = palette.paint(style::BAD, "-");
-        let head = text::one_line(&message.head);
+        // A message of results alone has no text.
+        let said = match text::one_line(&message.head) {
+            head if head.is_empty() => String::new(),
+            head => format!(": {head}"),
+        };
         out.push_str(&format!(
-            "  {mark} {}: {head}\n",
+            "  {mark} {}{said}\n",
             text::one_line(&message.role)
         ));
     }

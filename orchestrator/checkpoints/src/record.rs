@@ -265,6 +265,8 @@ pub struct About {
     pub agent_state: AgentState,
     /// Tokens used until then.
     pub tokens_used: u64,
+    /// Bytes of its archive.
+    pub snapshot_bytes: u64,
     /// What it pins of a conversation, if it is one's.
     pub pinned: Option<PinnedConversation>,
 }
@@ -280,6 +282,7 @@ impl From<Summary> for About {
             consistency: summary.consistency,
             agent_state: summary.agent_state,
             tokens_used: summary.tokens_used,
+            snapshot_bytes: summary.snapshot_size,
             pinned: summary.pinned,
         }
     }

@@ -238,7 +238,9 @@ fn info(listed: Listed) -> InstanceCheckpoint {
             .unwrap_or_default(),
         name: about.as_ref().and_then(|about| about.name.clone()),
         created_at: about.as_ref().map_or(epoch, |about| about.created_at),
-        snapshot_size: listed.size,
+        snapshot_size: about
+            .as_ref()
+            .map_or(listed.size, |about| about.snapshot_bytes),
         pinned: about.and_then(|about| about.pinned),
         damaged: listed.damaged,
     }

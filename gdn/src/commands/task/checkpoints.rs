@@ -30,7 +30,7 @@ pub(crate) struct TaskCheckpointArgs {
 pub(crate) struct TaskRestoreArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Which; the newest that is whole if it is not said
+    /// Which; the newest that is whole and that no restore made if it is not said
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
     /// Only tell what would change
@@ -92,7 +92,7 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
         };
         table.row([
             Cell::from(&checkpoint.checkpoint_id),
-            text::one_line(&checkpoint.kind).replace('_', " ").into(),
+            why_of(&checkpoint.kind).into(),
             checkpoint.phase.to_string().into(),
             text::bytes(checkpoint.snapshot_size).into(),
             format!("{} ago", text::age(checkpoint.created_at, now)).into(),
@@ -100,6 +100,14 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
         ]);
     }
     table
+}
+
+/// Why a checkpoint was made, in words.
+fn why_of(kind: &str) -> String {
+    match kind {
+        "pre_restore" => "before a restore".to_owned(),
+        kind => text::one_line(kind).replace('_', " "),
+    }
 }
 
 pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<(), Failure> {

@@ -198,3 +198,18 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
     let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
     assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");
 }
+
+#[test]
+fn task_7_without_a_review_nothing_is_approved_nor_reworked() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    for (method, params) in [
+        ("task.approve", json!({"taskId": "t"})),
+        ("task.rework", json!({"taskId": "t", "text": "Shorter."})),
+    ] {
+        let error = world.get(method, &params).unwrap_err();
+        assert!(error.message.contains("waits for a review"), "{error:?}");
+        let hint = error.suggestion.unwrap();
+        assert!(hint.contains("gdn task show t"), "{hint}");
+    }
+}

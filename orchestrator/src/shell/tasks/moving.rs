@@ -121,7 +121,9 @@ fn copy_and_check(
         .map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 let text = format!("the workspace has a task `{task_id}` already");
-                ControlError::new(ErrorCode::TaskTaken, text)
+                ControlError::new(ErrorCode::TaskTaken, text).suggest(format!(
+                    "`gdn task rm {task_id}` removes that one, with a backup, once it has ended"
+                ))
             }
             _ => storage("rename", &staged, &error),
         })?;
