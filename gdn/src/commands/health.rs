@@ -43,6 +43,13 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
         let warning = output.err.paint(style::WARN, "warning:");
         output.note(format!("{warning} {id}: {parked}"));
     }
+    for task in &workspace.failed_drills {
+        let show = context.daemon_command(&format!("--workspace {id} task show {task}"));
+        let warning = output.err.paint(style::WARN, "warning:");
+        output.note(format!(
+            "{warning} {id}: the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
+        ));
+    }
     if workspace.questions > 0 {
         let list = context.daemon_command(&format!("--workspace {id} question list"));
         let count = text::count(workspace.questions, "question");

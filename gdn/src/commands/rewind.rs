@@ -3,7 +3,7 @@
 use clap::Args;
 use goondan_protocol::control::{
     CheckpointInstance, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints,
-    RewindInstance, RewindRecord,
+    MessageTakenBack, RewindInstance, RewindRecord,
 };
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::time::Timestamp;
@@ -171,6 +171,15 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
+/// Who said a message, and how it begins; one of results alone has no text.
+fn said_by(message: &MessageTakenBack) -> String {
+    let role = text::one_line(&message.role);
+    match text::one_line(&message.head) {
+        head if head.is_empty() => role,
+        head => format!("{role}: {head}"),
+    }
+}
+
 /// What a rewind changed, or would change.
 fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     let mut out = format!("{}\n", rewound.checkpoint_id);
@@ -189,11 +198,7 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     ));
     for message in &rewound.removed_messages {
         let mark = palette.paint(style::BAD, "-");
-        let head = text::one_line(&message.head);
-        out.push_str(&format!(
-            "  {mark} {}: {head}\n",
-            text::one_line(&message.role)
-        ));
+        out.push_str(&format!("  {mark} {}\n", said_by(message)));
     }
     let untold = gone.saturating_sub(rewound.removed_messages.len() as u64);
     if untold > 0 {

@@ -257,6 +257,9 @@ fn summary(info: &WorkspaceInfo) -> Table {
     if let Some(package) = &info.package {
         table.field("Package", package);
     }
+    let programs = info.task_agents.iter();
+    let programs = programs.map(|agent| format!("{agent} (for tasks)"));
+    let agents: Vec<String> = agents.into_iter().chain(programs).collect();
     table.field("Agents", listed(&agents));
     table.field("Connections", listed(&info.connections));
     if let Some(digest) = &info.config_digest

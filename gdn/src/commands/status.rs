@@ -155,7 +155,9 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
         table.row([
             Cell::from(&workspace.workspace_id),
             workspace.project_root.to_string_lossy().into(),
-            workspace.agents.len().to_string().into(),
+            (workspace.agents.len() + workspace.task_agents.len())
+                .to_string()
+                .into(),
             workspace.running_agents.to_string().into(),
             workspace.pending_events.to_string().into(),
             watch(workspace),

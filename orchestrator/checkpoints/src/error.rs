@@ -16,7 +16,7 @@ pub enum CheckpointError {
     #[error("there is no checkpoint; make one first")]
     None,
     /// There is none with this id.
-    #[error("there is no checkpoint `{id}`; list those there are")]
+    #[error("there is no checkpoint `{id}`")]
     Unknown {
         /// Which.
         id: CheckpointId,

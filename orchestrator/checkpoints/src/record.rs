@@ -265,6 +265,13 @@ impl Listed {
         let epoch = Timestamp::from_unix_millis(0);
         self.about.as_ref().map_or(epoch, |about| about.created_at)
     }
+
+    /// Bytes of its archive; of all its files if that cannot be read.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        let about = self.about.as_ref();
+        about.map_or(self.size, |about| about.snapshot_bytes)
+    }
 }
 
 /// What a checkpoint says of itself.
@@ -286,6 +293,8 @@ pub struct About {
     pub agent_state: AgentState,
     /// Tokens used until then.
     pub tokens_used: u64,
+    /// Bytes of its archive.
+    pub snapshot_bytes: u64,
     /// What it pins of a conversation, if it is one's.
     pub pinned: Option<PinnedConversation>,
 }
@@ -301,6 +310,7 @@ impl From<Summary> for About {
             consistency: summary.consistency,
             agent_state: summary.agent_state,
             tokens_used: summary.tokens_used,
+            snapshot_bytes: summary.snapshot_size,
             pinned: summary.pinned,
         }
     }

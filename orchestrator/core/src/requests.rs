@@ -278,9 +278,11 @@ impl Core {
         }
         match call {
             Call::Connect(_) => self.fleet.respond(token, &self.fleet.connected()),
-            Call::Status(_) => self
-                .fleet
-                .respond(token, &self.fleet.daemon_status(&self.calls)),
+            Call::Status(_) => {
+                let mut status = self.fleet.daemon_status(&self.calls);
+                self.tasks.tell_failed_drills(&mut status.workspaces);
+                self.fleet.respond(token, &status);
+            }
             Call::Stop(stop) => {
                 self.requests.stops.push(token);
                 self.stop(stop.grace_period_ms);
@@ -293,9 +295,11 @@ impl Core {
                         .processes(&self.calls, list.workspace_id.as_ref()),
                 );
             }
-            Call::ListWorkspaces(_) => self
-                .fleet
-                .respond(token, &self.fleet.workspace_infos(&self.calls)),
+            Call::ListWorkspaces(_) => {
+                let mut infos = self.fleet.workspace_infos(&self.calls);
+                self.tasks.tell_failed_drills(&mut infos);
+                self.fleet.respond(token, &infos);
+            }
             Call::OpenWorkspace(open) => self.fleet.open_workspace(token, open),
             Call::Reload(reload) => self.reload(token, reload),
             Call::CloseWorkspace(close) => {

@@ -99,7 +99,7 @@ fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
     let error = ControlError::new(code, text);
     match refused {
         // There is none that could be shown.
-        Refused::BadTask => error,
+        Refused::BadTask => error.suggest("`gdn task new --help` tells how each is given"),
         _ => error.suggest(format!(
             "`gdn task show {}` tells how it stands",
             at.task_id

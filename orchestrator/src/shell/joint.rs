@@ -233,7 +233,7 @@ fn info(listed: Listed) -> InstanceCheckpoint {
         kind: listed.kind().to_owned(),
         name: listed.name().map(ToOwned::to_owned),
         created_at: listed.created_at(),
-        snapshot_size: listed.size,
+        snapshot_size: listed.snapshot_bytes(),
         pinned: listed.about.and_then(|about| about.pinned),
         damaged: listed.damaged,
     }

@@ -54,6 +54,12 @@ impl State {
         self.drill.as_ref()
     }
 
+    /// Whether it goes on though the last drill could not restore its newest checkpoint.
+    #[must_use]
+    pub fn is_drill_failed(&self) -> bool {
+        self.warning().is_some()
+    }
+
     /// What a person should look at though it holds nothing up.
     fn warning(&self) -> Option<String> {
         let drill = self.drill.as_ref().filter(|_| self.ended.is_none())?;
@@ -121,7 +127,10 @@ impl State {
         work_area: &Path,
         recent: Vec<TaskHappening>,
     ) -> TaskDetail {
-        let mut asks: Vec<TaskAsk> = self.open_asks().map(|(id, ask)| told(id, ask)).collect();
+        // What has ended waits for nobody, whatever was open then.
+        let is_live = self.ended.is_none();
+        let asks = self.open_asks().filter(|_| is_live);
+        let mut asks: Vec<TaskAsk> = asks.map(|(id, ask)| told(id, ask)).collect();
         // What somebody must provide comes before what somebody must answer (`PROTO-5`).
         asks.sort_by_key(|ask| matches!(ask.kind, TaskAskKind::Question | TaskAskKind::Permission));
         TaskDetail {
@@ -132,7 +141,7 @@ impl State {
             ended_at: self.ended.map(|(_, at)| at),
             failure: self.failure.clone(),
             asks,
-            review: self.review,
+            review: self.review.filter(|_| is_live),
             documents: self.documents.clone(),
             step: self.step.clone(),
             run: self.run.as_ref().map(|run| TaskRun {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 use crate::ipc::ChildRole;
+use crate::task::TaskId;
 use crate::time::Timestamp;
 
 use super::process::{ProcessState, Readiness};
@@ -45,6 +46,9 @@ pub struct WorkspaceInfo {
     pub conversation_key: Option<InstanceKey>,
     /// Every agent.
     pub agents: Vec<AgentName>,
+    /// Every agent that is a program and works for tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_agents: Vec<AgentName>,
     /// Every connection.
     pub connections: Vec<String>,
     /// Agent processes that run.
@@ -57,6 +61,9 @@ pub struct WorkspaceInfo {
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,
+    /// Tasks whose newest checkpoint could not be restored in a drill.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_drills: Vec<TaskId>,
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,

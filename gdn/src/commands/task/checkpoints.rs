@@ -31,7 +31,7 @@ pub(crate) struct TaskCheckpointArgs {
 pub(crate) struct TaskRestoreArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Which; the newest that is whole if it is not said
+    /// Which; the newest that is whole and that no restore made if it is not said
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
     /// Only tell what would change
@@ -79,7 +79,7 @@ pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Fail
 fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
     let listed = checkpoints.iter().map(|one| Listed {
         id: &one.checkpoint_id,
-        why: one.kind.replace('_', " "),
+        why: why_of(&one.kind),
         amount: one.phase.to_string(),
         size_bytes: one.snapshot_size,
         made_at: one.created_at,
@@ -87,6 +87,14 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
         damaged: one.damaged.as_deref(),
     });
     checkpoints::table_of(("PHASE", "phase"), listed.collect(), now)
+}
+
+/// Why a checkpoint was made, in words.
+fn why_of(kind: &str) -> String {
+    match kind {
+        "pre_restore" => "before a restore".to_owned(),
+        kind => kind.replace('_', " "),
+    }
 }
 
 pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<(), Failure> {

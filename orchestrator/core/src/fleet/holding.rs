@@ -3,6 +3,7 @@
 
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
 use super::Fleet;
@@ -61,9 +62,10 @@ fn busy(at: &InstanceRef, what: &str) -> ControlError {
 
 /// Why nothing is done between turns while there is one.
 pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
-    busy(at, "is in a turn").suggest(
-        "wait until the turn is over, or end it: `gdn cancel`; `gdn rewind --cancel` does so by itself",
-    )
+    let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    busy(at, "is in a turn").suggest(format!(
+        "wait until the turn is over, or end it: `gdn cancel --instance {key}`; `gdn rewind {key} --cancel` does so by itself"
+    ))
 }
 
 impl Fleet {

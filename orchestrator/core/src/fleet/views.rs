@@ -166,6 +166,9 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         agents: bundle
             .map(|bundle| bundle.agents.keys().cloned().collect())
             .unwrap_or_default(),
+        task_agents: bundle
+            .map(|bundle| bundle.cli_agents.keys().cloned().collect())
+            .unwrap_or_default(),
         connections: workspace
             .connectors
             .keys()
@@ -176,6 +179,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
         questions: 0,
+        failed_drills: Vec::new(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,

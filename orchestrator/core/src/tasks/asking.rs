@@ -73,6 +73,14 @@ fn workspace_of(call: &Call) -> (Option<WorkspaceId>, Option<&'static str>) {
     }
 }
 
+/// Why a phase that is not named cannot be approved, nor be done better.
+fn nothing_to_review(at: &TaskRef) -> ControlError {
+    let task = &at.task_id;
+    let text = format!("task `{task}`: no phase of it waits for a review");
+    ControlError::new(ErrorCode::TaskRefused, text)
+        .suggest(format!("`gdn task show {task}` tells how it stands"))
+}
+
 impl Tasks {
     pub(crate) fn on_request(
         &mut self,
@@ -175,12 +183,16 @@ impl Tasks {
                 }
             }
             Call::ApproveTask(approve) => {
-                let phase = approve.phase.or(review).unwrap_or_default();
+                let Some(phase) = approve.phase.or(review) else {
+                    return fleet.respond_error(token, nothing_to_review(at));
+                };
                 let what = format!("approve phase {phase}");
                 (TaskInput::Approve { phase }, what)
             }
             Call::ReworkTask(rework) => {
-                let phase = rework.phase.or(review).unwrap_or_default();
+                let Some(phase) = rework.phase.or(review) else {
+                    return fleet.respond_error(token, nothing_to_review(at));
+                };
                 let (what, text) = (format!("rework phase {phase}"), rework.text);
                 (TaskInput::Rework { phase, text }, what)
             }

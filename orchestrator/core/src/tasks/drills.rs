@@ -1,9 +1,10 @@
 //! Restore drills: whether a task's newest checkpoint could be restored, tried by policy or because a person asks
 //! (`CKPT-4`). What comes of one is a fact of the task.
 
-use goondan_protocol::control::{ControlError, TaskDrill};
+use goondan_protocol::control::{ControlError, TaskDrill, WorkspaceInfo};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::entry::{Decision, Entry};
@@ -68,6 +69,17 @@ impl Tasks {
         }
         let (at, now) = (at.clone(), now.wall);
         Self::work(fleet, TaskWork::Drill { at, token, now });
+    }
+
+    /// Tells of each workspace which of its tasks have a checkpoint that could not be restored.
+    pub(crate) fn tell_failed_drills(&self, infos: &mut [WorkspaceInfo]) {
+        for info in infos {
+            let entries = self.spaces.get(&info.workspace_id).into_iter();
+            let entries = entries.flat_map(|space| &space.entries);
+            let is_failed = |entry: &Entry| entry.durable().is_some_and(State::is_drill_failed);
+            let failed = entries.filter(|(_, entry)| is_failed(entry));
+            info.failed_drills = failed.map(|(id, _)| id.clone()).collect();
+        }
     }
 
     pub(super) fn on_drilled(

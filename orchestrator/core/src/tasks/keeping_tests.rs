@@ -180,6 +180,8 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
     assert_eq!(shown["drill"]["problem"], "`snapshot.tar.gz` is missing");
     let warning = shown["info"]["warning"].as_str().unwrap();
     assert!(warning.contains("could not be restored"), "{warning}");
+    let status = world.get("daemon.status", &json!({})).unwrap();
+    assert_eq!(status["workspaces"][0]["failedDrills"], json!(["t"]));
     assert!(
         world
             .logged
@@ -239,4 +241,19 @@ fn task_10_a_clock_that_is_set_right_while_others_are_removed_saves_those_that_w
     world.wall_ahead_ms = 0;
     world.settle();
     assert_eq!(listed(&mut world), ["one", "two"][1..]);
+}
+
+#[test]
+fn task_7_without_a_review_nothing_is_approved_nor_reworked() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", false)).unwrap();
+    for (method, params) in [
+        ("task.approve", json!({"taskId": "t"})),
+        ("task.rework", json!({"taskId": "t", "text": "Shorter."})),
+    ] {
+        let error = world.get(method, &params).unwrap_err();
+        assert!(error.message.contains("waits for a review"), "{error:?}");
+        let hint = error.suggestion.unwrap();
+        assert!(hint.contains("gdn task show t"), "{hint}");
+    }
 }

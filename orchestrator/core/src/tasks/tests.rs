@@ -531,7 +531,11 @@ fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
     assert_eq!(taken.code, ErrorCode::TaskTaken);
     let bad = world.get("task.new", &create(" ")).unwrap_err();
     assert_eq!(bad.code, ErrorCode::TaskRefused);
-    assert_eq!(bad.suggestion, None, "there is none to be shown");
+    let hint = bad.suggestion.unwrap();
+    assert!(
+        hint.contains("gdn task new --help"),
+        "there is none to be shown: {hint}"
+    );
     let alive = world
         .get("task.remove", &json!({"taskId": "task"}))
         .unwrap_err();

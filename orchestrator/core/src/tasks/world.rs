@@ -375,7 +375,9 @@ impl World {
         self.next_token += 1;
         let token = RequestToken(self.next_token);
         let mut params = params.clone();
-        params["workspaceId"] = json!("w");
+        if method != "daemon.status" {
+            params["workspaceId"] = json!("w");
+        }
         let call: Call =
             serde_json::from_value(json!({"method": method, "params": params})).unwrap();
         let call = Box::new(call);

@@ -17,9 +17,6 @@ use super::{Ground, disk};
 /// What is in the way of a restore that was not finished, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
 
-/// What to do about a checkpoint that is none.
-const LIST_HINT: &str = "`gdn task checkpoints` lists those there are";
-
 /// Does one of the works that are about checkpoints.
 pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
     match work {
@@ -38,7 +35,7 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             });
         }
         TaskWork::ListCheckpoints { token, at } => {
-            let listed = open(ground, boot, &at).and_then(|store| list(&store));
+            let listed = open(ground, boot, &at).and_then(|store| list(&store, &at));
             let listed = listed.and_then(|listed| {
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
@@ -84,7 +81,7 @@ pub(in crate::shell) fn boot() -> String {
     )
 }
 
-fn told(error: &CheckpointError) -> ControlError {
+fn told(error: &CheckpointError, task: &str) -> ControlError {
     let text = goondan_log::error_chain(error);
     let code = match error {
         CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::TaskNotFound,
@@ -96,14 +93,23 @@ fn told(error: &CheckpointError) -> ControlError {
         _ => ErrorCode::Storage,
     };
     let hint = match error {
-        CheckpointError::None => "`gdn task checkpoint` makes one",
-        CheckpointError::Unknown { .. } => LIST_HINT,
-        CheckpointError::NoRoom { .. } => {
-            "make room on that file system; no file of the task is touched, and `gdn task show` tells what it takes"
+        CheckpointError::None => format!("`gdn task checkpoint {task}` makes one"),
+        CheckpointError::Unknown { .. } => list_hint(task),
+        CheckpointError::Damaged { .. } => {
+            format!("`gdn task restore {task}` takes the newest that is whole")
         }
+        CheckpointError::NoRoom { .. } => format!(
+            "make room on that file system; no file of the task is touched, and `gdn task show {task}` tells what it \
+             takes"
+        ),
         _ => return ControlError::new(code, text),
     };
     ControlError::new(code, text).suggest(hint)
+}
+
+/// What to do about a checkpoint that is none.
+fn list_hint(task: &str) -> String {
+    format!("`gdn task checkpoints {task}` lists those there are")
 }
 
 fn open(ground: &Ground, boot: &str, at: &TaskRef) -> Result<Store, ControlError> {
@@ -117,7 +123,7 @@ fn open_at(path: &Path, task: &str, boot: &str) -> Result<Store, ControlError> {
         ControlError::new(ErrorCode::Storage, text)
     })?;
     let (store, findings) =
-        Store::open(Box::new(folder), task, boot).map_err(|error| told(&error))?;
+        Store::open(Box::new(folder), task, boot).map_err(|error| told(&error, task))?;
     for finding in findings {
         tracing::warn!(
             task_id = task,
@@ -201,7 +207,9 @@ fn make(
         name: about.name,
         pinned: None,
     };
-    let made = store.make(&request, now).map_err(|error| told(&error))?;
+    let made = store
+        .make(&request, now)
+        .map_err(|error| told(&error, at.task_id.as_str()))?;
     // It is made, whatever becomes of the older ones.
     if let Err(error) = store.prune(Retention::default()) {
         tracing::warn!(
@@ -222,8 +230,10 @@ fn make(
     })
 }
 
-fn list(store: &Store) -> Result<Vec<CheckpointInfo>, ControlError> {
-    let listed = store.list().map_err(|error| told(&error))?;
+fn list(store: &Store, at: &TaskRef) -> Result<Vec<CheckpointInfo>, ControlError> {
+    let listed = store
+        .list()
+        .map_err(|error| told(&error, at.task_id.as_str()))?;
     Ok(listed.into_iter().map(info).collect())
 }
 
@@ -234,7 +244,7 @@ fn info(listed: Listed) -> CheckpointInfo {
         name: listed.name().map(ToOwned::to_owned),
         phase: listed.about.as_ref().map_or(0, |about| about.phase),
         created_at: listed.created_at(),
-        snapshot_size: listed.size,
+        snapshot_size: listed.snapshot_bytes(),
         files: None,
         damaged: listed.damaged,
     }
@@ -250,14 +260,15 @@ fn restore(
 ) -> Result<TaskRestored, ControlError> {
     let which = match checkpoint_id {
         Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| {
-            ControlError::new(ErrorCode::InvalidRequest, error.to_string()).suggest(LIST_HINT)
+            ControlError::new(ErrorCode::InvalidRequest, error.to_string())
+                .suggest(list_hint(at.task_id.as_str()))
         })?),
         None => Which::Latest,
     };
     let mut store = open(ground, boot, at)?;
     let restored = store
         .restore(which, is_rehearsal, now)
-        .map_err(|error| told(&error))?;
+        .map_err(|error| told(&error, at.task_id.as_str()))?;
     for kept in &restored.kept {
         tracing::warn!(
             task_id = %at.task_id,
@@ -265,7 +276,7 @@ fn restore(
             "a restore kept aside what was written at that very moment"
         );
     }
-    let all = list(&store)?;
+    let all = list(&store, at)?;
     Ok(told_of(restored, &all))
 }
 
@@ -276,7 +287,9 @@ fn drill(
     now: Timestamp,
 ) -> Result<TaskDrill, ControlError> {
     let mut store = open(ground, boot, at)?;
-    let drill = store.drill(now).map_err(|error| told(&error))?;
+    let drill = store
+        .drill(now)
+        .map_err(|error| told(&error, at.task_id.as_str()))?;
     Ok(TaskDrill {
         checkpoint_id: drill.checkpoint_id.to_string(),
         at: drill.at,

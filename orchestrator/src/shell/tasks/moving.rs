@@ -8,6 +8,7 @@ use goondan_core::{FoundTask, TaskRef};
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskRemoved};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::task::TaskId;
 use goondan_tasks::words::happening;
 use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError, put_guide};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
@@ -67,6 +68,14 @@ pub(super) fn import(
     imported
 }
 
+/// Why a task cannot come in: its id is taken.
+fn taken(task_id: &TaskId) -> ControlError {
+    let text = format!("the workspace has a task `{task_id}` already");
+    ControlError::new(ErrorCode::TaskTaken, text).suggest(format!(
+        "`gdn task rm {task_id}` removes that one, with a backup, once it has ended"
+    ))
+}
+
 fn copy_and_check(
     ground: &Ground,
     (path, source): (&Path, &RealFolder),
@@ -119,10 +128,7 @@ fn copy_and_check(
     parent
         .rename_new(Path::new(staging), Path::new(task_id.as_str()))
         .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let text = format!("the workspace has a task `{task_id}` already");
-                ControlError::new(ErrorCode::TaskTaken, text)
-            }
+            io::ErrorKind::AlreadyExists => taken(&task_id),
             _ => storage("rename", &staged, &error),
         })?;
     parent

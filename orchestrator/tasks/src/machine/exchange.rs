@@ -233,8 +233,8 @@ pub enum Refused {
     )]
     OverQuota(DiskUse),
     #[error(
-        "a task needs a title of at most {TITLE_CHARS_MAX} characters, a type no longer than that, a description of at \
-         most {DESCRIPTION_BYTES_MAX} bytes, and at most {PHASES_MAX} phases"
+        "a task needs a title of at most {TITLE_CHARS_MAX} characters, a type no longer than that, a description of 1 to \
+         {DESCRIPTION_BYTES_MAX} bytes, and at most {PHASES_MAX} phases"
     )]
     BadTask,
 }

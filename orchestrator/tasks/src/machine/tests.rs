@@ -281,6 +281,9 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
             let effects = cancelled.does(Input::Cancel);
             assert_eq!(effects.contains(&Effect::EndRun { run: 1 }), pauses);
             assert_eq!(cancelled.status(), Status::Cancelled);
+            let shown = cancelled.task.state();
+            let shown = shown.detail(&"w".parse().unwrap(), "/w".as_ref(), Vec::new());
+            assert!(shown.asks.is_empty() && shown.review.is_none());
             if pauses {
                 assert!(cancelled.exits(None).is_empty());
             }
