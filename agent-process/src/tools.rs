@@ -5,6 +5,7 @@
 //! tool is an error result and never ends the turn.
 
 mod agents;
+mod answers;
 mod bash;
 mod capture;
 mod denial;
@@ -32,6 +33,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+mod tasks;
 mod text_transform;
 pub(crate) mod tool_search;
 pub mod tool_supervisor;
@@ -596,6 +598,7 @@ fn exports_of(
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
+        (BASE_PACKAGE, "tasks") => tasks::exports(),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),
         (BASE_PACKAGE, name) if let Some(service) = service_of(name) => {

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{FileStatus, ProposalState};
+use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
     AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, TurnId, WorkerId,
 };
+use crate::task::TaskId;
 
 /// The kind of an event that answers a question of its instance.
 pub const REPLY_KIND: &str = "reply";
@@ -139,6 +140,38 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         test_log: Option<String>,
     },
+    /// Make a task and start it. It belongs to the requester's conversation.
+    #[serde(rename = "task.create")]
+    CreateTask {
+        /// What people call it.
+        title: String,
+        /// What is to be done.
+        description: String,
+        /// The agent that does it; the only one for tasks if none is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
+        /// Phases that a person reviews one by one; 0 for a task without.
+        #[serde(default)]
+        phases: u32,
+        /// Most tokens it may take, in and out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_tokens: Option<u64>,
+    },
+    /// Tell how a task of the requester's conversation stands, or which there are.
+    #[serde(rename = "task.status")]
+    ShowTask {
+        /// Which; all of them if none is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task_id: Option<TaskId>,
+    },
+    /// Wait until a task of the requester's conversation has ended, or needs a person.
+    #[serde(rename = "task.wait")]
+    AwaitTask {
+        /// Which.
+        task_id: TaskId,
+        /// How long, in milliseconds. Then it is told how the task stands.
+        timeout_ms: u64,
+    },
     /// Tell how a proposal of the requester's conversation stands.
     #[serde(rename = "proposal.status")]
     ShowProposal {
@@ -157,6 +190,15 @@ impl Question {
             Self::ShowSandbox { agent } | Self::ShowProposal { agent } => agent.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether it is about tasks.
+    #[must_use]
+    pub fn is_of_tasks(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateTask { .. } | Self::ShowTask { .. } | Self::AwaitTask { .. }
+        )
     }
 }
 
@@ -234,6 +276,18 @@ pub enum AgentAnswer {
     Proposal {
         /// What there is of it.
         proposal: Box<AgentProposal>,
+    },
+    /// A task.
+    Task {
+        /// All that is known of it.
+        task: Box<TaskDetail>,
+    },
+    /// The tasks of the requester's conversation.
+    Tasks {
+        /// They, those that need a person first.
+        tasks: Vec<TaskInfo>,
+        /// How many more there are.
+        more: usize,
     },
     /// It cannot be done.
     Refused {
@@ -343,6 +397,9 @@ pub struct TurnInput {
     /// The answer: an event of the kind [`REPLY_KIND`].
     pub event: AgentEvent,
 }
+
+/// Tasks that an agent is told of at once at most.
+pub const AGENT_TASKS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {

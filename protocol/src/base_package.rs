@@ -20,6 +20,7 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("proposal", &["submit", "status"]),
     ("sandbox", &["prepare", "status"]),
     ("self-restart", &["request"]),
+    ("tasks", &["create", "status", "wait"]),
     (
         "text-transform",
         &[

@@ -335,10 +335,12 @@ fn told(answer: AgentAnswer) -> Answered {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // Only the tools are told so that ask for a restart, and for what concerns files.
-        AgentAnswer::Restarting {} | AgentAnswer::Sandbox { .. } | AgentAnswer::Proposal { .. } => {
-            Ok(Value::Null)
-        }
+        // Only the tools are told so that ask for a restart, and for what concerns files and tasks.
+        AgentAnswer::Restarting {}
+        | AgentAnswer::Sandbox { .. }
+        | AgentAnswer::Proposal { .. }
+        | AgentAnswer::Task { .. }
+        | AgentAnswer::Tasks { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }
 }

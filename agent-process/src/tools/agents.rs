@@ -4,12 +4,7 @@
 //! The same call asked again, after a crash, is the same question: that is why all of them may be run
 //! again.
 
-use goondan_protocol::agents::{
-    AgentAnswer, AgentAsk, AgentProposal, AgentSandbox, KnownAgent, KnownInstance, ListScope,
-    Question,
-};
-use goondan_protocol::control::ProposalState;
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{
     DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_REQUEST_TIMEOUT_MS,
@@ -17,6 +12,7 @@ use goondan_protocol::limits::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::answers::told;
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
@@ -194,129 +190,4 @@ pub(super) async fn answer_to(
     let ending = || ToolFault::new("E_UNAVAILABLE", "this process is ending");
     let answer = site.agent_client.ask(ask, site.trace).await;
     answer.ok_or_else(ending)
-}
-
-/// What the model reads.
-pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
-    Ok(match answer {
-        AgentAnswer::Answered {
-            outcome: TurnOutcome::Completed { reply },
-            ..
-        } => ToolOutcome::ok(reply),
-        AgentAnswer::Answered {
-            agent,
-            outcome: TurnOutcome::Failed { code, message },
-            ..
-        } => ToolOutcome::error(format!(
-            "E_AGENT_FAILED: agent `{agent}` could not answer: {code}: {message}"
-        )),
-        AgentAnswer::Accepted {
-            agent,
-            instance_key,
-            event_id,
-        } => {
-            let fields = json!({"agent": agent, "instanceKey": instance_key, "eventId": event_id});
-            ToolOutcome::ok(fields.to_string())
-        }
-        AgentAnswer::Pending {
-            agent,
-            event_id,
-            reason,
-            ..
-        } => ToolOutcome::error(format!(
-            "E_AGENT_PENDING: agent `{agent}` has not answered yet: {reason}. The request stands: its \
-             answer comes as a message that names request `{event_id}`. Do not ask again"
-        )),
-        AgentAnswer::Instances { instances, more } => {
-            let mut lines: Vec<String> = instances.iter().map(line_of_instance).collect();
-            if more > 0 {
-                lines.push(format!("and {more} more"));
-            }
-            ToolOutcome::ok(lines.join("\n"))
-        }
-        AgentAnswer::Catalog { agents } => {
-            let lines: Vec<String> = agents.iter().map(line_of_agent).collect();
-            ToolOutcome::ok(lines.join("\n"))
-        }
-        AgentAnswer::Restarting {} => ToolOutcome::ok(
-            "the process is restarted after this turn; whatever comes next is done by the new one",
-        ),
-        AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
-        AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
-        AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
-    })
-}
-
-fn text_of_sandbox(sandbox: &AgentSandbox) -> String {
-    let mut lines = vec![
-        format!("sandbox of {} in run {}", sandbox.agent, sandbox.run_id),
-        format!("work (write here): {}", sandbox.work_dir.display()),
-        format!("input (read only): {}", sandbox.input_dir.display()),
-        format!(
-            "proposal (summary.md, test.log): {}",
-            sandbox.proposal_dir.display()
-        ),
-    ];
-    if !sandbox.may_create.is_empty() {
-        lines.push(format!(
-            "new files may be made in: {}",
-            sandbox.may_create.join(", ")
-        ));
-    }
-    let state = sandbox.proposal.map_or("none yet", ProposalState::as_str);
-    lines.push(format!("proposal: {state}"));
-    lines.push("files:".to_owned());
-    lines.extend(sandbox.files.iter().map(|file| format!("- {file}")));
-    if sandbox.more_files > 0 {
-        lines.push(format!("- and {} more", sandbox.more_files));
-    }
-    lines.join("\n")
-}
-
-fn text_of_proposal(proposal: &AgentProposal) -> String {
-    let (agent, state) = (&proposal.agent, proposal.state.as_str());
-    let mut lines = vec![format!(
-        "proposal of {agent} in run {}: {state}",
-        proposal.run_id
-    )];
-    if !proposal.said.is_empty() {
-        lines.push(format!("last: {}", proposal.said));
-    }
-    lines.push(format!("in: {}", proposal.directory.display()));
-    let changed = proposal.changed.iter();
-    lines.extend(changed.map(|file| format!("- {} ({})", file.path, file.status.as_str())));
-    if proposal.more_changed > 0 {
-        lines.push(format!("- and {} more", proposal.more_changed));
-    }
-    lines.join("\n")
-}
-
-fn line_of_instance(instance: &KnownInstance) -> String {
-    let KnownInstance {
-        instance_key,
-        agent,
-        status,
-        pending_events,
-    } = instance;
-    let mut line = format!("{instance_key}: agent {agent}, {status}");
-    if *pending_events > 0 {
-        line.push_str(&format!(", {pending_events} waiting"));
-    }
-    line
-}
-
-fn line_of_agent(agent: &KnownAgent) -> String {
-    let mut line = agent.name.to_string();
-    if agent.is_entry {
-        line.push_str(" (conversations begin with it)");
-    }
-    if let Some(description) = &agent.description {
-        line.push_str(": ");
-        line.push_str(description.trim());
-    }
-    if !agent.tools.is_empty() {
-        let tools: Vec<&str> = agent.tools.iter().map(AsRef::as_ref).collect();
-        line.push_str(&format!(" [tools: {}]", tools.join(", ")));
-    }
-    line
 }

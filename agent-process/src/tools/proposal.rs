@@ -10,7 +10,8 @@ use goondan_protocol::handoff::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::agents::{answer_to, export, told};
+use super::agents::{answer_to, export};
+use super::answers::told;
 use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;

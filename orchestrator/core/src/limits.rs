@@ -99,6 +99,8 @@ pub(crate) const AGENT_STARTS_AT_ONCE_MAX: usize = 16;
 pub(crate) const TASK_RUNS_AT_ONCE_MAX: usize = 20;
 /// Tasks of one workspace, those that have ended among them. One more is refused.
 pub(crate) const TASKS_PER_WORKSPACE_MAX: usize = 10_000;
+/// Tasks that one conversation's agent has had made and that have not ended. One more is refused.
+pub(crate) const TASKS_PER_CONVERSATION_MAX: usize = 20;
 /// Requests about tasks of one workspace that wait until its tasks are read; further ones are told to come
 /// again.
 pub(crate) const TASK_REQUESTS_MAX: usize = 64;

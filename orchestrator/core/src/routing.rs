@@ -9,6 +9,7 @@ use goondan_store::instance::{Cancelled, OpenTurn};
 
 use crate::exchange::{StateWork, TaskRef};
 use crate::fleet::Owner;
+use crate::fleet::asking::Beyond;
 use crate::fleet::cancelling::Cancelling;
 use crate::fleet::parking::Parking;
 use crate::fleet::turns::{Beginning, Completing};
@@ -74,8 +75,14 @@ impl Core {
                 let asked = self
                     .fleet
                     .on_agent_ask(at, process, request_id, trace, *ask);
-                if let Some((requester, work)) = asked {
-                    self.use_proposals(Asker::Agent(requester), work);
+                match asked {
+                    Some((requester, Beyond::Files(work))) => {
+                        self.use_proposals(Asker::Agent(requester), work);
+                    }
+                    Some((requester, Beyond::Tasks(ask))) => {
+                        self.tasks.on_agent_ask(&mut self.fleet, requester, ask);
+                    }
+                    None => {}
                 }
             }
             (ToOrchestrator::Observe(event), Owner::Agent(at)) => {

@@ -11,10 +11,12 @@
 //! * `retention`: tasks that ended long ago, and how they are removed.
 //! * `notifying`: when connections tell people what a task waits for.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
+//! * `by_agents`: what agents ask for: tasks of their own conversation, and how they stand.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use goondan_protocol::agents::AgentAsk;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -25,9 +27,11 @@ use goondan_tasks::state::State;
 
 use crate::exchange::{TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
+use crate::fleet::answers::waiting::Requester;
 use crate::{Effect, Peer, RequestToken};
 
 mod asking;
+mod by_agents;
 mod checkpoints;
 mod disk;
 mod drills;
@@ -46,7 +50,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use entry::{Batch, Decision, Entry, Written};
+use entry::{Asker, Batch, Decision, Entry, Written};
 use notifying::Notifying;
 
 /// The tasks of all open workspaces.
@@ -66,6 +70,8 @@ pub(crate) struct Tasks {
     notifying: Notifying,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
+    /// Agents that wait for tasks.
+    waiters: Vec<by_agents::Waiter>,
 }
 
 /// The tasks of one workspace.
@@ -75,6 +81,8 @@ struct Space {
     is_loaded: bool,
     /// Requests that wait until they are.
     held: Vec<(RequestToken, Peer, Call)>,
+    /// What agents ask that waits for the same.
+    held_asks: Vec<(Requester, AgentAsk)>,
     entries: BTreeMap<TaskId, Entry>,
     /// Requests about work areas that are being carried out.
     works: usize,
@@ -155,7 +163,7 @@ impl Tasks {
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        let token = decision.as_ref().map(|decision| decision.token);
+        let asker = decision.as_ref().map(|decision| decision.asker.clone());
         let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);
         let error = match entry.handle(input, decision, now, told) {
             Ok(()) => return,
@@ -163,8 +171,8 @@ impl Tasks {
             Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
             Err(entry::NotTaken::Busy(why)) => busy(at, why),
         };
-        if let Some(token) = token {
-            fleet.respond_error(token, error);
+        if let Some(asker) = asker {
+            Self::tell_error(fleet, &asker, error);
         }
     }
 
@@ -203,6 +211,7 @@ impl Tasks {
                 }
                 self.carry_out(fleet, at, batch);
                 self.flush(fleet, at);
+                self.answer_waiters(fleet);
             }
             Err(error) => self.on_damaged(fleet, at, &error),
         }
@@ -219,9 +228,9 @@ impl Tasks {
                 decision: decision.what,
             };
             fleet.announce(&at.workspace_id, event, None);
-            match decision.answer {
-                Some(answer) => fleet.respond(decision.token, &answer),
-                None => self.tell_info(fleet, decision.token, at),
+            match (decision.answer, decision.asker) {
+                (Some(answer), Asker::Client(token)) => fleet.respond(token, &answer),
+                (_, asker) => self.tell_info(fleet, &asker, at),
             }
         }
     }
@@ -333,6 +342,7 @@ impl Tasks {
         for at in due {
             self.on_due(fleet, &at);
         }
+        self.answer_waiters(fleet);
         self.serve_notifications(fleet);
         self.make_periodic_checkpoints(fleet);
         self.look_at_running(fleet);

@@ -1,7 +1,7 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
-use goondan_protocol::ids::{AgentName, ConnectionName};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
 use goondan_protocol::task::NotifyOn;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
@@ -32,6 +32,9 @@ pub struct NewTask {
     pub budget: Budget,
     /// Whether the agent's output tells a result; if not, its exit code does.
     pub tells_result: bool,
+    /// The conversation whose agent made it; none of one that a person made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<InstanceKey>,
 }
 
 /// Who asks a question.

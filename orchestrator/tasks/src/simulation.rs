@@ -74,6 +74,7 @@ impl World {
             },
             agent: "coder".parse().unwrap(),
             tells_result: !seed.is_multiple_of(3),
+            created_by: None,
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
         let folder = disk.folder(root);

@@ -112,6 +112,7 @@ impl State {
             progress: self.progress,
             tokens: total.usage.total(),
             cost: total.cost,
+            created_by: self.task.created_by.clone(),
             created_at: self.created_at,
             updated_at: self.updated_at,
             warning: self.warning(),

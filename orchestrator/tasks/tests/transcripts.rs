@@ -35,6 +35,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         budget: Budget::default(),
         agent: "coder".parse().unwrap(),
         tells_result: format.tells_result(),
+        created_by: None,
     };
     let mut clock = 0;
     let mut now = || {

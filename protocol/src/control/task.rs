@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, ConnectionName, WorkspaceId};
+use crate::ids::{AgentName, ConnectionName, InstanceKey, WorkspaceId};
 use crate::shell::shell_quoted;
 use crate::task::{NotifyOn, TaskBudget, TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -357,6 +357,9 @@ pub struct TaskInfo {
     pub tokens: u64,
     /// Money taken.
     pub cost: MicroUsd,
+    /// The conversation whose agent made it; none of one that a person made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<InstanceKey>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When something last happened.

@@ -105,6 +105,8 @@ mod task_manners;
 #[cfg(test)]
 mod task_notify;
 #[cfg(test)]
+mod task_tools;
+#[cfg(test)]
 mod tasks;
 #[cfg(test)]
 mod telegram;

@@ -162,6 +162,7 @@ pub(super) mod tests {
             progress: 40,
             tokens: 182_000,
             cost: MicroUsd(1_250_000),
+            created_by: None,
             created_at: Timestamp::from_unix_millis(0),
             updated_at: Timestamp::from_unix_millis(60_000),
             warning: None,

@@ -95,6 +95,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
         None => info.agent.to_string(),
     };
     table.field("Agent", agent);
+    if let Some(key) = &info.created_by {
+        table.field("Made", format!("by the agent of {key}"));
+    }
     if let Some(run) = &detail.run {
         let pid = run
             .pid

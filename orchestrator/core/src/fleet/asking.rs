@@ -65,9 +65,17 @@ impl RequestKind {
     }
 }
 
+/// What a tool call asks for that is not the fleet's to do.
+pub(crate) enum Beyond {
+    /// Work on files.
+    Files(ProposalWork),
+    /// Something about tasks.
+    Tasks(AgentAsk),
+}
+
 impl Fleet {
-    /// A tool call of a running turn asks for something that concerns other agents, or files: what is to be
-    /// done with those is handed back.
+    /// A tool call of a running turn asks for something that concerns other agents, files or tasks: what is
+    /// to be done with the latter two is handed back.
     pub(crate) fn on_agent_ask(
         &mut self,
         at: &InstanceRef,
@@ -75,7 +83,7 @@ impl Fleet {
         request_id: Option<u64>,
         trace: Option<TraceContext>,
         ask: AgentAsk,
-    ) -> Option<(Requester, ProposalWork)> {
+    ) -> Option<(Requester, Beyond)> {
         let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
             self.on_broken(process, "it asked for a turn that is not in progress");
@@ -95,12 +103,15 @@ impl Fleet {
                 return None;
             }
         };
+        if ask.question.is_of_tasks() {
+            return Some((requester, Beyond::Tasks(ask)));
+        }
         match self.file_work(at, &ask.question) {
             Ok(None) => {
                 self.ask_agents(requester, trace, ask);
                 None
             }
-            Ok(Some(work)) => Some((requester, work)),
+            Ok(Some(work)) => Some((requester, Beyond::Files(work))),
             Err(refused) => {
                 self.answer_agent(&requester, refused.into());
                 None
@@ -131,11 +142,14 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // What is done with files is done elsewhere.
+            // What is done with files and tasks is done elsewhere.
             Question::PrepareSandbox { .. }
             | Question::ShowSandbox { .. }
             | Question::SubmitProposal { .. }
-            | Question::ShowProposal { .. } => return,
+            | Question::ShowProposal { .. }
+            | Question::CreateTask { .. }
+            | Question::ShowTask { .. }
+            | Question::AwaitTask { .. } => return,
             Question::Request {
                 agent,
                 instance_key: key,

@@ -42,6 +42,9 @@ fn grant_of(question: &Question) -> (&'static str, &'static str) {
         Question::ShowSandbox { .. } => ("sandbox", "status"),
         Question::SubmitProposal { .. } => SUBMIT,
         Question::ShowProposal { .. } => ("proposal", "status"),
+        Question::CreateTask { .. } => ("tasks", "create"),
+        Question::ShowTask { .. } => ("tasks", "status"),
+        Question::AwaitTask { .. } => ("tasks", "wait"),
     }
 }
 

@@ -5,7 +5,7 @@ use goondan_protocol::control::{
     AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, ReadTaskLog,
     RemoveTask, TaskRemoved,
 };
-use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::{AgentFormat, TASK_ID_CHARS_MAX, TaskId};
 use goondan_tasks::fact::{NewTask, Provision};
@@ -13,7 +13,7 @@ use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
 
 use super::disk::AfterLook;
-use super::entry::{Decision, Entry};
+use super::entry::{Asker, Decision, Entry};
 use super::{Space, Tasks, not_found, reading, refused};
 use crate::exchange::tasks::{Clear, FoundTask, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
@@ -331,17 +331,18 @@ impl Tasks {
     }
 
     fn create(&mut self, fleet: &mut Fleet, token: RequestToken, create: CreateTask) {
-        match self.try_create(fleet, token, create) {
+        match self.try_create(fleet, token.into(), create, None) {
             Ok(work) => Self::work(fleet, work),
             Err(error) => fleet.respond_error(token, error),
         }
     }
 
-    fn try_create(
+    pub(super) fn try_create(
         &mut self,
         fleet: &Fleet,
-        token: RequestToken,
+        asker: Asker,
         create: CreateTask,
+        created_by: Option<&InstanceKey>,
     ) -> Result<TaskWork, ControlError> {
         let id = create.workspace_id;
         let (agent, format, guide) = agent_for(fleet, &id, create.agent.as_ref())?;
@@ -363,10 +364,11 @@ impl Tasks {
             total_phases: create.total_phases,
             budget: create.budget,
             tells_result: format.tells_result(),
+            created_by: created_by.cloned(),
         };
         let now = fleet.now().wall;
         let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;
-        let made_for = Decision::new(token, "new");
+        let made_for = Decision::new(asker, "new");
         let entry = Entry::new(task, created, made_for, create.start);
         space.entries.insert(task_id, entry);
         Ok(TaskWork::Create {
@@ -395,15 +397,19 @@ impl Tasks {
         };
         if let Err(error) = result {
             space.entries.remove(&at.task_id);
-            return fleet.respond_error(decision.token, error);
+            return Self::tell_error(fleet, &decision.asker, error);
         }
         entry.made();
         if is_started {
-            let decision = Decision::new(decision.token, "new and start");
+            let what = match entry.created_by() {
+                Some(key) => format!("new and start, by an agent in `{key}`"),
+                None => "new and start".to_owned(),
+            };
+            let decision = Decision::new(decision.asker, what);
             return self.input(fleet, at, TaskInput::Start, Some(decision));
         }
         self.tell_decided(fleet, at, "new");
-        self.tell_info(fleet, decision.token, at);
+        self.tell_info(fleet, &decision.asker, at);
     }
 
     pub(super) fn tell_decided(&self, fleet: &mut Fleet, at: &TaskRef, what: &str) {
@@ -464,10 +470,10 @@ impl Tasks {
         }
         // One was being made by that id, which finds the directory taken.
         if let Some((decision, _)) = replaced.and_then(|entry| entry.made_for) {
-            fleet.respond_error(decision.token, taken(id, &at.task_id));
+            Self::tell_error(fleet, &decision.asker, taken(id, &at.task_id));
         }
         self.tell_decided(fleet, &at, "import");
-        self.tell_info(fleet, token, &at);
+        self.tell_info(fleet, &token.into(), &at);
         self.take_up(fleet, &at);
     }
 
@@ -566,8 +572,8 @@ pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
     ControlError::new(ErrorCode::TaskTaken, text).suggest("name another id, or none")
 }
 
-/// An id that is made of a title and is not taken.
-fn free_id(title: &str, is_taken: impl Fn(&TaskId) -> bool) -> Result<TaskId, ControlError> {
+/// A title as a part of an id.
+pub(super) fn slug_of(title: &str) -> String {
     let mut slug = String::new();
     for c in title.chars() {
         if slug.len() >= TITLE_PART_CHARS {
@@ -581,9 +587,15 @@ fn free_id(title: &str, is_taken: impl Fn(&TaskId) -> bool) -> Result<TaskId, Co
     }
     let slug = slug.trim_end_matches('-');
     let slug = if slug.is_empty() { "task" } else { slug };
+    slug.to_owned()
+}
+
+/// An id that is made of a title and is not taken.
+fn free_id(title: &str, is_taken: impl Fn(&TaskId) -> bool) -> Result<TaskId, ControlError> {
+    let slug = slug_of(title);
     debug_assert!(slug.len() < TASK_ID_CHARS_MAX, "room for a number");
     let numbered = (1..=TASKS_PER_WORKSPACE_MAX + 1).map(|number| match number {
-        1 => slug.to_owned(),
+        1 => slug.clone(),
         _ => format!("{slug}-{number}"),
     });
     numbered

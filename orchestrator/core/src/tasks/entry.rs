@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use goondan_protocol::control::{TaskHappening, TaskInfo};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
@@ -15,13 +15,29 @@ use goondan_tasks::words::happening;
 use serde_json::Value;
 
 use crate::exchange::tasks::Measured;
+use crate::fleet::answers::waiting::Requester;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 
-/// What a client wants of a task, and waits for.
+/// Who waits for what is asked of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// A client.
+    Client(RequestToken),
+    /// A tool call of an agent.
+    Agent(Requester),
+}
+
+impl From<RequestToken> for Asker {
+    fn from(token: RequestToken) -> Self {
+        Self::Client(token)
+    }
+}
+
+/// What somebody wants of a task, and waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decision {
-    pub(super) token: RequestToken,
+    pub(super) asker: Asker,
     /// What, for the audit log.
     pub(super) what: String,
     /// The answer; if none, how the task stands then.
@@ -29,9 +45,9 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    pub(super) fn new(token: RequestToken, what: impl Into<String>) -> Self {
+    pub(super) fn new(asker: impl Into<Asker>, what: impl Into<String>) -> Self {
         Self {
-            token,
+            asker: asker.into(),
             what: what.into(),
             answer: None,
         }
@@ -223,6 +239,15 @@ impl Entry {
         self.durable.as_deref()
     }
 
+    /// The conversation whose agent had it made, if one did.
+    pub(super) fn created_by(&self) -> Option<&InstanceKey> {
+        let state = match &self.body {
+            Body::New(task, _) | Body::Open(task) | Body::Leaving(task) => Some(task.state()),
+            Body::Damaged { .. } => self.durable(),
+        };
+        state?.task.created_by.as_ref()
+    }
+
     pub(super) fn recent(&self) -> Vec<TaskHappening> {
         self.recent.iter().cloned().collect()
     }
@@ -324,16 +349,16 @@ impl Entry {
 
     /// What was being written is not. Whoever waits for it, or for what was to be written next; none of it
     /// is known any more.
-    pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<RequestToken> {
+    pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<Asker> {
         let writing = self.writing.take().map(|(batch, _)| batch);
         let next = std::mem::take(&mut self.next);
         let batches = writing.into_iter().chain([next]);
         let decisions = batches.flat_map(|batch| batch.decisions);
-        let tokens = decisions.map(|decision| decision.token).collect();
+        let askers = decisions.map(|decision| decision.asker).collect();
         self.body = Body::Damaged { why, reload_at_ms };
         self.pending = None;
         self.due = None;
-        tokens
+        askers
     }
 
     /// No process runs for it any more: a damaged one is to be read again.

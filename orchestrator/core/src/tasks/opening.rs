@@ -32,6 +32,7 @@ impl Tasks {
         };
         space.is_loaded = true;
         let held = std::mem::take(&mut space.held);
+        let held_asks = std::mem::take(&mut space.held_asks);
         let mut opened = Vec::new();
         match found {
             Ok(found) => {
@@ -58,6 +59,9 @@ impl Tasks {
         }
         for (token, peer, call) in held {
             self.on_request(fleet, token, peer, call);
+        }
+        for (requester, ask) in held_asks {
+            self.on_agent_ask(fleet, requester, ask);
         }
     }
 

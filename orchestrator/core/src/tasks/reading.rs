@@ -1,20 +1,24 @@
 //! What clients are told of tasks: what is durable of them.
 
-use goondan_protocol::control::{ControlError, ErrorCode, ListTasks, TaskInfo};
+use goondan_protocol::control::{ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::disk::AfterLook;
-use super::entry::Entry;
+use super::entry::{Asker, Entry};
 use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
 
 impl Tasks {
-    /// Answers with what a list says of a task.
-    pub(super) fn tell_info(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
+    /// Answers with what a list says of a task, an agent with all that is known of it.
+    pub(super) fn tell_info(&self, fleet: &mut Fleet, asker: &Asker, at: &TaskRef) {
+        let token = match asker {
+            Asker::Client(token) => *token,
+            Asker::Agent(requester) => return self.tell_agent(fleet, requester, at),
+        };
         let info = self
             .entry(at)
             .and_then(|entry| entry.info(&at.workspace_id));
@@ -61,18 +65,27 @@ impl Tasks {
 
     /// Shows what is known of a task.
     pub(super) fn show_known(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
-        let Some(entry) = self.entry(at) else {
-            return fleet.respond_error(token, super::not_found(at));
-        };
+        match self.detail_of(fleet, at) {
+            Ok(detail) => fleet.respond(token, &detail),
+            Err(error) => fleet.respond_error(token, error),
+        }
+    }
+
+    pub(super) fn detail_of(
+        &self,
+        fleet: &Fleet,
+        at: &TaskRef,
+    ) -> Result<TaskDetail, ControlError> {
+        let entry = self.entry(at).ok_or_else(|| super::not_found(at))?;
         let Some(state) = entry.durable() else {
-            let why = entry.damage().unwrap_or("it is being made").to_owned();
-            return fleet.respond_error(token, super::damaged(at, &why));
+            let why = entry.damage().unwrap_or("it is being made");
+            return Err(super::damaged(at, why));
         };
         let work_area = fleet.work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
         detail.disk = self.disk_of(fleet, at);
         detail.info.damaged = entry.damage().map(ToOwned::to_owned);
-        fleet.respond(token, &detail);
+        Ok(detail)
     }
 
     /// The workspaces whose tasks are not read yet, among those that are asked about.
@@ -84,7 +97,7 @@ impl Tasks {
     }
 }
 
-fn needs_person(entry: &Entry) -> bool {
+pub(super) fn needs_person(entry: &Entry) -> bool {
     entry.damage().is_some() || entry.durable().is_some_and(State::needs_person)
 }
 
@@ -106,6 +119,7 @@ fn shown(at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
             progress: 0,
             tokens: 0,
             cost: goondan_protocol::usage::MicroUsd::default(),
+            created_by: None,
             created_at: epoch,
             updated_at: epoch,
             warning: None,

@@ -350,8 +350,8 @@ impl Tasks {
         if let Some(entry) = self.entry_mut(at) {
             let reload_at_ms = (!is_running).then_some(now_ms);
             let told = entry.damaged(error.to_owned(), reload_at_ms);
-            for token in told {
-                fleet.respond_error(token, super::damaged(at, error));
+            for asker in told {
+                Self::tell_error(fleet, &asker, super::damaged(at, error));
             }
         }
         fleet.kill_run(at);

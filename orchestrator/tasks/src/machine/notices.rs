@@ -190,6 +190,7 @@ mod tests {
             budget: Budget::default(),
             agent: "coder".parse().unwrap(),
             tells_result: true,
+            created_by: None,
         };
         Task::create(new, at()).unwrap().0
     }

@@ -33,6 +33,7 @@ fn new_task(phases: u32) -> NewTask {
         budget: Budget::default(),
         agent: "coder".parse().unwrap(),
         tells_result: true,
+        created_by: None,
     }
 }
 

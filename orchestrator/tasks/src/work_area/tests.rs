@@ -33,6 +33,7 @@ fn new_task() -> NewTask {
         budget: Budget::default(),
         agent: "coder".parse().unwrap(),
         tells_result: true,
+        created_by: None,
     }
 }
 

@@ -1,0 +1,242 @@
+//! What models read of the orchestrator's answers.
+
+use goondan_protocol::agents::{
+    AgentAnswer, AgentProposal, AgentSandbox, KnownAgent, KnownInstance,
+};
+use goondan_protocol::control::{ProposalState, TaskDetail, TaskInfo};
+use goondan_protocol::event::TurnOutcome;
+use serde_json::json;
+
+use super::fault::ToolFault;
+use crate::tool_call::ToolOutcome;
+
+/// Lines of a task's history that the model is told at most.
+const RECENT_TOLD: usize = 10;
+
+/// What the model reads.
+pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
+    Ok(match answer {
+        AgentAnswer::Answered {
+            outcome: TurnOutcome::Completed { reply },
+            ..
+        } => ToolOutcome::ok(reply),
+        AgentAnswer::Answered {
+            agent,
+            outcome: TurnOutcome::Failed { code, message },
+            ..
+        } => ToolOutcome::error(format!(
+            "E_AGENT_FAILED: agent `{agent}` could not answer: {code}: {message}"
+        )),
+        AgentAnswer::Accepted {
+            agent,
+            instance_key,
+            event_id,
+        } => {
+            let fields = json!({"agent": agent, "instanceKey": instance_key, "eventId": event_id});
+            ToolOutcome::ok(fields.to_string())
+        }
+        AgentAnswer::Pending {
+            agent,
+            event_id,
+            reason,
+            ..
+        } => ToolOutcome::error(format!(
+            "E_AGENT_PENDING: agent `{agent}` has not answered yet: {reason}. The request stands: its \
+             answer comes as a message that names request `{event_id}`. Do not ask again"
+        )),
+        AgentAnswer::Instances { instances, more } => {
+            let mut lines: Vec<String> = instances.iter().map(line_of_instance).collect();
+            if more > 0 {
+                lines.push(format!("and {more} more"));
+            }
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Catalog { agents } => {
+            let lines: Vec<String> = agents.iter().map(line_of_agent).collect();
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Restarting {} => ToolOutcome::ok(
+            "the process is restarted after this turn; whatever comes next is done by the new one",
+        ),
+        AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
+        AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
+        AgentAnswer::Task { task } => ToolOutcome::ok(text_of_task(&task)),
+        AgentAnswer::Tasks { tasks, .. } if tasks.is_empty() => {
+            ToolOutcome::ok("this conversation has no tasks")
+        }
+        AgentAnswer::Tasks { tasks, more } => {
+            let mut lines: Vec<String> = tasks.iter().map(line_of_task).collect();
+            if more > 0 {
+                lines.push(format!("and {more} more"));
+            }
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
+    })
+}
+
+fn text_of_sandbox(sandbox: &AgentSandbox) -> String {
+    let mut lines = vec![
+        format!("sandbox of {} in run {}", sandbox.agent, sandbox.run_id),
+        format!("work (write here): {}", sandbox.work_dir.display()),
+        format!("input (read only): {}", sandbox.input_dir.display()),
+        format!(
+            "proposal (summary.md, test.log): {}",
+            sandbox.proposal_dir.display()
+        ),
+    ];
+    if !sandbox.may_create.is_empty() {
+        lines.push(format!(
+            "new files may be made in: {}",
+            sandbox.may_create.join(", ")
+        ));
+    }
+    let state = sandbox.proposal.map_or("none yet", ProposalState::as_str);
+    lines.push(format!("proposal: {state}"));
+    lines.push("files:".to_owned());
+    lines.extend(sandbox.files.iter().map(|file| format!("- {file}")));
+    if sandbox.more_files > 0 {
+        lines.push(format!("- and {} more", sandbox.more_files));
+    }
+    lines.join("\n")
+}
+
+fn text_of_proposal(proposal: &AgentProposal) -> String {
+    let (agent, state) = (&proposal.agent, proposal.state.as_str());
+    let mut lines = vec![format!(
+        "proposal of {agent} in run {}: {state}",
+        proposal.run_id
+    )];
+    if !proposal.said.is_empty() {
+        lines.push(format!("last: {}", proposal.said));
+    }
+    lines.push(format!("in: {}", proposal.directory.display()));
+    let changed = proposal.changed.iter();
+    lines.extend(changed.map(|file| format!("- {} ({})", file.path, file.status.as_str())));
+    if proposal.more_changed > 0 {
+        lines.push(format!("- and {} more", proposal.more_changed));
+    }
+    lines.join("\n")
+}
+
+fn line_of_instance(instance: &KnownInstance) -> String {
+    let KnownInstance {
+        instance_key,
+        agent,
+        status,
+        pending_events,
+    } = instance;
+    let mut line = format!("{instance_key}: agent {agent}, {status}");
+    if *pending_events > 0 {
+        line.push_str(&format!(", {pending_events} waiting"));
+    }
+    line
+}
+
+fn line_of_agent(agent: &KnownAgent) -> String {
+    let mut line = agent.name.to_string();
+    if agent.is_entry {
+        line.push_str(" (conversations begin with it)");
+    }
+    if let Some(description) = &agent.description {
+        line.push_str(": ");
+        line.push_str(description.trim());
+    }
+    if !agent.tools.is_empty() {
+        let tools: Vec<&str> = agent.tools.iter().map(AsRef::as_ref).collect();
+        line.push_str(&format!(" [tools: {}]", tools.join(", ")));
+    }
+    line
+}
+
+/// What the model reads of a task.
+fn text_of_task(task: &TaskDetail) -> String {
+    let info = &task.info;
+    let mut lines = vec![line_of_task(info)];
+    if let Some(failure) = &task.failure {
+        lines.push(format!("failed: {failure}"));
+    }
+    if let Some(damaged) = &info.damaged {
+        lines.push(format!("its work area cannot be used: {damaged}"));
+    }
+    for ask in &task.asks {
+        let what = &ask.text;
+        lines.push(format!("a person is asked ({}): {what}", ask.id));
+    }
+    if let Some(phase) = task.review {
+        lines.push(format!("phase {phase} waits for a person's review"));
+    }
+    lines.push(format!("work area: {}", task.work_area.display()));
+    if !task.documents.is_empty() {
+        lines.push("documents:".to_owned());
+        lines.extend(task.documents.iter().map(|file| format!("- {file}")));
+    }
+    let untold = task.recent.len().saturating_sub(RECENT_TOLD);
+    lines.push("what happened last:".to_owned());
+    lines.extend(task.recent.iter().skip(untold).map(|happened| {
+        let event = happened.event.replace('_', " ");
+        match happened.detail.as_str() {
+            "" => format!("- {} {event}", happened.at),
+            detail => format!("- {} {event}: {detail}", happened.at),
+        }
+    }));
+    lines.join("\n")
+}
+
+/// A task in one line.
+fn line_of_task(info: &TaskInfo) -> String {
+    let mut line = format!(
+        "{}: {} ({}), {}",
+        info.task_id,
+        info.title,
+        info.agent,
+        info.status.as_str()
+    );
+    if info.total_phases > 0 {
+        let (phase, of) = (info.current_phase, info.total_phases);
+        line.push_str(&format!(", phase {phase} of {of}"));
+    }
+    if info.tokens > 0 {
+        line.push_str(&format!(", {} tokens", info.tokens));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::agents::AgentAnswer;
+
+    use super::told;
+
+    #[test]
+    fn task_8_the_model_reads_how_a_task_stands_and_what_a_person_is_asked() {
+        let answer: AgentAnswer = serde_json::from_value(serde_json::json!({
+            "status": "task",
+            "task": {
+                "info": {
+                    "workspaceId": "w", "taskId": "menu-1f", "title": "Menu", "type": "delegated", "agent": "coder",
+                    "status": "waiting_question", "blockedBy": "question", "currentPhase": 1, "totalPhases": 2,
+                    "progress": 40, "tokens": 1200, "cost": 0, "createdBy": "main",
+                    "createdAt": "2026-11-24T10:00:00.000Z", "updatedAt": "2026-11-24T10:00:00.000Z",
+                },
+                "description": "Write it.", "workArea": "/t/menu-1f", "runs": 1, "budget": {},
+                "usage": {"inputTokens": 1000, "outputTokens": 200},
+                "asks": [{"id": "q1", "kind": "question", "text": "Which soup?"}],
+                "documents": ["docs/menu.md"],
+                "recent": [{"at": "2026-11-24T10:00:00.000Z", "event": "question_asked", "detail": "q1 Which soup?"}],
+            },
+        }))
+        .unwrap();
+        let text = told(answer).ok().unwrap().text;
+        assert_eq!(
+            text,
+            "menu-1f: Menu (coder), waiting_question, phase 1 of 2, 1200 tokens\n\
+             a person is asked (q1): Which soup?\n\
+             work area: /t/menu-1f\n\
+             documents:\n\
+             - docs/menu.md\n\
+             what happened last:\n\
+             - 2026-11-24T10:00:00.000Z question asked: q1 Which soup?"
+        );
+    }
+}

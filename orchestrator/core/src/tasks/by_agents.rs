@@ -1,0 +1,259 @@
+//! What agents ask for about tasks: to have one made, to be told how it stands, and to wait for it (`TASK-8`).
+//!
+//! An agent has to do with the tasks of its own conversation alone. It answers nothing and approves nothing:
+//! that is for people. A task's id is made of the tool call that asks for it, so that the same call asked again,
+//! after a crash of either side, is the same task.
+
+use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, Question};
+use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, TaskInfo};
+use goondan_protocol::ids::{EventId, InvalidId};
+use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
+use goondan_protocol::task::{TaskBudget, TaskId};
+use goondan_protocol::trace::SpanId;
+
+use super::asking::slug_of;
+use super::entry::{Asker, Entry};
+use super::reading::{needs_person, too_many};
+use super::{Tasks, not_found};
+use crate::exchange::TaskRef;
+use crate::fleet::Fleet;
+use crate::fleet::answers::waiting::Requester;
+use crate::fleet::workspaces::being_stopped;
+use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_CONVERSATION_MAX};
+use crate::refusals::Refused;
+
+/// The type of a task that an agent had made.
+const KIND: &str = "delegated";
+
+/// An agent that waits for a task.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    at: TaskRef,
+    requester: Requester,
+    /// How long, on the clock of `Now::mono_ms`.
+    until_ms: u64,
+}
+
+impl Tasks {
+    /// A tool call of a running turn, which its agent was granted, asks for something about tasks.
+    pub(crate) fn on_agent_ask(&mut self, fleet: &mut Fleet, requester: Requester, ask: AgentAsk) {
+        let id = requester.at.workspace_id.clone();
+        let Some(space) = self.spaces.get_mut(&id) else {
+            let refused = Refused::new("E_UNAVAILABLE", "the workspace is gone");
+            return fleet.answer_agent(&requester, refused.into());
+        };
+        if !space.is_loaded {
+            if space.held_asks.len() >= TASK_REQUESTS_MAX {
+                let error = too_many(&id, TASK_REQUESTS_MAX);
+                return fleet.answer_agent(&requester, told_refusal(error));
+            }
+            space.held_asks.push((requester, ask));
+            return;
+        }
+        let done = self.answer_ask(fleet, &requester, ask);
+        if let Err(refused) = done {
+            fleet.answer_agent(&requester, refused);
+        }
+    }
+
+    fn answer_ask(
+        &mut self,
+        fleet: &mut Fleet,
+        requester: &Requester,
+        ask: AgentAsk,
+    ) -> Result<(), AgentAnswer> {
+        let call = ask.event_id();
+        match ask.question {
+            Question::CreateTask {
+                title,
+                description,
+                agent,
+                phases,
+                max_tokens,
+            } => {
+                let unusable = |error: InvalidId| {
+                    AgentAnswer::from(Refused::new("E_INVALID_REQUEST", error.to_string()))
+                };
+                let create = CreateTask {
+                    workspace_id: requester.at.workspace_id.clone(),
+                    task_id: id_of(&title, &call.map_err(unusable)?),
+                    agent,
+                    title,
+                    kind: KIND.to_owned(),
+                    description,
+                    total_phases: phases,
+                    budget: TaskBudget {
+                        tokens: max_tokens,
+                        ..TaskBudget::default()
+                    },
+                    start: true,
+                };
+                self.create_for_agent(fleet, requester, create)
+                    .map_err(told_refusal)
+            }
+            Question::ShowTask { task_id: None } => {
+                let answer = self.tasks_of(requester);
+                fleet.answer_agent(requester, answer);
+                Ok(())
+            }
+            Question::ShowTask {
+                task_id: Some(task),
+            } => {
+                let at = self.own_task(requester, &task).map_err(told_refusal)?;
+                self.tell_agent(fleet, requester, &at);
+                Ok(())
+            }
+            Question::AwaitTask {
+                task_id,
+                timeout_ms,
+            } => {
+                let at = self.own_task(requester, &task_id).map_err(told_refusal)?;
+                let timeout_ms = timeout_ms.min(MAX_REQUEST_TIMEOUT_MS);
+                self.waiters.push(Waiter {
+                    at,
+                    requester: requester.clone(),
+                    until_ms: fleet.now().mono_ms.saturating_add(timeout_ms),
+                });
+                self.answer_waiters(fleet);
+                Ok(())
+            }
+            // Everything else is the fleet's to answer.
+            _ => Ok(()),
+        }
+    }
+
+    fn create_for_agent(
+        &mut self,
+        fleet: &mut Fleet,
+        requester: &Requester,
+        create: CreateTask,
+    ) -> Result<(), ControlError> {
+        let id = create.workspace_id.clone();
+        let key = &requester.at.instance_key;
+        let is_closing = fleet.workspace(&id)?.closing.is_some();
+        if is_closing || fleet.is_stopping() {
+            return Err(being_stopped(&id));
+        }
+        if let Some(task) = &create.task_id
+            && let Some(space) = self.spaces.get_mut(&id)
+            && let Some(entry) = space.entries.get_mut(task)
+            && entry.created_by() == Some(key)
+        {
+            let at = TaskRef::new(&id, task);
+            if let Some((decision, _)) = &mut entry.made_for {
+                // Its process died while the task was being made, and another one asks.
+                decision.asker = Asker::Agent(requester.clone());
+            } else {
+                self.tell_agent(fleet, requester, &at);
+            }
+            return Ok(());
+        }
+        let of_it = self.spaces.get(&id).into_iter();
+        let of_it = of_it.flat_map(|space| space.entries.values());
+        let open = of_it.filter(|entry| entry.created_by() == Some(key) && !entry.has_ended());
+        if open.count() >= TASKS_PER_CONVERSATION_MAX {
+            let text = format!(
+                "{TASKS_PER_CONVERSATION_MAX} tasks of this conversation have not ended; wait for some of \
+                 them"
+            );
+            return Err(ControlError::new(ErrorCode::TaskRefused, text));
+        }
+        let asker = Asker::Agent(requester.clone());
+        let work = self.try_create(fleet, asker, create, Some(key))?;
+        Self::work(fleet, work);
+        Ok(())
+    }
+
+    /// A task of the requester's conversation. Those of others are not there for it.
+    fn own_task(&self, requester: &Requester, task: &TaskId) -> Result<TaskRef, ControlError> {
+        let at = TaskRef::new(&requester.at.workspace_id, task);
+        match self.entry(&at) {
+            Some(entry) if entry.created_by() == Some(&requester.at.instance_key) => Ok(at),
+            _ => Err(not_found(&at)),
+        }
+    }
+
+    fn tasks_of(&self, requester: &Requester) -> AgentAnswer {
+        let (id, key) = (&requester.at.workspace_id, &requester.at.instance_key);
+        let list = goondan_protocol::control::ListTasks {
+            workspace_id: Some(id.clone()),
+            all: true,
+            needs_me: false,
+        };
+        let mut tasks: Vec<TaskInfo> = self.list(&list);
+        tasks.retain(|task| task.created_by.as_ref() == Some(key));
+        let more = tasks.len().saturating_sub(AGENT_TASKS_MAX);
+        tasks.truncate(AGENT_TASKS_MAX);
+        AgentAnswer::Tasks { tasks, more }
+    }
+
+    /// Tells an agent how a task stands.
+    pub(super) fn tell_agent(&self, fleet: &mut Fleet, requester: &Requester, at: &TaskRef) {
+        let answer = match self.detail_of(fleet, at) {
+            Ok(detail) => AgentAnswer::Task {
+                task: Box::new(detail),
+            },
+            Err(error) => told_refusal(error),
+        };
+        fleet.answer_agent(requester, answer);
+    }
+
+    /// Answers the agents that have nothing more to wait for, or have waited for long enough.
+    pub(super) fn answer_waiters(&mut self, fleet: &mut Fleet) {
+        let now_ms = fleet.now().mono_ms;
+        let is_over = |waiter: &Waiter| {
+            let entry = self.entry(&waiter.at);
+            now_ms >= waiter.until_ms
+                || entry.is_none_or(|entry| entry.has_ended() || needs_person(entry))
+        };
+        let are_over: Vec<bool> = self.waiters.iter().map(is_over).collect();
+        let waiters = std::mem::take(&mut self.waiters);
+        let (over, waiting): (Vec<_>, Vec<_>) = waiters
+            .into_iter()
+            .zip(are_over)
+            .partition(|(_, is_over)| *is_over);
+        self.waiters = waiting.into_iter().map(|(waiter, _)| waiter).collect();
+        for (waiter, _) in over {
+            self.tell_agent(fleet, &waiter.requester, &waiter.at);
+        }
+    }
+
+    pub(super) fn tell_error(fleet: &mut Fleet, asker: &Asker, error: ControlError) {
+        match asker {
+            Asker::Client(token) => fleet.respond_error(*token, error),
+            Asker::Agent(requester) => fleet.answer_agent(requester, told_refusal(error)),
+        }
+    }
+}
+
+impl Entry {
+    /// Whether it is durably completed, failed or cancelled.
+    fn has_ended(&self) -> bool {
+        let state = self.durable();
+        state.is_some_and(|state| state.status().is_final())
+    }
+}
+
+/// The id of a task that a tool call asks for: a word for people, and the call.
+fn id_of(title: &str, call: &EventId) -> Option<TaskId> {
+    let call = SpanId::of_id(call.as_str());
+    TaskId::try_from(format!("{}-{call}", slug_of(title))).ok()
+}
+
+/// What it suggests is for people, who have other means.
+fn told_refusal(error: ControlError) -> AgentAnswer {
+    let code = match error.code {
+        ErrorCode::TaskNotFound => "E_NO_TASK",
+        ErrorCode::TaskRefused | ErrorCode::TaskTaken => "E_TASK_REFUSED",
+        ErrorCode::AgentNotFound => "E_AGENT_NOT_FOUND",
+        ErrorCode::InvalidRequest => "E_INVALID_REQUEST",
+        ErrorCode::Overloaded => "E_OVERLOADED",
+        _ => "E_FAILED",
+    };
+    let mut message = error.message;
+    if let (ErrorCode::AgentNotFound, Some(hint)) = (error.code, error.suggestion) {
+        // It names the agents there are.
+        message = format!("{message}; {hint}");
+    }
+    Refused::new(code, message).into()
+}

@@ -1,0 +1,164 @@
+//! An agent that gives tasks to command-line agents by the tool `tasks`: a task is made once, whoever is killed, and
+//! is no other conversation's (`TASK-8`).
+
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+/// A chief that gives a task for each thing it is told to do and waits for it, and a program that works when it is
+/// let, by a file `go` in the project.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: "@goondan/chief"}
+spec: {version: 0.1.0}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  sandbox: {require: off}
+  runtime: {kind: cli, command: [./worker.sh]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: chief}
+spec:
+  modelConfig: {modelRef: Model/chief}
+  tools:
+    - {kind: Tool, name: tasks, package: "@goondan/base"}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: office}
+spec: {entryAgent: Agent/chief}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: chief}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {error: true}
+        say: "${result}"
+      - when: {user: '^give (?P<what>.+)$', step: 1}
+        call: [{tool: tasks__create, args: {title: "${what}", description: "Do ${what}.", maxTokens: 5000}}]
+      - when: {user: '^give ', result: '^(?P<id>[\w-]+): ', step: 2}
+        call: [{tool: tasks__wait, args: {taskId: "${id}", timeoutMs: 600000}}]
+      - when: {user: '^give ', step: 3}
+        say: "${result}"
+      - when: {user: '^look at (?P<id>.+)$', step: 1}
+        call: [{tool: tasks__status, args: {taskId: "${id}"}}]
+      - when: {user: '^which$', step: 1}
+        call: [{tool: tasks__status, args: {}}]
+      - say: "${result}"
+"#;
+
+/// Writes down that it began, and is done when it is let.
+const WORKER: &str = "#!/bin/sh
+echo \"$$\" >> \"$1\"
+cat > /dev/null
+while [ ! -e {project}/go ]; do sleep 0.05; done
+echo written > menu.txt
+";
+
+fn office() -> Home {
+    let home = Home::new(PROJECT);
+    let worker = WORKER.replace("\"$1\"", "{project}/begun");
+    let worker = worker.replace("{project}", home.project().to_str().unwrap());
+    home.write_program("project/worker.sh", &worker);
+    home
+}
+
+fn let_go(home: &Home) {
+    home.write("project/go", "");
+}
+
+fn tasks(home: &Home) -> Vec<Value> {
+    let listed = home.gdn_json(&["task", "list", "--all"]);
+    listed["tasks"].as_array().unwrap().clone()
+}
+
+fn wait_for_the_worker(home: &Home) {
+    let begun = home.project().join("begun");
+    wait_until("the worker has begun", || begun.exists());
+}
+
+#[test]
+fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
+    let home = office();
+    let _daemon = Daemon::serving(&home);
+    let_go(&home);
+    let told = home.ask("main", "give the menu");
+    assert!(
+        told.contains(": the menu (worker), completed") && told.contains("task completed"),
+        "{told}"
+    );
+    let tasks = tasks(&home);
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    let id = tasks[0]["taskId"].as_str().unwrap();
+    assert!(id.starts_with("the-menu-"), "{id}");
+    assert_eq!(tasks[0]["createdBy"], "main");
+    let shown = home.gdn_json(&["task", "show", id]);
+    assert_eq!(shown["budget"]["tokens"], 5000);
+    assert_eq!(shown["description"], "Do the menu.");
+    home.gdn(&["task", "show", id])
+        .exits(0)
+        .prints(&["by the agent of main"]);
+    assert!(home.ask("main", "which").starts_with(id));
+    // Another conversation has nothing to do with it.
+    assert_eq!(home.ask("other", "which"), "this conversation has no tasks");
+    let refused = home.ask("other", &format!("look at {id}"));
+    assert!(refused.starts_with("E_NO_TASK"), "{refused}");
+}
+
+#[test]
+fn task_8_what_an_agent_waits_for_is_told_when_it_needs_a_person() {
+    let home = office();
+    // Without a person nothing of it goes on: the agent hears of that at once.
+    let asks = "#!/bin/sh\nprintf '[USER_QUESTION]\\nquestion: Which soup?\\nrequired: true\\n[/USER_QUESTION]\\n'\n";
+    home.write_program("project/worker.sh", asks);
+    let _daemon = Daemon::serving(&home);
+    let unknown = home.ask("main", "look at nothing");
+    assert!(unknown.starts_with("E_NO_TASK"), "{unknown}");
+    let told = home.ask("main", "give the menu");
+    assert!(
+        told.contains("waiting_question") && told.contains("Which soup?"),
+        "{told}"
+    );
+}
+
+#[test]
+fn task_8_a_task_is_made_once_whoever_is_killed_while_its_agent_waits() {
+    let home = office();
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "give the menu", "--no-wait"]).exits(0);
+    wait_for_the_worker(&home);
+    // The agent first, then the daemon: the turn goes on each time, and asks the same again.
+    let agent = home.ps_agent("main").unwrap();
+    let pid = u32::try_from(agent["pid"].as_u64().unwrap()).unwrap();
+    goondan_tests::processes::signal(pid, goondan_tests::processes::Signal::SIGKILL);
+    wait_until("another process works", || {
+        home.ps_agent("main").is_some_and(|agent| {
+            agent["pid"]
+                .as_u64()
+                .is_some_and(|new| new != u64::from(pid))
+        })
+    });
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    let_go(&home);
+    wait_until("the turn is over, with a person who says go on", || {
+        for task in tasks(&home) {
+            // How a program that was killed with its daemon ended is not known.
+            if task["status"] == "waiting_question" {
+                let id = task["taskId"].as_str().unwrap();
+                home.gdn(&["task", "answer", id, "go on"]).exits(0);
+            }
+        }
+        let history = home.gdn_json(&["instance", "history"]);
+        history["pending"].as_array().unwrap().is_empty()
+    });
+    let tasks = tasks(&home);
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+}
