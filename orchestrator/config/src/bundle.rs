@@ -250,10 +250,14 @@ fn budgets_of<'r>(
     resources: &'r Resources,
 ) -> Vec<&'r Located<Budget>> {
     let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
-    let members = resources.agents.iter().map(|agent| &agent.value);
-    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
+    let agents = resources.agents.iter().map(|agent| &agent.value);
+    let agents = agents.map(|agent| (&agent.name, &agent.budgets));
+    let programs = resources.cli_agents.iter().map(|agent| &agent.value);
+    let programs = programs.map(|agent| (&agent.name, &agent.budgets));
+    let members = agents.chain(programs);
+    let members = members.filter(|(name, _)| membership.members.contains(name.as_str()));
     of_swarm
-        .chain(members.flat_map(|agent| &agent.budgets))
+        .chain(members.flat_map(|(_, budgets)| budgets))
         .collect()
 }
 

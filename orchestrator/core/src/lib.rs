@@ -187,6 +187,7 @@ impl Core {
         if tick.is_for_all {
             self.calls.forget_replies(&self.fleet);
         }
+        self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();
