@@ -330,6 +330,16 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         Event::QuestionClosed {
             question_id, how, ..
         } => (PLAIN, format!("question {question_id} closed: {how}")),
+        Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => told_of_approval(event),
+        Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
+        // Versions agree exactly, so there is nothing else.
+        other => (PLAIN, format!("{other:?}")),
+    }
+}
+
+fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
+    use style::{PLAIN, WARN};
+    match event {
         Event::ApprovalAsked {
             approval_id,
             tool_name,
@@ -346,8 +356,7 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
             how,
             ..
         } => (PLAIN, format!("{tool_name}, {approval_id}: {how}")),
-        Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
-        // Versions agree exactly, so there is nothing else.
+        // There are no others.
         other => (PLAIN, format!("{other:?}")),
     }
 }

@@ -318,7 +318,7 @@ fn steer_3_a_cancelled_turn_withdraws_what_waits_in_it() {
         .exits(5)
         .tells(&["its turn is over", "gdn approvals"]);
     daemon.log().wait_for("it is told", |line| {
-        line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn was cancelled"
+        line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn is cancelled"
     });
     assert_eq!(home.ask("a", "echo after"), "after");
     assert_eq!(runs_of(&home, "x"), 0);

@@ -100,7 +100,7 @@ fn corpus() -> Vec<Value> {
                 "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
                 "prompt": {"system": "s"},
                 "tools": ["Tool/files", {"ref": "Tool/module", "approve": {
-                    "rules": [{"export": "x", "when": {"a": "b.*"}, "approve": "always"}],
+                    "rules": [{"export": "a", "when": {"a": "b.*"}, "approve": "always"}],
                     "otherwise": "never"}}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
                 "extensions": [

@@ -18,7 +18,9 @@ use goondan_protocol::control::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, ControlError, DecideApproval, ErrorCode,
     ListApprovals, ShowApproval,
 };
-use goondan_protocol::ids::{ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId,
+};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::{
     MAX_APPROVAL_INPUT_BYTES, MAX_APPROVAL_REASON_BYTES, MAX_NAME_BYTES,
@@ -32,7 +34,6 @@ use serde_json::json;
 
 use super::Fleet;
 use super::answers::waiting::Requester;
-use super::instance::Instance;
 use crate::jobs::continuation;
 use crate::refusals::{Refused, control_error};
 use crate::{Effect, Peer, RequestToken};
@@ -59,13 +60,13 @@ impl OpenApproval {
     }
 
     /// What clients are told of it.
-    fn info(&self, at: &InstanceRef, entry: &Instance) -> ApprovalInfo {
+    fn info(&self, at: &InstanceRef, agent: &AgentName) -> ApprovalInfo {
         let call = &self.known.call;
         ApprovalInfo {
             workspace_id: at.workspace_id.clone(),
             approval_id: call.approval_id.clone(),
             instance_key: at.instance_key.clone(),
-            agent_name: entry.agent.clone(),
+            agent_name: agent.clone(),
             turn_id: self.turn_id.clone(),
             step_id: call.step_id.clone(),
             tool_call_id: call.tool_call_id.clone(),
@@ -611,7 +612,7 @@ impl Fleet {
                     instance_key: key.clone(),
                 };
                 let waiting = entry.approvals.0.iter().filter(|open| open.waits());
-                found.extend(waiting.map(|open| open.info(&at, entry)));
+                found.extend(waiting.map(|open| open.info(&at, &entry.agent)));
             }
         }
         // Who has waited for longest comes first.
@@ -630,7 +631,7 @@ impl Fleet {
                     instance_key: key.clone(),
                 };
                 Some(ApprovalDetail {
-                    approval: open.info(&at, entry),
+                    approval: open.info(&at, &entry.agent),
                     input: open.known.call.input.clone(),
                 })
             });

@@ -135,12 +135,7 @@ impl Fleet {
                 trace: None,
             });
         }
-        let over = if is_cancelled {
-            "the turn was cancelled"
-        } else {
-            "the turn is over"
-        };
-        self.end_approvals(at, over);
+        self.end_approvals(at, &format!("the turn is {status}"));
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
         if let Some(reason) = restart {
