@@ -6,6 +6,7 @@
 
 mod agents;
 mod answers;
+mod approval;
 mod bash;
 mod capture;
 mod denial;
@@ -47,6 +48,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use goondan_confinement::{Allowed, Ground};
+use goondan_protocol::approval::Approve;
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
@@ -59,6 +61,7 @@ use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
+use approval::ApprovalRules;
 use export::{Export, Output, Run};
 pub(crate) use fault::ToolFault;
 use host::{HostProgram, Hosts};
@@ -138,6 +141,17 @@ pub enum ToolboxError {
         /// The full name.
         name: String,
     },
+    /// A rule by which calls are approved has a pattern that is none.
+    #[error("tool `{tool}`: `approve` has no regular expression for `{argument}`: {source}")]
+    BadRule {
+        /// The tool's name.
+        tool: ResourceName,
+        /// The argument.
+        argument: String,
+        /// Why.
+        #[source]
+        source: regex_lite::Error,
+    },
     /// A tool has the name of the tool that the extension `tool-search` adds.
     #[error(
         "the extension `tool-search` needs the name `{tool}` for its own tool; name the other otherwise"
@@ -167,6 +181,8 @@ pub struct Toolbox {
     catalog: Arc<[CatalogEntry]>,
     /// Whose tools are known when they are asked.
     servers: Arc<[Arc<Server>]>,
+    /// Which calls need a person.
+    approvals: Arc<ApprovalRules>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -233,7 +249,13 @@ impl Toolbox {
             tools: Arc::new(tools),
             catalog,
             servers,
+            approvals: Arc::new(ApprovalRules::of(&assignment.agent.tools)?),
         })
+    }
+
+    /// What becomes of a call before it is carried out.
+    pub(crate) fn approval_of(&self, call: &ToolCall) -> Approve {
+        self.approvals.of_call(call)
     }
 
     /// The tools as the model sees them.
@@ -382,6 +404,10 @@ impl ToolRules for Toolbox {
                 .server_of(tool_name)
                 .is_some_and(|server| server.is_idempotent(tool_name)),
         }
+    }
+
+    fn needs_person(&self, call: &ToolCall) -> bool {
+        self.approval_of(call) == Approve::Ask
     }
 
     fn error_limit_chars(&self, tool_name: &str) -> usize {

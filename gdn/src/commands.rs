@@ -1,6 +1,7 @@
 //! Each command in a file of its own: what it takes, what it does, and what it prints. The other modules are
 //! what several commands stand on.
 
+pub(crate) mod approval;
 mod archive;
 mod ask;
 mod attach;

@@ -61,6 +61,14 @@ pub const QUESTION_SHOW: &str = "gdn.question.show/v1";
 pub const QUESTION_ANSWER: &str = "gdn.question.answer/v1";
 /// `gdn question decline`.
 pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
+/// `gdn approvals`.
+pub const APPROVALS: &str = "gdn.approvals/v1";
+/// `gdn approvals ID`.
+pub const APPROVALS_SHOW: &str = "gdn.approvals.show/v1";
+/// `gdn approve`.
+pub const APPROVE: &str = "gdn.approve/v1";
+/// `gdn deny`.
+pub const DENY: &str = "gdn.deny/v1";
 /// `gdn sandbox prepare`.
 pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
 /// `gdn sandbox list`.
@@ -178,6 +186,10 @@ pub const ALL: &[&str] = &[
     QUESTION_SHOW,
     QUESTION_ANSWER,
     QUESTION_DECLINE,
+    APPROVALS,
+    APPROVALS_SHOW,
+    APPROVE,
+    DENY,
     SANDBOX_PREPARE,
     SANDBOX_LIST,
     SANDBOX_SHOW,

@@ -28,6 +28,7 @@ macro_rules! requests_about {
     };
 }
 
+mod approval;
 mod daemon;
 mod event;
 mod instance;
@@ -46,6 +47,9 @@ mod watch;
 mod wire;
 mod workspace;
 
+pub use approval::{
+    ApprovalDecided, ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, ShowApproval,
+};
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventStanding, ListEvents, RetryEvent,
@@ -178,6 +182,12 @@ methods! {
     AnswerQuestion = "question.answer" -> QuestionClosed;
     /// Gives a question no answer. Only a person may.
     DeclineQuestion = "question.decline" -> QuestionClosed;
+    /// The tool calls that wait for a person to approve them.
+    ListApprovals = "approval.list" -> Vec<ApprovalInfo>;
+    /// One of them, with its arguments.
+    ShowApproval = "approval.show" -> ApprovalDetail;
+    /// Approves or denies a tool call that waits. Only a person may.
+    DecideApproval = "approval.decide" -> ApprovalDecided;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> Vec<InstanceSummary>;
     /// One instance.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::approval::ApproveRule;
 use crate::base_package::BASE_PACKAGE;
 use crate::egress::EgressDoor;
 use crate::ids::{
@@ -219,6 +220,9 @@ pub struct ToolDefinition {
     /// The connections it may work by, if it is one that does ([`crate::service::SERVICES`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionName>,
+    /// Which of its calls need a person, the first that fits; empty: none (`STEER-3`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approve: Vec<ApproveRule>,
     /// Longest error text a model is told, in characters.
     pub error_message_limit: usize,
 }

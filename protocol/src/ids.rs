@@ -257,6 +257,23 @@ impl QuestionId {
 }
 
 text_id!(
+    /// Identifies one tool call that waits for a person to approve it.
+    ApprovalId, "approval id", MAX_NAME_BYTES, NAME
+);
+
+impl ApprovalId {
+    /// The id of a call that is asked about now; like that of a question.
+    #[must_use]
+    pub fn of_uuid(uuid: uuid::Uuid) -> Self {
+        let [.., a, b, c, d] = uuid.into_bytes();
+        Self(Arc::from(format!(
+            "a-{:08x}",
+            u32::from_be_bytes([a, b, c, d])
+        )))
+    }
+}
+
+text_id!(
     /// Names one run: work that several agents do together, each in a sandbox of its own (`BOX-1`). A folder
     /// is named after it.
     RunId, "run id", MAX_NAME_BYTES, NAME

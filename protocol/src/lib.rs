@@ -17,6 +17,7 @@
 //! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
 
 pub mod agents;
+pub mod approval;
 pub mod base_package;
 pub mod budget;
 pub mod call;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{
-    AgentName, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId, TurnId,
-    WorkerId,
+    AgentName, ApprovalId, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId,
+    TurnId, WorkerId,
 };
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -301,6 +301,28 @@ pub enum LifecycleEvent {
         /// In which way it was closed.
         how: String,
     },
+    /// A tool call waits for a person to approve it.
+    #[serde(rename = "approval.asked")]
+    ApprovalAsked {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// What it is approved by.
+        approval_id: ApprovalId,
+        /// The tool's full name.
+        tool_name: String,
+    },
+    /// It waits no longer.
+    #[serde(rename = "approval.closed")]
+    ApprovalClosed {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// What it was approved by.
+        approval_id: ApprovalId,
+        /// The tool's full name.
+        tool_name: String,
+        /// What came of it.
+        how: String,
+    },
     /// A worker handed in what it changed.
     #[serde(rename = "proposal.created")]
     ProposalCreated {
@@ -431,6 +453,8 @@ impl LifecycleEvent {
             | Self::EventCancelled { instance_key, .. }
             | Self::TurnStarted { instance_key, .. }
             | Self::TurnCommitted { instance_key, .. }
+            | Self::ApprovalAsked { instance_key, .. }
+            | Self::ApprovalClosed { instance_key, .. }
             | Self::QuestionAsked { instance_key, .. }
             | Self::QuestionClosed { instance_key, .. }
             | Self::BudgetWarning { instance_key, .. } => Some(instance_key),

@@ -335,8 +335,9 @@ fn told(answer: AgentAnswer) -> Answered {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // Only the tools are told so that ask for a restart, and for what concerns files and tasks.
+        // Only those are told so that ask for a restart, for an approval, and for what concerns files and tasks.
         AgentAnswer::Restarting {}
+        | AgentAnswer::Approval { .. }
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
         | AgentAnswer::Task { .. }

@@ -58,6 +58,8 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
         AgentAnswer::Restarting {} => ToolOutcome::ok(
             "the process is restarted after this turn; whatever comes next is done by the new one",
         ),
+        // No tool asks for that: it is asked before the tool runs.
+        AgentAnswer::Approval { decision, .. } => ToolOutcome::ok(decision.as_str()),
         AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
         AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
         AgentAnswer::Task { task } => ToolOutcome::ok(text_of_task(&task)),

@@ -124,6 +124,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
         exports: Vec::new(),
         config: JsonObject::new(),
         connections: Vec::new(),
+        approve: Vec::new(),
         error_message_limit: 1_000,
     }
 }

@@ -60,6 +60,16 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
         };
         output.note(format!("{id}: {count} {verb} for an answer: `{list}`"));
     }
+    if workspace.approvals > 0 {
+        let list = context.daemon_command(&format!("--workspace {id} approvals"));
+        let count = text::count(workspace.approvals, "tool call");
+        let verb = if workspace.approvals == 1 {
+            "waits"
+        } else {
+            "wait"
+        };
+        output.note(format!("{id}: {count} {verb} for your approval: `{list}`"));
+    }
     let more = workspace
         .unhealthy_total
         .saturating_sub(workspace.unhealthy.len());

@@ -23,6 +23,7 @@
 //! `docs/configuration.md` is the users' reference for everything read here.
 
 mod advice;
+mod approve;
 mod autofix;
 mod bundle;
 pub mod codes;

@@ -34,6 +34,7 @@ use crate::{Effect, Facts, LogEvent, Now, ProcessId, RequestToken};
 pub(crate) mod agents;
 pub(crate) mod announcing;
 pub(crate) mod answers;
+pub(crate) mod approvals;
 pub(crate) mod asking;
 pub(crate) mod authority;
 pub(crate) mod availability;

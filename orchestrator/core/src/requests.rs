@@ -86,6 +86,8 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListEvents(_)
             | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
+            | Call::ListApprovals(_)
+            | Call::ShowApproval(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)
             | Call::ReadTaskLog(_)
@@ -393,6 +395,9 @@ impl Core {
                 self.calls
                     .decline_question(&mut self.fleet, token, peer, &decline);
             }
+            Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
+            Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
+            Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.export(token, export),

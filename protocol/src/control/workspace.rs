@@ -58,6 +58,9 @@ pub struct WorkspaceInfo {
     /// Events that are parked: their turns crashed too many processes, and a person has to decide.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: usize,
+    /// Tool calls that wait for a person to approve them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub approvals: usize,
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,

@@ -225,6 +225,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         Kind::ToolFailed,
         Kind::QuestionAsked,
         Kind::QuestionClosed,
+        Kind::ApprovalAsked,
+        Kind::ApprovalClosed,
         Kind::BudgetWarning,
         Kind::MessageWarning,
     ] {
@@ -242,6 +244,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Kind::ToolFailed
             | Kind::QuestionAsked
             | Kind::QuestionClosed
+            | Kind::ApprovalAsked
+            | Kind::ApprovalClosed
             | Kind::BudgetWarning
             | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
         }
@@ -316,6 +320,9 @@ fn check_result(method: &str, result: &str) {
         control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),
         control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
         control::ListQuestions::NAME => result_round_trip::<control::ListQuestions>(result),
+        control::ListApprovals::NAME => result_round_trip::<control::ListApprovals>(result),
+        control::ShowApproval::NAME => result_round_trip::<control::ShowApproval>(result),
+        control::DecideApproval::NAME => result_round_trip::<control::DecideApproval>(result),
         control::ShowQuestion::NAME => result_round_trip::<control::ShowQuestion>(result),
         control::AnswerQuestion::NAME => result_round_trip::<control::AnswerQuestion>(result),
         control::DeclineQuestion::NAME => result_round_trip::<control::DeclineQuestion>(result),
@@ -487,6 +494,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::EventNotFound,
         ErrorCode::EventParked,
         ErrorCode::QuestionNotFound,
+        ErrorCode::ApprovalNotFound,
+        ErrorCode::ApprovalDecided,
         ErrorCode::SandboxNotFound,
         ErrorCode::SandboxTaken,
         ErrorCode::ProposalNotFound,
@@ -520,6 +529,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::EventNotFound
             | ErrorCode::EventParked
             | ErrorCode::QuestionNotFound
+            | ErrorCode::ApprovalNotFound
+            | ErrorCode::ApprovalDecided
             | ErrorCode::SandboxNotFound
             | ErrorCode::SandboxTaken
             | ErrorCode::ProposalNotFound

@@ -3,6 +3,8 @@
 //! Each file is one topic. The harness is this package's library; it builds the binaries if need be.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod authority;

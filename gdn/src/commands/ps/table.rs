@@ -134,7 +134,14 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let questions: Vec<&str> = process.questions.iter().map(AsRef::as_ref).collect();
     let questions = (!questions.is_empty())
         .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
-    let parts: Vec<String> = [next, questions, waiting, process.detail.clone()]
+    let approvals: Vec<String> = process
+        .approvals
+        .iter()
+        .map(|id| format!("gdn approve {id}"))
+        .collect();
+    let approvals = (!approvals.is_empty())
+        .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
+    let parts: Vec<String> = [next, approvals, questions, waiting, process.detail.clone()]
         .into_iter()
         .flatten()
         .collect();

@@ -99,7 +99,9 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
                 "prompt": {"system": "s"},
-                "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
+                "tools": ["Tool/files", {"ref": "Tool/module", "approve": {
+                    "rules": [{"export": "a", "when": {"a": "b.*"}, "approve": "always"}],
+                    "otherwise": "never"}}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
                 "extensions": [
                     "Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}},

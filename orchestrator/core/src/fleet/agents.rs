@@ -94,6 +94,7 @@ impl Fleet {
             return false;
         };
         let turn = entry.turn.take();
+        entry.approvals.forget_requesters();
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
         if let Some(reason) = entry.restarts.done() {
@@ -384,6 +385,7 @@ impl Fleet {
         if entry.deleting.is_some() {
             return;
         }
+        entry.approvals.read(&state);
         entry.agent = state.agent;
         if let Some(note) = state.rewind {
             // Nothing else is done before that is finished; then the inbox is read again.

@@ -60,6 +60,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
         Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
         Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
+        Event::ApprovalAsked { .. } => (Info, "a tool call waits for a person to approve it"),
+        Event::ApprovalClosed { .. } => (Info, "a tool call waits for no person any more"),
         Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
         Event::TaskChanged { .. } => (Info, "a task stands in another way"),
         Event::ProposalCreated { .. }

@@ -103,6 +103,10 @@ impl Fleet {
                 return None;
             }
         };
+        if let Question::Approval { .. } = &ask.question {
+            self.ask_approval(requester, ask);
+            return None;
+        }
         if ask.question.is_of_tasks() {
             return Some((requester, Beyond::Tasks(ask)));
         }
@@ -142,8 +146,9 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // What is done with files and tasks is done elsewhere.
-            Question::PrepareSandbox { .. }
+            // What is done with files, tasks and approvals is done elsewhere.
+            Question::Approval { .. }
+            | Question::PrepareSandbox { .. }
             | Question::ShowSandbox { .. }
             | Question::SubmitProposal { .. }
             | Question::ShowProposal { .. }

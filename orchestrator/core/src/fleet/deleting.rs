@@ -16,6 +16,7 @@ impl Fleet {
         reply: DeleteReply,
     ) -> bool {
         self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
+        self.end_approvals(at, "the conversation is deleted");
         // The entry keeps others away until the instance is gone.
         let Some(entry) = self.instance_entry(at, agent) else {
             return false;

@@ -36,7 +36,12 @@ fn scope_of(kind: Kind) -> Option<Scope> {
         Kind::StepStarted | Kind::StepCompleted | Kind::StepFailed => Some(Scope::Step),
         Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
         // The daemon's own.
-        Kind::TurnParked | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed => None,
+        Kind::TurnParked
+        | Kind::BudgetWarning
+        | Kind::QuestionAsked
+        | Kind::QuestionClosed
+        | Kind::ApprovalAsked
+        | Kind::ApprovalClosed => None,
     }
 }
 

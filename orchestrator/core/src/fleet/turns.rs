@@ -135,6 +135,7 @@ impl Fleet {
                 trace: None,
             });
         }
+        self.end_approvals(at, &format!("the turn is {status}"));
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
         if let Some(reason) = restart {

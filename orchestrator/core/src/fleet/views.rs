@@ -178,6 +178,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         pending_events: instances.map(Instance::pending).sum(),
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
+        approvals: approvals_in(workspace),
         questions: 0,
         failed_drills: Vec::new(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
@@ -194,6 +195,12 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         unhealthy: health::told(unhealthy),
         unhealthy_total,
     }
+}
+
+/// How many tool calls wait for a person.
+fn approvals_in(workspace: &Workspace) -> usize {
+    let entries = workspace.instances.values();
+    entries.map(|entry| entry.approvals.waiting().count()).sum()
 }
 
 /// How changes are noticed. The watch begins a moment after it was asked for.
@@ -228,6 +235,7 @@ fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance
             others.dedup();
             others
         },
+        approvals: instance.approvals.waiting().cloned().collect(),
         questions: Vec::new(),
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
@@ -266,6 +274,7 @@ fn model_info(
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
@@ -298,6 +307,7 @@ fn connector_info(
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
@@ -331,6 +341,7 @@ fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: run.slot.detail.clone(),
         memory_bytes: None,

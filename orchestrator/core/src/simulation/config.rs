@@ -158,6 +158,7 @@ fn tool(name: &str, connections: &[&str]) -> ToolDefinition {
         exports: Vec::new(),
         config: JsonObject::new(),
         connections: connections.collect(),
+        approve: Vec::new(),
         error_message_limit: 1_000,
     }
 }
