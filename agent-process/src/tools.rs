@@ -33,6 +33,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+mod swarm_bundle;
 mod tasks;
 mod text_transform;
 pub(crate) mod tool_search;
@@ -598,6 +599,7 @@ fn exports_of(
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
+        (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),
         (BASE_PACKAGE, "tasks") => tasks::exports(),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),

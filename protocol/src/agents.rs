@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::{BundleAsk, BundleTold};
 use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
@@ -172,6 +173,12 @@ pub enum Question {
         /// How long, in milliseconds. Then it is told how the task stands.
         timeout_ms: u64,
     },
+    /// Ask about the configuration of the requester's own conversation, or change it (`BUNDLE-8`).
+    #[serde(rename = "bundle")]
+    Bundle {
+        /// What.
+        ask: BundleAsk,
+    },
     /// Tell how a proposal of the requester's conversation stands.
     #[serde(rename = "proposal.status")]
     ShowProposal {
@@ -288,6 +295,11 @@ pub enum AgentAnswer {
         tasks: Vec<TaskInfo>,
         /// How many more there are.
         more: usize,
+    },
+    /// What came of it for the requester's own configuration.
+    Bundle {
+        /// What there is to tell.
+        told: Box<BundleTold>,
     },
     /// It cannot be done.
     Refused {

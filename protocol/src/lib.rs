@@ -19,6 +19,7 @@
 pub mod agents;
 pub mod base_package;
 pub mod budget;
+pub mod bundle;
 pub mod call;
 pub mod control;
 pub mod conversation;

@@ -340,7 +340,8 @@ fn told(answer: AgentAnswer) -> Answered {
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
         | AgentAnswer::Task { .. }
-        | AgentAnswer::Tasks { .. } => Ok(Value::Null),
+        | AgentAnswer::Tasks { .. }
+        | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }
 }

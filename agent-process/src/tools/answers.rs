@@ -71,6 +71,7 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             }
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Bundle { told } => super::swarm_bundle::outcome_of(&told),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
 }

@@ -7,6 +7,8 @@ mod ask;
 #[cfg(test)]
 mod authority;
 #[cfg(test)]
+mod bundles;
+#[cfg(test)]
 mod cancelling;
 #[cfg(test)]
 mod ceilings;

@@ -45,6 +45,7 @@ fn grant_of(question: &Question) -> (&'static str, &'static str) {
         Question::CreateTask { .. } => ("tasks", "create"),
         Question::ShowTask { .. } => ("tasks", "status"),
         Question::AwaitTask { .. } => ("tasks", "wait"),
+        Question::Bundle { ask } => ("swarm-bundle", ask.export()),
     }
 }
 

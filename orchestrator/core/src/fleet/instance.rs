@@ -7,6 +7,7 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceKey};
 use goondan_protocol::trace::TraceContext;
 
 use super::answers::waiting::Awaiting;
+use super::bundles::Overlay;
 use super::changes::RunningAgent;
 use super::holding::Hold;
 use super::inbox::Inbox;
@@ -49,6 +50,8 @@ pub(crate) struct Instance {
     pub(super) deleting: Option<Vec<DeleteReply>>,
     /// What it is held for: no turn begins meanwhile.
     pub(super) hold: Option<Hold>,
+    /// What it works with besides what the project says.
+    pub(super) overlay: Overlay,
 }
 
 impl Instance {
@@ -67,6 +70,7 @@ impl Instance {
             restarts: SelfRestarts::default(),
             deleting: None,
             hold: None,
+            overlay: Overlay::default(),
         }
     }
 

@@ -133,15 +133,20 @@ impl Fleet {
             Ok(event) => event,
             Err(problem) => return self.on_broken(process, problem),
         };
-        match turn.used.observe(now.mono_ms) {
+        let reported = turn.used.observe(now.mono_ms);
+        let kind = event.kind;
+        match reported {
             Reported::Kept => self.record_observation(at, &event),
             Reported::Dropped { first: false } => {}
             Reported::Dropped { first: true } => {
                 let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);
                 self.log(log.with("turnId", event.turn_id.as_str()));
             }
-            Reported::Flood => self.on_broken(process, "it flooded the daemon with reports"),
+            Reported::Flood => {
+                return self.on_broken(process, "it flooded the daemon with reports");
+            }
         }
+        self.on_step_over(at, process, kind);
     }
 
     /// Records something that happened in a turn, and tells whoever watches it.

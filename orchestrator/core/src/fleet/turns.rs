@@ -137,6 +137,7 @@ impl Fleet {
         }
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
+        self.note_turn(at, outcome);
         if let Some(reason) = restart {
             self.restart_as_wished(at, &reason);
         }
