@@ -7,6 +7,7 @@
 mod agents;
 mod answers;
 mod bash;
+mod bundle_answers;
 mod capture;
 mod denial;
 mod export;
@@ -432,7 +433,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let work = Arc::new(open("work directory", work_dir)?);
     let allowed = allowed_to(assignment);
-    let beside = match &sandbox {
+    let mut beside = match &sandbox {
         Some(sandbox) => vec![
             (
                 open("baseline of the sandbox", sandbox.input())?,
@@ -445,6 +446,11 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
+    // It is made before the process of an agent starts that may write there.
+    if let Some(changesets) = assignment.changesets.as_ref().filter(|it| it.is_dir()) {
+        let opened = open("directory of the changesets", changesets)?;
+        beside.push((opened, Access::Write));
+    }
     if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();

@@ -1,4 +1,4 @@
-//! SwarmBundle: what an agent makes of the configuration of its own conversation, as agents, clients and the
+//! `SwarmBundle`: what an agent makes of the configuration of its own conversation, as agents, clients and the
 //! files of the store speak of it (`BUNDLE-1`…`BUNDLE-8`).
 
 use std::path::PathBuf;

@@ -3,12 +3,8 @@
 //! What may be changed, and what becomes of it, is decided by the daemon. A call that is made again after a crash
 //! is the same call: it changes nothing twice.
 
-use std::fmt::Write as _;
-
 use goondan_protocol::agents::Question;
-use goondan_protocol::bundle::{
-    BundleAsk, BundleStatus, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo, ChangesetState,
-};
+use goondan_protocol::bundle::{BundleAsk, CHANGESET_FILE_BYTES_MAX};
 use goondan_protocol::ids::{ChangesetId, RevisionId};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,10 +13,6 @@ use super::agents::export;
 use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use crate::tool_call::ToolOutcome;
-
-/// Changesets that the model is told of at most.
-const CHANGESETS_TOLD: usize = 10;
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
@@ -135,95 +127,4 @@ fn named(call: &ToolInvocation) -> Result<Option<ChangesetId>, ToolFault> {
     }
     let Args { changeset } = call.args()?;
     Ok(changeset)
-}
-
-/// What the model reads.
-pub(super) fn outcome_of(told: &BundleTold) -> ToolOutcome {
-    let mut out = String::new();
-    if let Some(changeset) = &told.changeset {
-        out.push_str(&line_of(changeset));
-    }
-    if let Some(workdir) = &told.workdir {
-        push(&mut out, &format!("working copy: {}", workdir.display()));
-    }
-    for file in &told.files {
-        push(&mut out, &format!("- {file}"));
-    }
-    if let Some(diff) = &told.diff {
-        let shown = if diff.is_empty() {
-            "it changes nothing"
-        } else {
-            diff
-        };
-        push(&mut out, shown);
-    }
-    if let Some(status) = &told.status {
-        push(&mut out, &text_of(status));
-    }
-    let is_rejected = |it: &ChangesetInfo| it.state == ChangesetState::Rejected;
-    // Looking at one that was turned down is no failure.
-    if told.diff.is_none() && told.changeset.as_ref().is_some_and(is_rejected) {
-        ToolOutcome::error(format!("E_CHANGESET_REJECTED: {out}"))
-    } else {
-        ToolOutcome::ok(out)
-    }
-}
-
-fn push(out: &mut String, line: &str) {
-    if !out.is_empty() {
-        out.push('\n');
-    }
-    out.push_str(line);
-}
-
-fn line_of(changeset: &ChangesetInfo) -> String {
-    let id = &changeset.changeset_id;
-    let mut line = format!("changeset {id}: {}", changeset.state.as_str());
-    if !changeset.summary.is_empty() {
-        let _ = write!(line, " ({})", changeset.summary.join(", "));
-    }
-    if let (ChangesetState::Committed, Some(revision)) = (changeset.state, &changeset.revision) {
-        let _ = write!(line, "; revision {revision}, from your next step on");
-    }
-    if !changeset.detail.is_empty() {
-        let _ = write!(line, ": {}", changeset.detail);
-    }
-    line
-}
-
-fn text_of(status: &BundleStatus) -> String {
-    let mut out = format!("active revision: {}", status.active);
-    let is_project = status.active == status.base;
-    if is_project {
-        out.push_str(" (the project as a person wrote it)");
-    }
-    if status.head != status.active {
-        push(
-            &mut out,
-            &format!("from your next step on: {}", status.head),
-        );
-    }
-    if let Some(probation) = &status.probation {
-        let (turns, failures) = (probation.turns, probation.failures);
-        push(
-            &mut out,
-            &format!("it has to prove itself: {turns} turns completed, {failures} failures"),
-        );
-    }
-    for file in &status.files {
-        push(&mut out, &format!("yours: {}", file.path));
-    }
-    for file in &status.conflicts {
-        push(
-            &mut out,
-            &format!("a person changed {file}, and theirs holds"),
-        );
-    }
-    if let Some(problem) = &status.problem {
-        push(&mut out, problem);
-    }
-    for changeset in status.changesets.iter().take(CHANGESETS_TOLD) {
-        push(&mut out, &line_of(changeset));
-    }
-    out
 }

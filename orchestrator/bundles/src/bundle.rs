@@ -17,7 +17,7 @@ use goondan_trees::RelativePath;
 use crate::diff::{diff, summary};
 use crate::error::BundleError;
 use crate::fields::{Decision, changes, decide};
-use crate::limits::{TEXT_BYTES_MAX, UNDECIDED_CHANGESETS_MAX};
+use crate::limits::{DETAIL_BYTES_MAX, TEXT_BYTES_MAX, UNDECIDED_CHANGESETS_MAX};
 use crate::machine::{Outcome, Proposed, State, Stepped, Verdict};
 use crate::store::Store;
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
@@ -100,7 +100,11 @@ pub struct Bundle<'a, G> {
 
 /// What a text is cut to that somebody says.
 fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX))
+    cut_to(text, TEXT_BYTES_MAX)
+}
+
+fn cut_to(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most))
         .unwrap_or_default()
 }
 
@@ -132,6 +136,15 @@ impl<'a, G: Gate> Bundle<'a, G> {
             is_on_probation: state.probation.is_some(),
             problem: state.problem.clone(),
         });
+    }
+
+    /// Makes the place for changesets, so that whoever starts next can reach it.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::File`].
+    pub fn prepare(&self) -> Result<(), BundleError> {
+        self.store.prepare()
     }
 
     /// How the bundle stands, made if it is not there: on top of the project.
@@ -295,7 +308,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             revision: None,
             summary: summary.clone(),
             paths: Vec::new(),
-            verdict: Verdict::Rejected(why),
+            verdict: Verdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
         };
         if state.pinned {
             let why = "a person keeps the configuration as it is (`gdn bundle pin`)";
@@ -329,7 +342,9 @@ impl<'a, G: Gate> Bundle<'a, G> {
             return Ok(rejected(format!("it does not load: {problems}")));
         }
         let verdict = match decision {
-            Decision::Approval(why) if !is_approved => Verdict::Waits(why),
+            Decision::Approval(why) if !is_approved => {
+                Verdict::Waits(cut_to(&why, DETAIL_BYTES_MAX).to_owned())
+            }
             _ => Verdict::Accepted,
         };
         Ok(Proposed {
@@ -631,7 +646,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
                 }
                 Err(problems) => {
                     let digest = self.digest(&state, &state.active)?;
-                    state.cannot_load(&problems, &digest, self.with.at);
+                    state.cannot_load(cut(&problems), &digest, self.with.at);
                     is_changed = true;
                 }
             }
@@ -649,7 +664,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         self.remember(&state);
         Ok(Armed {
             loaded,
-            notice: state.notice.clone(),
+            notice: state.notice.as_deref().map(cut).map(str::to_owned),
         })
     }
 
@@ -664,7 +679,11 @@ impl<'a, G: Gate> Bundle<'a, G> {
         };
         if state.probation.is_some() {
             let digest = self.digest(&state, &state.active)?;
-            state.note(outcome, &digest, self.with.at);
+            let outcome = match outcome {
+                Outcome::Failed(why) => Outcome::Failed(cut(why).to_owned()),
+                other => other.clone(),
+            };
+            state.note(&outcome, &digest, self.with.at);
             let told = told_of(&state);
             self.save(&mut state)?;
             self.happened.extend(told);

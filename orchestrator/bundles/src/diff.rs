@@ -3,7 +3,7 @@
 use goondan_trees::RelativePath;
 use goondan_trees::diff::file_patch;
 
-use crate::limits::DIFF_BYTES_MAX;
+use crate::limits::{DIFF_BYTES_MAX, SUMMARY_FILES_MAX};
 use crate::tree::{Tree, changed_paths};
 
 /// What becomes of each file, cut behind [`DIFF_BYTES_MAX`].
@@ -31,7 +31,7 @@ pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
     out
 }
 
-/// A line for each file that two trees differ in.
+/// A line for each file that two trees differ in, of the first [`SUMMARY_FILES_MAX`].
 pub(crate) fn summary(before: &Tree, after: &Tree) -> Vec<String> {
     let line = |path: String| {
         let what = match (before.contains_key(&path), after.contains_key(&path)) {
@@ -41,5 +41,15 @@ pub(crate) fn summary(before: &Tree, after: &Tree) -> Vec<String> {
         };
         format!("{path} {what}")
     };
-    changed_paths(before, after).into_iter().map(line).collect()
+    let changed = changed_paths(before, after);
+    let more = changed.len().saturating_sub(SUMMARY_FILES_MAX);
+    let mut lines: Vec<String> = changed
+        .into_iter()
+        .take(SUMMARY_FILES_MAX)
+        .map(line)
+        .collect();
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
 }

@@ -1,4 +1,4 @@
-//! SwarmBundle: what an agent makes of the configuration of its own conversation, so that a wrong change never
+//! `SwarmBundle`: what an agent makes of the configuration of its own conversation, so that a wrong change never
 //! takes the conversation down (`BUNDLE-1` to `BUNDLE-8`).
 //!
 //! Synchronous: no clock, no thread, no process; time comes in, files are reached through a

@@ -18,8 +18,17 @@ pub const TREE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a diff that is told of.
 pub const DIFF_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of the file that says how a bundle stands.
-pub const CURSOR_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of the path of a file in it.
+pub const PATH_BYTES_MAX: usize = 512;
+
+/// Bytes of the file that says how a bundle stands. What would make it larger is not done.
+pub const CURSOR_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes that are kept of why a changeset stands as it does.
+pub const DETAIL_BYTES_MAX: usize = 8_000;
+
+/// Files that are named in the summary of a changeset.
+pub const SUMMARY_FILES_MAX: usize = 20;
 
 /// Bytes of a text that somebody says: what a changeset is for, why it is turned down.
 pub const TEXT_BYTES_MAX: usize = 2_000;
@@ -33,4 +42,9 @@ pub const PROBATION_MS: u64 = 10 * 60 * 1_000;
 /// Failures after which a revision is taken back.
 pub const PROBATION_FAILURES_MAX: u32 = 2;
 
+// What is bounded by itself always fits: the changesets above all, with their JSON escaped once.
+const _: () = assert!(
+    CHANGESETS_MAX * 2 * (DETAIL_BYTES_MAX + SUMMARY_FILES_MAX * PATH_BYTES_MAX)
+        < CURSOR_BYTES_MAX / 2
+);
 const _: () = assert!(UNDECIDED_CHANGESETS_MAX < CHANGESETS_MAX);

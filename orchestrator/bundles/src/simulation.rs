@@ -194,7 +194,7 @@ impl World {
     }
 
     fn decide(&mut self) {
-        let Ok(status) = self.with(|bundle| bundle.status()) else {
+        let Ok(status) = self.with(Bundle::status) else {
             return;
         };
         let waiting = status.changesets.iter();
@@ -202,13 +202,13 @@ impl World {
         let ids: Vec<ChangesetId> = waiting.map(|it| it.changeset_id.clone()).collect();
         if let Some(id) = ids.first() {
             if self.rng.bool() {
-                let _ = self.risky(|bundle| bundle.approve(id, ""));
+                drop(self.risky(|bundle| bundle.approve(id, "")));
             } else {
-                let _ = self.risky(|bundle| bundle.reject(id, "no"));
+                drop(self.risky(|bundle| bundle.reject(id, "no")));
             }
         } else if self.rng.u8(..4) == 0 {
             let pinned = self.rng.bool();
-            let _ = self.risky(|bundle| bundle.pin(pinned));
+            drop(self.risky(|bundle| bundle.pin(pinned)));
         }
     }
 
@@ -218,14 +218,14 @@ impl World {
             0..=5 => self.ask(),
             6 => self.edit(),
             7 => self.decide(),
-            8 | 9 => drop(self.risky(|bundle| bundle.arm())),
+            8 | 9 => drop(self.risky(Bundle::arm)),
             _ => {
                 let outcome = match self.rng.u8(..4) {
                     0 | 1 => Outcome::Completed,
                     2 => Outcome::Failed("crash".to_owned()),
                     _ => Outcome::Neutral,
                 };
-                let _ = self.risky(|bundle| bundle.note(&outcome));
+                drop(self.risky(|bundle| bundle.note(&outcome)));
             }
         }
     }
@@ -234,7 +234,7 @@ impl World {
     fn check(&mut self) {
         let seed = self.seed;
         // The next process starts, and what it starts with loads.
-        let armed = self.with(|bundle| bundle.arm());
+        let armed = self.with(Bundle::arm);
         let armed = armed.unwrap_or_else(|error| panic!("seed {seed}: nothing works: {error}"));
         let Some(state) = Store::new(&self.disk, Path::new(INSTANCE)).load().unwrap() else {
             return;
@@ -358,7 +358,7 @@ fn propose(world: &World, number: u32, content: &str) -> BundleTold {
 }
 
 fn active(world: &World) -> RevisionId {
-    world.with(|bundle| bundle.status()).unwrap().active
+    world.with(Bundle::status).unwrap().active
 }
 
 #[test]
@@ -366,9 +366,9 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
     let mut call = 1;
     loop {
         let mut world = World::new(0);
-        world.with(|bundle| bundle.arm()).unwrap();
+        world.with(Bundle::arm).unwrap();
         propose(&world, 1, "two");
-        world.with(|bundle| bundle.arm()).unwrap();
+        world.with(Bundle::arm).unwrap();
         let (before, from) = (active(&world), world.disk.calls());
         world.disk.crash_at(from + call);
         let changed = (|| {
@@ -385,7 +385,7 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
                 message: "m".to_owned(),
             };
             world.with(|bundle| bundle.ask(&commit, &call))?;
-            world.with(|bundle| bundle.arm())
+            world.with(Bundle::arm)
         })();
         if !world.disk.is_down() {
             changed.unwrap();
@@ -406,27 +406,27 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
 fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_back() {
     let mut world = World::new(0);
     propose(&world, 1, "two");
-    world.with(|bundle| bundle.arm()).unwrap();
+    world.with(Bundle::arm).unwrap();
     let first = active(&world);
     world.now_ms += i64::try_from(PROBATION_MS).unwrap();
     world
         .with(|bundle| bundle.note(&Outcome::Completed))
         .unwrap();
-    let promoted = world.with(|bundle| bundle.status()).unwrap();
+    let promoted = world.with(Bundle::status).unwrap();
     assert_eq!(
         (promoted.promoted, promoted.probation),
         (first.clone(), None)
     );
     propose(&world, 2, "three");
-    world.with(|bundle| bundle.arm()).unwrap();
+    world.with(Bundle::arm).unwrap();
     let failed = Outcome::Failed("crash".to_owned());
     world.with(|bundle| bundle.note(&failed)).unwrap();
     assert_ne!(active(&world), first);
     // A rate limit is no failure, and a process that was lost is one.
     world.with(|bundle| bundle.note(&Outcome::Neutral)).unwrap();
-    world.with(|bundle| bundle.arm()).unwrap();
+    world.with(Bundle::arm).unwrap();
     assert_ne!(active(&world), first);
-    let armed = world.with(|bundle| bundle.arm()).unwrap();
+    let armed = world.with(Bundle::arm).unwrap();
     assert_eq!(active(&world), first);
     assert!(armed.notice.unwrap().contains("was taken back"));
     let again = propose(&world, 3, "three").changeset.unwrap();

@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BundleError;
-use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, TREE_BYTES_MAX};
+use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, PATH_BYTES_MAX, TREE_BYTES_MAX};
 use crate::machine::{STATE_VERSION, State, Unlogged};
 use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of};
 
@@ -94,7 +94,7 @@ impl<'d> Store<'d> {
         Ok(read_all(file.as_mut(), max).during("read", path)?)
     }
 
-    fn damaged(path: &Path, problem: impl ToString) -> BundleError {
+    fn damaged(path: &Path, problem: &dyn std::fmt::Display) -> BundleError {
         BundleError::Damaged {
             path: path.to_owned(),
             problem: problem.to_string(),
@@ -103,6 +103,10 @@ impl<'d> Store<'d> {
 
     fn ensure(&self, dir: &Path) -> Result<(), BundleError> {
         Ok(ensure_dir(self.disk, &self.instance, dir)?)
+    }
+
+    pub(crate) fn prepare(&self) -> Result<(), BundleError> {
+        self.ensure(&self.dir.join("changesets"))
     }
 
     fn put(&self, path: &Path, content: &[u8]) -> Result<(), BundleError> {
@@ -125,13 +129,13 @@ impl<'d> Store<'d> {
         }
         let text = self.read(&path, CURSOR_BYTES_MAX)?;
         let state: State =
-            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, error))?;
+            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if state.version != STATE_VERSION {
             let problem = format!(
                 "it is of version {}, and this is {STATE_VERSION}",
                 state.version
             );
-            return Err(Self::damaged(&path, problem));
+            return Err(Self::damaged(&path, &problem));
         }
         self.finish(&state)?;
         Ok(Some(state))
@@ -140,7 +144,11 @@ impl<'d> Store<'d> {
     /// Makes durable how the bundle stands, then its records.
     pub(crate) fn save(&self, state: &mut State) -> Result<(), BundleError> {
         let path = self.dir.join(CURSOR);
-        let text = serde_json::to_vec_pretty(state).map_err(|e| Self::damaged(&path, e))?;
+        let text = serde_json::to_vec_pretty(state).map_err(|e| Self::damaged(&path, &e))?;
+        if text.len() > CURSOR_BYTES_MAX {
+            let text = format!("the bundle would take more than {CURSOR_BYTES_MAX} bytes");
+            return Err(BundleError::Invalid(text));
+        }
         self.put(&path, &text)?;
         self.finish(state)?;
         state.unlogged = Unlogged::default();
@@ -187,7 +195,7 @@ impl<'d> Store<'d> {
         journal.cut(good)?;
         for record in records.iter().filter(|record| seq(record) > last) {
             let mut line =
-                serde_json::to_vec(record).map_err(|error| Self::damaged(&path, error))?;
+                serde_json::to_vec(record).map_err(|error| Self::damaged(&path, &error))?;
             line.push(b'\n');
             journal.append(&line)?;
         }
@@ -237,8 +245,8 @@ impl<'d> Store<'d> {
                 self.put(&path, text.as_bytes())?;
             }
         }
-        let revision =
-            serde_json::to_vec(&Revision { files }).map_err(|error| Self::damaged(&path, error))?;
+        let revision = serde_json::to_vec(&Revision { files })
+            .map_err(|error| Self::damaged(&path, &error))?;
         self.put(&path, &revision)?;
         Ok(id)
     }
@@ -251,9 +259,9 @@ impl<'d> Store<'d> {
         }
         let text = self.read(&path, TREE_BYTES_MAX)?;
         let revision: Revision =
-            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, error))?;
+            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if revision_of(&revision.files)? != *id {
-            return Err(Self::damaged(&path, "it names other files than it did"));
+            return Err(Self::damaged(&path, &"it names other files than it did"));
         }
         let mut tree = Tree::new();
         for (name, digest) in revision.files {
@@ -263,10 +271,10 @@ impl<'d> Store<'d> {
                     let path = self.blob(&digest);
                     let text = self.read(&path, TREE_BYTES_MAX)?;
                     if digest_of(&text) != digest {
-                        return Err(Self::damaged(&path, "its content has another digest"));
+                        return Err(Self::damaged(&path, &"its content has another digest"));
                     }
                     let text = String::from_utf8(text);
-                    Some(text.map_err(|error| Self::damaged(&path, error))?)
+                    Some(text.map_err(|error| Self::damaged(&path, &error))?)
                 }
             };
             tree.insert(name, text);
@@ -342,6 +350,10 @@ impl<'d> Store<'d> {
                         format!("`{}` is no text, as names of files must be", path.display());
                     return Err(BundleError::Invalid(text));
                 };
+                if name.len() > PATH_BYTES_MAX {
+                    let text = format!("a path may have {PATH_BYTES_MAX} bytes");
+                    return Err(BundleError::Invalid(text));
+                }
                 match entry.kind {
                     EntryKind::Directory => waiting.push(path),
                     EntryKind::Other => {

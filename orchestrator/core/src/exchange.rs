@@ -210,7 +210,10 @@ pub struct Supply {
 #[derive(Debug)]
 pub enum BundleAction {
     /// Tell what its agent's process is to be started with.
-    Arm,
+    Arm {
+        /// Whether its agent makes changesets, and needs a place for them.
+        is_author: bool,
+    },
     /// Count what became of a turn, or of a process.
     Note(Outcome),
     /// Do what its agent asks.

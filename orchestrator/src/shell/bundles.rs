@@ -109,7 +109,10 @@ fn act(
     done: &mut BundleDone,
 ) -> Result<(), BundleError> {
     match action {
-        BundleAction::Arm => {
+        BundleAction::Arm { is_author } => {
+            if is_author {
+                bundle.prepare()?;
+            }
             let armed = bundle.arm()?;
             done.definition = armed
                 .loaded

@@ -68,6 +68,14 @@ fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_bac
     let before = status(&home);
     assert_eq!(before["active"], before["head"]);
     assert_eq!(before["files"][0]["path"], "prompts/poet.md");
+    // Every step says what it was done with, and the process that made way has not ended the turn.
+    let events = home
+        .work_dir("main")
+        .with_file_name("messages/runtime-events.jsonl");
+    let events = lines(&events);
+    let of_kind = |kind: &str| events.iter().filter(|it| it["type"] == kind).count();
+    assert_eq!((of_kind("turn.completed"), of_kind("turn.resumed")), (3, 1));
+    assert_eq!(events.last().unwrap()["bundleRevision"], before["active"]);
     // It proves itself in three turns; the first was the one that made it.
     assert_eq!(home.ask("main", "hello"), VERSE);
     let promoted = status(&home);
@@ -208,4 +216,42 @@ fn bundle_7_an_edit_of_another_file_leaves_the_change_in_place_and_a_new_daemon_
     let kept = status(&home);
     assert_ne!(kept["active"], kept["base"]);
     assert_eq!(kept["files"][0]["path"], "prompts/poet.md");
+}
+
+#[test]
+fn bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it() {
+    let home = poet();
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let tools = "    - {kind: Tool, name: swarm-bundle, package: \"@goondan/base\"}\n";
+    let file_tools = "    - {kind: Tool, name: file-system, package: \"@goondan/base\"}\n";
+    let yaml = yaml
+        .replace(tools, &format!("{tools}{file_tools}"))
+        .replace(
+            "    rules:\n",
+            "    rules:
+      - when: {user: '^open', step: 1}
+        call: [{tool: swarm-bundle__open}]
+      - when: {user: '^put (?P<path>\\S+)$', step: 1}
+        call: [{tool: file-system__write, args: {path: \"${path}\", content: \"Answer in verse.\"}}]
+      - when: {user: '^commit', step: 1}
+        call: [{tool: swarm-bundle__commit, args: {message: by file}}]
+      - when: {tool: swarm-bundle__open}
+        say: \"${result}\"
+      - when: {tool: file-system__write}
+        say: \"${result}\"
+",
+        );
+    home.write("project/goondan.yaml", &yaml);
+    let _daemon = Daemon::serving(&home);
+    let opened = home.ask("main", "open");
+    let workdir = opened
+        .lines()
+        .find_map(|line| line.strip_prefix("working copy: "))
+        .unwrap_or_else(|| panic!("{opened}"));
+    let cursor = bundle_dir(&home).join("cursor.yaml");
+    let refused = home.ask("main", &format!("put {}", cursor.display()));
+    assert!(refused.contains("E_PATH_OUTSIDE"), "{refused}");
+    home.ask("main", &format!("put {workdir}/prompts/poet.md"));
+    let said = home.ask("main", "commit");
+    assert_eq!(said, "So be it: from now on / each line a song.");
 }

@@ -346,6 +346,7 @@ impl Fleet {
             project_root: workspace.record.project_root.clone(),
             egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
             sandbox: self.sandbox_dir_of(at),
+            changesets: self.changesets_dir_of(at),
         })))
     }
 

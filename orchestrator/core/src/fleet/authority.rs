@@ -29,6 +29,11 @@ pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
     agent.has_export(SUBMIT.0, SUBMIT.1)
 }
 
+/// Whether an agent changes its own configuration.
+pub(super) fn is_author(agent: &AgentDefinition) -> bool {
+    agent.has_export("swarm-bundle", "open")
+}
+
 /// The tool and its export that grant a question.
 fn grant_of(question: &Question) -> (&'static str, &'static str) {
     match question {

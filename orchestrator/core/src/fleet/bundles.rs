@@ -7,6 +7,7 @@
 //! what it is to be, and that is durable before.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -15,17 +16,23 @@ use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::RuntimeEventKind;
+use goondan_store::naming::instance_dir_name;
 use serde_json::Value;
 
-use super::Fleet;
 use super::answers::waiting::Requester;
 use super::turn::CANCELLED;
+use super::{Fleet, authority};
 use crate::exchange::{
     BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome, person_needed,
 };
 use crate::limits::BUNDLE_REQUESTS_MAX;
 use crate::refusals::{Refused, no_workspace};
 use crate::{Effect, LogEvent, Peer, ProcessId, RequestToken};
+
+/// The directory of a bundle within that of its conversation.
+const SWARM_BUNDLE: &str = "swarm-bundle";
+/// The directory of its changesets.
+const CHANGESETS: &str = "changesets";
 
 /// Failures of turns that say nothing about the configuration of their agent.
 const NEUTRAL: &[&str] = &[
@@ -123,7 +130,11 @@ impl Fleet {
             Arming::Asked => false,
             Arming::Unknown => {
                 entry.overlay.arming = Arming::Asked;
-                self.line_up(at, Asker::Start(digest), BundleAction::Arm);
+                let agent = entry.agent.clone();
+                let bundle = self.bundle(&at.workspace_id);
+                let definition = bundle.and_then(|bundle| bundle.agents.get(&agent));
+                let is_author = definition.is_some_and(authority::is_author);
+                self.line_up(at, Asker::Start(digest), BundleAction::Arm { is_author });
                 false
             }
         }
@@ -137,6 +148,20 @@ impl Fleet {
             Arming::Known(definition) => definition.filter(|_| has_bundles),
             Arming::Unknown | Arming::Asked => None,
         }
+    }
+
+    /// Where the working copies of an instance's changesets are; none for an agent that makes none.
+    pub(super) fn changesets_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        if !authority::is_author(&entry.running.as_ref()?.definition)
+            || !self.has_bundles(&at.workspace_id)
+        {
+            return None;
+        }
+        let instances = self.facts.layout.instances(&at.workspace_id);
+        let dir = instances.join(instance_dir_name(&at.instance_key));
+        Some(dir.join(SWARM_BUNDLE).join(CHANGESETS))
     }
 
     /// Another configuration runs: what was known of processes to come is not any more.

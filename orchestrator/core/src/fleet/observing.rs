@@ -125,12 +125,20 @@ impl Fleet {
         let Some(turn) = &mut entry.turn else {
             return self.on_broken(process, "it reported on a turn that is not in progress");
         };
+        if turn.taken_in.is_some() && entry.slot.is_dying() {
+            // What it says of steps that are another process's comes too late.
+            return;
+        }
         let programs = entry
             .running
             .as_ref()
             .and_then(|it| it.definition.programs());
+        let revision = entry.overlay.standing.active.clone();
         let event = match corrected(event, (at, &entry.agent), programs, turn, now) {
-            Ok(event) => event,
+            Ok(event) => RuntimeEvent {
+                bundle_revision: revision,
+                ..event
+            },
             Err(problem) => return self.on_broken(process, problem),
         };
         let reported = turn.used.observe(now.mono_ms);
