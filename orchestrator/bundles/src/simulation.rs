@@ -10,11 +10,13 @@ use std::path::Path;
 use fastrand::Rng;
 use goondan_config::ChangesetPolicy;
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
-use goondan_protocol::bundle::{BundleAsk, BundleTold, ChangesetState, StatusPhase, StatusResult};
+use goondan_protocol::bundle::{
+    BundleAsk, BundleStatus, BundleTold, ChangesetState, StatusPhase, StatusResult,
+};
 use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
 use goondan_protocol::time::Timestamp;
 
-use crate::bundle::{Bundle, Gate, Surroundings};
+use crate::bundle::{Armed, Bundle, Gate, Surroundings};
 use crate::error::BundleError;
 use crate::limits::{PROBATION_FAILURES_MAX, PROBATION_MS};
 use crate::machine::{Outcome, State};
@@ -101,6 +103,20 @@ impl World {
             at: Timestamp::from_unix_millis(self.now_ms),
         });
         act(&mut bundle)
+    }
+
+    fn arm(&self) -> Result<Armed<Tree>, BundleError> {
+        self.with(|bundle| {
+            let armed = bundle.arm()?;
+            Ok(armed)
+        })
+    }
+
+    fn status(&self) -> Result<BundleStatus, BundleError> {
+        self.with(|bundle| {
+            let status = bundle.status()?;
+            Ok(status)
+        })
     }
 
     /// Does something in the course of which the machine may stop; then it is started again. None if it did.
@@ -194,7 +210,7 @@ impl World {
     }
 
     fn decide(&mut self) {
-        let Ok(status) = self.with(Bundle::status) else {
+        let Ok(status) = self.status() else {
             return;
         };
         let waiting = status.changesets.iter();
@@ -218,7 +234,7 @@ impl World {
             0..=5 => self.ask(),
             6 => self.edit(),
             7 => self.decide(),
-            8 | 9 => drop(self.risky(Bundle::arm)),
+            8 | 9 => drop(self.risky(|bundle| bundle.arm().map(drop))),
             _ => {
                 let outcome = match self.rng.u8(..4) {
                     0 | 1 => Outcome::Completed,
@@ -234,7 +250,7 @@ impl World {
     fn check(&mut self) {
         let seed = self.seed;
         // The next process starts, and what it starts with loads.
-        let armed = self.with(Bundle::arm);
+        let armed = self.arm();
         let armed = armed.unwrap_or_else(|error| panic!("seed {seed}: nothing works: {error}"));
         let Some(state) = Store::new(&self.disk, Path::new(INSTANCE)).load().unwrap() else {
             return;
@@ -358,7 +374,7 @@ fn propose(world: &World, number: u32, content: &str) -> BundleTold {
 }
 
 fn active(world: &World) -> RevisionId {
-    world.with(Bundle::status).unwrap().active
+    world.status().unwrap().active
 }
 
 #[test]
@@ -366,9 +382,9 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
     let mut call = 1;
     loop {
         let mut world = World::new(0);
-        world.with(Bundle::arm).unwrap();
+        world.arm().unwrap();
         propose(&world, 1, "two");
-        world.with(Bundle::arm).unwrap();
+        world.arm().unwrap();
         let (before, from) = (active(&world), world.disk.calls());
         world.disk.crash_at(from + call);
         let changed = (|| {
@@ -385,7 +401,7 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
                 message: "m".to_owned(),
             };
             world.with(|bundle| bundle.ask(&commit, &call))?;
-            world.with(Bundle::arm)
+            world.arm()
         })();
         if !world.disk.is_down() {
             changed.unwrap();
@@ -406,27 +422,27 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
 fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_back() {
     let mut world = World::new(0);
     propose(&world, 1, "two");
-    world.with(Bundle::arm).unwrap();
+    world.arm().unwrap();
     let first = active(&world);
     world.now_ms += i64::try_from(PROBATION_MS).unwrap();
     world
         .with(|bundle| bundle.note(&Outcome::Completed))
         .unwrap();
-    let promoted = world.with(Bundle::status).unwrap();
+    let promoted = world.status().unwrap();
     assert_eq!(
         (promoted.promoted, promoted.probation),
         (first.clone(), None)
     );
     propose(&world, 2, "three");
-    world.with(Bundle::arm).unwrap();
+    world.arm().unwrap();
     let failed = Outcome::Failed("crash".to_owned());
     world.with(|bundle| bundle.note(&failed)).unwrap();
     assert_ne!(active(&world), first);
     // A rate limit is no failure, and a process that was lost is one.
     world.with(|bundle| bundle.note(&Outcome::Neutral)).unwrap();
-    world.with(Bundle::arm).unwrap();
+    world.arm().unwrap();
     assert_ne!(active(&world), first);
-    let armed = world.with(Bundle::arm).unwrap();
+    let armed = world.arm().unwrap();
     assert_eq!(active(&world), first);
     assert!(armed.notice.unwrap().contains("was taken back"));
     let again = propose(&world, 3, "three").changeset.unwrap();
