@@ -8,6 +8,7 @@ mod agents;
 mod answers;
 mod approval;
 mod bash;
+mod bundle_answers;
 mod capture;
 mod denial;
 mod export;
@@ -34,6 +35,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+mod swarm_bundle;
 mod tasks;
 mod text_transform;
 pub(crate) mod tool_search;
@@ -457,7 +459,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let work = Arc::new(open("work directory", work_dir)?);
     let allowed = allowed_to(assignment);
-    let beside = match &sandbox {
+    let mut beside = match &sandbox {
         Some(sandbox) => vec![
             (
                 open("baseline of the sandbox", sandbox.input())?,
@@ -470,6 +472,11 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
+    // It is made before the process of an agent starts that may write there.
+    if let Some(changesets) = assignment.changesets.as_ref().filter(|it| it.is_dir()) {
+        let opened = open("directory of the changesets", changesets)?;
+        beside.push((opened, Access::Write));
+    }
     if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
@@ -624,6 +631,7 @@ fn exports_of(
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
+        (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),
         (BASE_PACKAGE, "tasks") => tasks::exports(),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),

@@ -160,6 +160,8 @@ commands! {
     #[command(subcommand)]
     Proposal(args: proposal::ProposalCommand) => commands::proposal::run(args, context).await,
     #[command(subcommand)]
+    Bundle(args: bundle::BundleCommand) => commands::bundle::run(args, context).await,
+    #[command(subcommand)]
     Task(args: task::TaskCommand) => commands::task::run(args, context).await,
     #[command(subcommand)]
     Secret(args: secret::SecretCommand) => commands::secret::run(args, context).await,

@@ -6,6 +6,7 @@ mod archive;
 mod ask;
 mod attach;
 pub(crate) mod audit;
+pub(crate) mod bundle;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 mod checkpoints;

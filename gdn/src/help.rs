@@ -14,7 +14,14 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Decide about what they do and change",
-        &["approvals", "approve", "deny", "sandbox", "proposal"],
+        &[
+            "approvals",
+            "approve",
+            "deny",
+            "sandbox",
+            "proposal",
+            "bundle",
+        ],
     ),
     (
         "See what happens",

@@ -95,6 +95,24 @@ pub const PROPOSAL_MERGE: &str = "gdn.proposal.merge/v1";
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
 pub const PROPOSAL_REVERT: &str = "gdn.proposal.revert/v1";
+/// `gdn bundle status`.
+pub const BUNDLE_STATUS: &str = "gdn.bundle.status/v1";
+/// `gdn bundle log`.
+pub const BUNDLE_LOG: &str = "gdn.bundle.log/v1";
+/// `gdn bundle show`.
+pub const BUNDLE_SHOW: &str = "gdn.bundle.show/v1";
+/// `gdn bundle diff`.
+pub const BUNDLE_DIFF: &str = "gdn.bundle.diff/v1";
+/// `gdn bundle blame`.
+pub const BUNDLE_BLAME: &str = "gdn.bundle.blame/v1";
+/// `gdn bundle approve`.
+pub const BUNDLE_APPROVE: &str = "gdn.bundle.approve/v1";
+/// `gdn bundle reject`.
+pub const BUNDLE_REJECT: &str = "gdn.bundle.reject/v1";
+/// `gdn bundle revert`.
+pub const BUNDLE_REVERT: &str = "gdn.bundle.revert/v1";
+/// `gdn bundle pin`.
+pub const BUNDLE_PIN: &str = "gdn.bundle.pin/v1";
 /// `gdn task new`, and what changes how a task stands: `start`, `pause`, `resume`, `cancel`, `provide`, `answer`,
 /// `approve`, `rework`, `budget` and `import`.
 pub const TASK: &str = "gdn.task/v1";
@@ -203,6 +221,15 @@ pub const ALL: &[&str] = &[
     PROPOSAL_MERGE,
     PROPOSAL_REJECT,
     PROPOSAL_REVERT,
+    BUNDLE_STATUS,
+    BUNDLE_LOG,
+    BUNDLE_SHOW,
+    BUNDLE_DIFF,
+    BUNDLE_BLAME,
+    BUNDLE_APPROVE,
+    BUNDLE_REJECT,
+    BUNDLE_REVERT,
+    BUNDLE_PIN,
     TASK,
     TASK_LIST,
     TASK_SHOW,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::ApprovalDecision;
+use crate::bundle::{BundleAsk, BundleTold};
 use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
@@ -188,6 +189,12 @@ pub enum Question {
         /// How long, in milliseconds. Then it is told how the task stands.
         timeout_ms: u64,
     },
+    /// Ask about the configuration of the requester's own conversation, or change it (`BUNDLE-8`).
+    #[serde(rename = "bundle")]
+    Bundle {
+        /// What.
+        ask: BundleAsk,
+    },
     /// Tell how a proposal of the requester's conversation stands.
     #[serde(rename = "proposal.status")]
     ShowProposal {
@@ -315,6 +322,11 @@ pub enum AgentAnswer {
         tasks: Vec<TaskInfo>,
         /// How many more there are.
         more: usize,
+    },
+    /// What came of it for the requester's own configuration.
+    Bundle {
+        /// What there is to tell.
+        told: Box<BundleTold>,
     },
     /// It cannot be done.
     Refused {

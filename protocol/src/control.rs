@@ -6,6 +6,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::{BundleStatus, ChangesetInfo};
+
 /// Declares requests that are about one thing of a workspace, with what each of them says beside it.
 macro_rules! requests_about {
     ($about:tt $($(#[$doc:meta])* $name:ident { $($fields:tt)* })*) => {
@@ -29,6 +31,7 @@ macro_rules! requests_about {
 }
 
 mod approval;
+mod bundle;
 mod daemon;
 mod event;
 mod instance;
@@ -49,6 +52,10 @@ mod workspace;
 
 pub use approval::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, ShowApproval,
+};
+pub use bundle::{
+    ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RejectChangeset, RevertBundle,
+    ShowBundle, ShowChangeset, ShownChangeset,
 };
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
@@ -244,6 +251,20 @@ methods! {
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
+    /// How the configuration of a conversation stands, and what its agent proposed.
+    ShowBundle = "bundle.status" -> BundleStatus;
+    /// What became of each changeset, in order.
+    ReadBundleLog = "bundle.log" -> BundleLogs;
+    /// One changeset, with what it changes.
+    ShowChangeset = "bundle.show" -> ShownChangeset;
+    /// Makes a changeset that waits the head. Only a person may.
+    ApproveChangeset = "bundle.approve" -> ChangesetInfo;
+    /// Turns it down. Only a person may.
+    RejectChangeset = "bundle.reject" -> ChangesetInfo;
+    /// Goes back to a revision. Only a person may.
+    RevertBundle = "bundle.revert" -> BundleStatus;
+    /// Keeps the revision that is active, or lets changesets be made again. Only a person may.
+    PinBundle = "bundle.pin" -> BundleStatus;
     /// Makes a task with a work area of its own. Only a person may.
     CreateTask = "task.new" -> TaskInfo;
     /// The tasks.

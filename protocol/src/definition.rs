@@ -44,6 +44,10 @@ pub struct AgentAssignment {
     /// agent that may hand in proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
+    /// Where the working copies of its changesets are, if it may make any: its file tools may write there
+    /// (`BUNDLE-3`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changesets: Option<PathBuf>,
 }
 
 /// One Agent resource with its references resolved.

@@ -239,6 +239,15 @@ text_id!(
 );
 
 text_id!(
+    /// Names one changeset of a conversation's configuration (`BUNDLE-3`). A folder is named after it.
+    ChangesetId, "changeset id", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// Names one revision of a conversation's configuration: the digest of its files (`BUNDLE-1`).
+    RevisionId, "revision id", MAX_NAME_BYTES, NAME
+);
+
+text_id!(
     /// Identifies one question to a person.
     QuestionId, "question id", MAX_NAME_BYTES, NAME
 );

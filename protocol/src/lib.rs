@@ -20,6 +20,7 @@ pub mod agents;
 pub mod approval;
 pub mod base_package;
 pub mod budget;
+pub mod bundle;
 pub mod call;
 pub mod control;
 pub mod conversation;

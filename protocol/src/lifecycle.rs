@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{
-    AgentName, ApprovalId, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId,
-    TurnId, WorkerId,
+    AgentName, ApprovalId, ChangesetId, ConnectionName, EventId, InstanceKey, QuestionId,
+    ResourceName, RevisionId, RunId, TurnId, WorkerId,
 };
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -383,6 +383,22 @@ pub enum LifecycleEvent {
         /// What there is to say of it.
         detail: String,
     },
+    /// What an agent made of its own configuration stands in another way.
+    #[serde(rename = "bundle.changed")]
+    BundleChanged {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// In which way: `committed`, `waits`, `rejected`, `activated`, `promoted`, `reverted`, `rebased`.
+        what: String,
+        /// The changeset, if one led to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changeset_id: Option<ChangesetId>,
+        /// The revision it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revision: Option<RevisionId>,
+        /// What there is to say of it.
+        detail: String,
+    },
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
@@ -457,6 +473,7 @@ impl LifecycleEvent {
             | Self::ApprovalClosed { instance_key, .. }
             | Self::QuestionAsked { instance_key, .. }
             | Self::QuestionClosed { instance_key, .. }
+            | Self::BundleChanged { instance_key, .. }
             | Self::BudgetWarning { instance_key, .. } => Some(instance_key),
             Self::WorkspaceOpened { .. }
             | Self::WorkspaceStopped { .. }

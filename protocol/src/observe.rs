@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{
-    AgentName, ApprovalId, EventId, InstanceKey, QuestionId, StepId, ToolCallId, TurnId,
+    AgentName, ApprovalId, EventId, InstanceKey, QuestionId, RevisionId, StepId, ToolCallId, TurnId,
 };
 use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
@@ -185,6 +185,9 @@ pub struct RuntimeEvent {
     /// The SHA-256 of the configuration the turn runs under, as hex digits, for the start of a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
+    /// The revision that the agent works with, if its conversation has a configuration of its own (`BUNDLE-7`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_revision: Option<RevisionId>,
     /// How long it took, for the end of a span, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -239,6 +242,7 @@ impl RuntimeEvent {
             question_id: None,
             approval_id: None,
             config_digest: None,
+            bundle_revision: None,
             duration_ms: None,
             usage: None,
             cost_micro_usd: None,

@@ -341,7 +341,8 @@ fn told(answer: AgentAnswer) -> Answered {
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
         | AgentAnswer::Task { .. }
-        | AgentAnswer::Tasks { .. } => Ok(Value::Null),
+        | AgentAnswer::Tasks { .. }
+        | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }
 }

@@ -7,6 +7,7 @@ use goondan_protocol::control::{ProposalState, TaskDetail, TaskInfo};
 use goondan_protocol::event::TurnOutcome;
 use serde_json::json;
 
+use super::bundle_answers;
 use super::fault::ToolFault;
 use crate::tool_call::ToolOutcome;
 
@@ -73,6 +74,7 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             }
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Bundle { told } => bundle_answers::outcome_of(&told),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
 }

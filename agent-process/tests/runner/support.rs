@@ -87,6 +87,7 @@ impl Site {
             project_root: self.project.clone(),
             egress_socket: None,
             sandbox: None,
+            changesets: None,
         }
     }
 

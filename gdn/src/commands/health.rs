@@ -4,6 +4,7 @@ use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo,
 };
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
 
 use super::running::{self, Running};
@@ -48,6 +49,15 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
         let warning = output.err.paint(style::WARN, "warning:");
         output.note(format!(
             "{warning} {id}: the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
+        ));
+    }
+    for (key, problem) in &workspace.bundle_problems {
+        let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+        let show = context.daemon_command(&format!("--workspace {id} bundle status {key}"));
+        let warning = output.err.paint(style::WARN, "warning:");
+        let problem = text::one_line(problem);
+        output.note(format!(
+            "{warning} {id}, conversation {key}: {problem}: `{show}`"
         ));
     }
     if workspace.questions > 0 {

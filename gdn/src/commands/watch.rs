@@ -332,6 +332,17 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         } => (PLAIN, format!("question {question_id} closed: {how}")),
         Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => told_of_approval(event),
         Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
+        Event::BundleChanged {
+            what,
+            changeset_id,
+            detail,
+            ..
+        } => {
+            let id = changeset_id.as_ref().map_or("", |id| id.as_str());
+            let said = format!("own configuration {what}: {id} {detail}");
+            let needs_person = matches!(what.as_str(), "waits" | "reverted");
+            (if needs_person { WARN } else { PLAIN }, said)
+        }
         // Versions agree exactly, so there is nothing else.
         other => (PLAIN, format!("{other:?}")),
     }

@@ -39,7 +39,7 @@ use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
 use crate::machine::Machine;
 use crate::report::{Problem, Report};
-use crate::{ConnectionDefinition, Lifecycle, Package, TaskPolicy};
+use crate::{ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolicy};
 
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +74,8 @@ pub struct Bundle {
     pub observation: ObservationBounds,
     /// What becomes of tasks with time.
     pub tasks: TaskPolicy,
+    /// What agents may change of their own configuration; none for nothing.
+    pub changesets: Option<ChangesetPolicy>,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
@@ -177,6 +179,7 @@ impl Bundle {
             lifecycle: membership.policy.lifecycle,
             observation: membership.policy.observation,
             tasks: membership.policy.tasks,
+            changesets: membership.policy.changesets,
             models,
             prices,
             budgets,
@@ -233,6 +236,17 @@ fn digest_of(bundle: &Bundle) -> String {
         let TaskPolicy { keep_ms, drill_ms } = bundle.tasks;
         let policy = json!({"keepMs": keep_ms, "drillMs": drill_ms});
         content.insert("tasks".to_owned(), policy);
+    }
+    if let (Some(policy), Some(content)) = (bundle.changesets, content.as_object_mut()) {
+        let ChangesetPolicy {
+            prompts,
+            tools,
+            models,
+        } = policy;
+        let rules = json!({
+            "prompts": prompts.as_str(), "tools": tools.as_str(), "models": models.as_str(),
+        });
+        content.insert("changesets".to_owned(), rules);
     }
     if !bundle.cli_agents.is_empty()
         && let Some(content) = content.as_object_mut()

@@ -7,6 +7,7 @@ pub(crate) mod agent;
 pub(crate) mod budgets;
 pub(crate) mod builtin_settings;
 mod captures;
+pub(crate) mod changesets;
 pub(crate) mod cli_agent;
 pub(crate) mod connection;
 pub(crate) mod connector;

@@ -17,7 +17,8 @@ use goondan_store::writer::Completion;
 use crate::Accounts;
 use crate::exchange::joint::JointDone;
 use crate::exchange::{
-    Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply, TaskDone,
+    BundleDone, Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
+    TaskDone,
 };
 use crate::listing::{ListPurpose, ListedInstances};
 
@@ -81,6 +82,8 @@ pub enum Input {
         /// What came of it.
         done: ProposalsDone,
     },
+    /// Something was done about the bundle of a conversation, or could not be.
+    Bundle(Box<BundleDone>),
     /// Something was done about the work area of a task, or could not be.
     Tasks(Box<TaskDone>),
     /// Something was done about the joint checkpoints of a conversation, or could not be.

@@ -55,8 +55,9 @@ pub use exchange::tasks::{
     TaskDone, TaskRef, TaskWork,
 };
 pub use exchange::{
-    Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,
-    Share, StateDone, StateWork, Supply,
+    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork, Now, Outcome,
+    Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone, Share,
+    StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;
@@ -134,6 +135,7 @@ impl Core {
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
+            Input::Bundle(done) => self.fleet.on_bundle(*done),
             Input::Joint(done) => self.on_joint(*done),
             Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),

@@ -9,6 +9,8 @@ mod ask;
 #[cfg(test)]
 mod authority;
 #[cfg(test)]
+mod bundles;
+#[cfg(test)]
 mod cancelling;
 #[cfg(test)]
 mod ceilings;

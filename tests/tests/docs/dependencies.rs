@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 21] = [
+const MARKS: [(&str, &str); 22] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -24,6 +24,7 @@ const MARKS: [(&str, &str); 21] = [
     ("orchestrator/trees", "r"),
     ("orchestrator/proposals", "b"),
     ("orchestrator/checkpoints", "y"),
+    ("orchestrator/bundles", "m"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
@@ -162,6 +163,7 @@ fn only_the_orchestrator_uses_the_store() {
         "goondan_trees",
         "goondan_proposals",
         "goondan_checkpoints",
+        "goondan_bundles",
     ];
     assert_eq!(
         users_of("goondan-durable"),

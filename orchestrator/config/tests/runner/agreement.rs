@@ -136,6 +136,7 @@ fn corpus() -> Vec<Value> {
                     "shutdown": {"gracePeriodSeconds": 1},
                     "observation": {"maxMiB": 1, "maxDays": 1},
                     "tasks": {"keepDays": 1, "drillHours": 1},
+                    "changesets": {"prompts": "approval", "tools": "never", "models": "never"},
                     "sandbox": {"require": "full", "read": ["/usr"], "write": ["/usr"], "network": {"allow": ["example.org"]}},
                 },
             }),

@@ -105,6 +105,9 @@ impl Fleet {
             self.pump(at);
             return !is_held;
         }
+        if let Some(how) = crash {
+            self.note_crash(at, how);
+        }
         if let Some((turn, how)) = turn.zip(crash) {
             self.count_crash(at, turn, how);
         }
@@ -209,6 +212,9 @@ impl Fleet {
         workspace.is_some_and(|workspace| {
             let entry = workspace.instances.get(&at.instance_key);
             let running = entry.filter(|entry| entry.slot.up().is_some());
+            if running.is_some_and(|entry| entry.overlay.standing.is_pending) {
+                return true;
+            }
             match (
                 running.and_then(|entry| entry.running.as_ref()),
                 &workspace.bundle,
@@ -286,6 +292,9 @@ impl Fleet {
     }
 
     fn start_agent(&mut self, at: &InstanceRef) {
+        if !self.is_armed(at) {
+            return;
+        }
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
@@ -308,6 +317,10 @@ impl Fleet {
         if !self.may_start(at) {
             return;
         }
+        let running = match self.take_definition(at) {
+            Some(definition) => running.being(*definition),
+            None => running,
+        };
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -334,6 +347,7 @@ impl Fleet {
             project_root: workspace.record.project_root.clone(),
             egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
             sandbox: self.sandbox_dir_of(at),
+            changesets: self.changesets_dir_of(at),
         })))
     }
 

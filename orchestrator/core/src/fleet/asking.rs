@@ -110,6 +110,10 @@ impl Fleet {
         if ask.question.is_of_tasks() {
             return Some((requester, Beyond::Tasks(ask)));
         }
+        if let Question::Bundle { .. } = &ask.question {
+            self.ask_bundle(requester, ask);
+            return None;
+        }
         match self.file_work(at, &ask.question) {
             Ok(None) => {
                 self.ask_agents(requester, trace, ask);
@@ -152,6 +156,7 @@ impl Fleet {
             | Question::ShowSandbox { .. }
             | Question::SubmitProposal { .. }
             | Question::ShowProposal { .. }
+            | Question::Bundle { .. }
             | Question::CreateTask { .. }
             | Question::ShowTask { .. }
             | Question::AwaitTask { .. } => return,

@@ -29,6 +29,11 @@ pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
     agent.has_export(SUBMIT.0, SUBMIT.1)
 }
 
+/// Whether an agent changes its own configuration.
+pub(super) fn is_author(agent: &AgentDefinition) -> bool {
+    agent.has_export("swarm-bundle", "open")
+}
+
 /// The tool and its export that grant a question; none if every agent may ask it.
 fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
     Some(match question {
@@ -47,6 +52,7 @@ fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
         Question::CreateTask { .. } => ("tasks", "create"),
         Question::ShowTask { .. } => ("tasks", "status"),
         Question::AwaitTask { .. } => ("tasks", "wait"),
+        Question::Bundle { ask } => ("swarm-bundle", ask.export()),
     })
 }
 

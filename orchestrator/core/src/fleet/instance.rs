@@ -8,6 +8,7 @@ use goondan_protocol::trace::TraceContext;
 
 use super::answers::waiting::Awaiting;
 use super::approvals::Approvals;
+use super::bundles::Overlay;
 use super::changes::RunningAgent;
 use super::holding::Hold;
 use super::inbox::Inbox;
@@ -52,6 +53,8 @@ pub(crate) struct Instance {
     pub(super) deleting: Option<Vec<DeleteReply>>,
     /// What it is held for: no turn begins meanwhile.
     pub(super) hold: Option<Hold>,
+    /// What it works with besides what the project says.
+    pub(super) overlay: Overlay,
 }
 
 impl Instance {
@@ -71,6 +74,7 @@ impl Instance {
             restarts: SelfRestarts::default(),
             deleting: None,
             hold: None,
+            overlay: Overlay::default(),
         }
     }
 

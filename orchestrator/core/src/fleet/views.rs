@@ -181,6 +181,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         approvals: approvals_in(workspace),
         questions: 0,
         failed_drills: Vec::new(),
+        bundle_problems: workspace.bundle_problems.clone(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,

@@ -142,6 +142,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         lifecycle: goondan_config::Lifecycle::default(),
         observation: goondan_protocol::observe::ObservationBounds::default(),
         tasks: goondan_config::TaskPolicy::default(),
+        changesets: None,
         digest: variant.to_string(),
     }
 }

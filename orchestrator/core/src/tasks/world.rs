@@ -145,6 +145,7 @@ fn bundle() -> Bundle {
         grace_period_ms: 1_000,
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
+        changesets: None,
         tasks: TaskPolicy {
             keep_ms: Some(2 * DAY_MS),
             drill_ms: Some(DAY_MS),
