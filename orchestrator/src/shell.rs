@@ -14,6 +14,7 @@ mod loading;
 mod logs;
 mod masking;
 mod memory;
+mod oauth;
 mod orphans;
 mod programs;
 mod proposals;

@@ -25,6 +25,7 @@ use self::models::Model;
 use self::room::Room;
 use self::runs::Run;
 use self::starts::Starts;
+use self::tokens::Tokens;
 use self::watchers::Watchers;
 use crate::jobs::{Asked, Continuation, Jobs};
 use crate::limits::TICKS_OF_REST;
@@ -65,6 +66,7 @@ pub(crate) mod runs;
 pub(crate) mod sandboxes;
 pub(crate) mod slot;
 pub(crate) mod starts;
+pub(crate) mod tokens;
 pub(crate) mod turn;
 pub(crate) mod turns;
 pub(crate) mod views;
@@ -127,6 +129,8 @@ pub(crate) struct Workspace {
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
     pub(crate) denied: BTreeSet<String>,
+    /// The tokens of authorization servers that are good now.
+    tokens: Tokens,
     /// How its closing stands; none while it is open.
     pub(crate) closing: Option<Closing>,
     pub(crate) watchers: Watchers,
@@ -150,6 +154,7 @@ impl Workspace {
             parked: BTreeMap::new(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
+            tokens: Tokens::new(),
             closing: None,
             watchers: Watchers::new(watch_epoch),
         }

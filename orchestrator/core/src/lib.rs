@@ -9,6 +9,7 @@
 //! * `fleet`: what runs. It knows nothing of the others.
 //! * `calls`: what agents want done outside, what that takes, and whom people are asked on the way.
 //! * `requests`: what clients ask for.
+//! * `oauth`: tokens of authorization servers.
 //! * `tasks`: what tasks do next, and in which order that becomes durable.
 //! * `routing`: what one of them says to another.
 //! * `router`: which instance an event belongs to.
@@ -39,6 +40,7 @@ mod input;
 mod jobs;
 pub mod limits;
 mod listing;
+mod oauth;
 mod refusals;
 mod requests;
 mod router;
@@ -50,6 +52,7 @@ mod tasks;
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
+pub use exchange::oauth::{OAuthDone, OAuthWork};
 pub use exchange::tasks::{
     CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, RemovalFor, SecretsRead,
     TaskDone, TaskRef, TaskWork,
@@ -67,6 +70,7 @@ pub use refusals::control_error;
 
 use calls::Calls;
 use fleet::Fleet;
+use oauth::OAuth;
 use requests::Requests;
 use tasks::Tasks;
 
@@ -94,6 +98,7 @@ pub struct Core {
     calls: Calls,
     requests: Requests,
     tasks: Tasks,
+    oauth: OAuth,
 }
 
 impl Core {
@@ -104,6 +109,7 @@ impl Core {
             calls: Calls::default(),
             requests: Requests::default(),
             tasks: Tasks::default(),
+            oauth: OAuth::default(),
         }
     }
 
@@ -136,6 +142,7 @@ impl Core {
             } => self.on_proposals(&workspace_id, is_asked, done),
             Input::Joint(done) => self.on_joint(*done),
             Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
+            Input::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
                 process,
@@ -164,6 +171,7 @@ impl Core {
             self.go_on_with_hold(&at);
         }
         self.exchange_with_tasks();
+        self.exchange_with_oauth();
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()
@@ -188,6 +196,7 @@ impl Core {
             self.calls.forget_replies(&self.fleet);
         }
         self.tasks.on_time(&mut self.fleet);
+        self.oauth.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();
     }

@@ -9,8 +9,8 @@ pub const LOGINS_OPEN_MAX: usize = 16;
 /// After which part of its life a token is renewed, in percent.
 pub const REFRESH_AT_PERCENT: i64 = 80;
 
-/// The shortest time between two refreshes of one token that nobody asked for, in milliseconds.
-pub const REFRESH_PAUSE_MIN_MS: i64 = 10_000;
+/// The shortest life of a token before it is renewed without being asked for, in milliseconds.
+pub const REFRESH_PAUSE_MIN_MS: i64 = 1_000;
 
 /// First pause after a refresh that failed, in milliseconds. Each further one is twice as long.
 pub const RETRY_FIRST_MS: i64 = 2_000;

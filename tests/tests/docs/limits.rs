@@ -13,6 +13,7 @@ const FILES: [&str; 13] = [
     "orchestrator/durable/writers/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
+    "orchestrator/oauth/src/limits.rs",
     "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
     "orchestrator/proposals/src/limits.rs",

@@ -487,6 +487,7 @@ impl World {
             | Effect::Secrets { .. }
             | Effect::Proposals { .. }
             | Effect::Joint(_)
+            | Effect::OAuth(_)
             | Effect::Log(_) => {}
         }
         Vec::new()
