@@ -6,9 +6,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, Manner};
-use goondan_tests::home::Running;
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Running};
 use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::{Value, json};
@@ -99,6 +101,13 @@ fn log_in(home: &Home, server: &AuthorizationServer) {
         .wait()
         .exits(0)
         .prints(&["Logged in for OAuthApp/idp"]);
+}
+
+/// A login whose address is typed.
+fn paste(home: &Home) -> Running {
+    let mut command = home.command(&bin(GDN), &["oauth", "login", "idp", "--paste"]);
+    command.stdin(Stdio::piped());
+    Running::start(command)
 }
 
 fn grant(home: &Home) -> Value {
@@ -253,7 +262,7 @@ fn sys_4_a_pasted_address_ends_a_login_and_another_does_not() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let _daemon = Daemon::serving(&home);
-    let mut login = home.start_gdn(&["oauth", "login", "idp", "--paste"]);
+    let mut login = paste(&home);
     let back = server.consent(&address_of(&login));
     let other = back.replace("state=", "state=x");
     login.say(&other);
@@ -263,7 +272,7 @@ fn sys_4_a_pasted_address_ends_a_login_and_another_does_not() {
         .tells(&["its `state` is of another login"]);
     assert_eq!(server.requests("authorization_code"), 0);
 
-    let mut login = home.start_gdn(&["oauth", "login", "idp", "--paste"]);
+    let mut login = paste(&home);
     let back = server.consent(&address_of(&login));
     login.say(&back);
     login.wait().exits(0);
