@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::oauth::OAUTH;
 use goondan_protocol::version::GOONDAN_VERSION;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +13,7 @@ use crate::gateway::Gateway;
 use crate::link::Role;
 use crate::listener::{self, Service};
 use crate::model;
+use crate::oauth::Asker;
 use crate::program::Program;
 
 /// Makes a connector of an assignment whose settings and secrets are in order, or says why it cannot be.
@@ -76,6 +78,10 @@ fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
         ..
     } = assignment;
     let name = connector.as_str();
+    if name == OAUTH {
+        let asker = Asker::new()?;
+        return Ok(Ready::to(|gateway, stop| asker.run(gateway, stop)));
+    }
     let Some(described) = goondan_connectors::find(name) else {
         let names = goondan_connectors::BUILTINS.map(|described| format!("`{}`", described.name));
         return Err(format!(

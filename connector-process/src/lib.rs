@@ -50,6 +50,7 @@ mod link;
 mod listener;
 mod mcp;
 mod model;
+mod oauth;
 mod otlp;
 mod own_sandbox;
 mod parent;

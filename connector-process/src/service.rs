@@ -155,7 +155,7 @@ impl Failed<'_> {
     }
 
     /// There is no answer.
-    fn without_answer(self, broken: &Broken) -> CallError {
+    pub(crate) fn without_answer(self, broken: &Broken) -> CallError {
         let message = format!("{}: {broken}", self.service);
         match broken {
             Broken::NotSent(_) => CallError::new(CallErrorCode::Unavailable, message).later(None),

@@ -165,6 +165,8 @@ commands! {
     Task(args: task::TaskCommand) => commands::task::run(args, context).await,
     #[command(subcommand)]
     Secret(args: secret::SecretCommand) => commands::secret::run(args, context).await,
+    #[command(subcommand, name = "oauth")]
+    OAuth(args: oauth::OAuthCommand) => commands::oauth::run(args, context).await,
     #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
     Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,

@@ -249,6 +249,15 @@ impl From<ControlError> for Failure {
                 Exit::InvalidConfiguration,
                 "if you trust the project with it: `gdn secret allow NAME`",
             ),
+            ErrorCode::OauthNotFound => (Exit::NotFound, "see what there is: `gdn oauth list`"),
+            ErrorCode::OauthRefused => (
+                Exit::Conflict,
+                "log in again: `gdn oauth login APP`; `gdn oauth list` shows who has to",
+            ),
+            ErrorCode::OauthUnavailable => (
+                Exit::TryAgain,
+                "try again later; `gdn logs` shows what the process `oauth` wrote",
+            ),
             ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
             ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
             ErrorCode::Internal => (

@@ -33,7 +33,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Configure",
-        &["validate", "config", "schema", "reload", "secret"],
+        &["validate", "config", "schema", "reload", "secret", "oauth"],
     ),
     (
         "Stop and tidy up",

@@ -146,6 +146,14 @@ pub const SECRET_ALLOW: &str = "gdn.secret.allow/v1";
 pub const SECRET_DENY: &str = "gdn.secret.deny/v1";
 /// `gdn secret remove`.
 pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
+/// What `gdn oauth login` prints first: what a person does next.
+pub const OAUTH_LOGIN: &str = "gdn.oauth.login/v1";
+/// `gdn oauth list`.
+pub const OAUTH_LIST: &str = "gdn.oauth.list/v1";
+/// `gdn oauth show`, `refresh` and, at its end, `login`.
+pub const OAUTH_SHOW: &str = "gdn.oauth.show/v1";
+/// `gdn oauth revoke`.
+pub const OAUTH_REVOKE: &str = "gdn.oauth.revoke/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -246,6 +254,10 @@ pub const ALL: &[&str] = &[
     SECRET_ALLOW,
     SECRET_DENY,
     SECRET_REMOVE,
+    OAUTH_LOGIN,
+    OAUTH_LIST,
+    OAUTH_SHOW,
+    OAUTH_REVOKE,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,

@@ -15,6 +15,7 @@ mod loading;
 mod logs;
 mod masking;
 mod memory;
+mod oauth;
 mod orphans;
 mod programs;
 mod proposals;

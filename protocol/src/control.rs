@@ -36,6 +36,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod oauth;
 mod process;
 mod proposal;
 mod question;
@@ -68,6 +69,10 @@ pub use instance::{
     InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
+pub use oauth::{
+    BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
+    RefreshGrant, RevokeGrant, ShowGrant,
+};
 pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
@@ -315,6 +320,18 @@ methods! {
     AllowSecret = "secret.allow" -> SecretConsentChanged;
     /// Takes that back.
     DenySecret = "secret.deny" -> SecretConsentChanged;
+    /// How the tokens of applications stand.
+    ListGrants = "oauth.list" -> Vec<GrantInfo>;
+    /// How those of one stand.
+    ShowGrant = "oauth.show" -> GrantInfo;
+    /// Begins a login at an authorization server. Only a person may, as with all that follows.
+    BeginLogin = "oauth.login" -> LoginBegun;
+    /// Ends it with what the server sent back.
+    FinishLogin = "oauth.finish" -> GrantInfo;
+    /// Renews a token now.
+    RefreshGrant = "oauth.refresh" -> GrantInfo;
+    /// Has the server take tokens back, and forgets them.
+    RevokeGrant = "oauth.revoke" -> GrantRevoked;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.
     FollowLogs = "logs.follow" -> Done;
 }

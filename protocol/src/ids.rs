@@ -57,6 +57,10 @@ const NAME: Charset = Charset {
     allowed: |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'),
     words: "letters, digits, `-`, `_` and `.`",
 };
+const SUBJECT: Charset = Charset {
+    allowed: |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+'),
+    words: "letters, digits, `-`, `_`, `.`, `@` and `+`",
+};
 const TOOL_NAME: Charset = Charset {
     allowed: |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'),
     words: "letters, digits, `-` and `_`",
@@ -196,6 +200,33 @@ text_id!(
     /// The key of one entry of a secret.
     SecretKey, "secret key", MAX_SECRET_KEY_BYTES, NAME
 );
+text_id!(
+    /// For whom a token of an `OAuthApp` is.
+    OAuthSubject, "OAuth subject", MAX_NAME_BYTES, SUBJECT
+);
+text_id!(
+    /// Names one login at an authorization server; a file is named after it.
+    LoginId, "login id", MAX_NAME_BYTES, NAME
+);
+generated_id!(LoginId);
+
+/// The subject of applications that do not tell people apart.
+const GLOBAL_SUBJECT: &str = "global";
+
+impl OAuthSubject {
+    /// Everybody: the application has one token for all.
+    #[must_use]
+    pub fn global() -> Self {
+        Self(Arc::from(GLOBAL_SUBJECT))
+    }
+
+    /// Whether it is everybody.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.as_str() == GLOBAL_SUBJECT
+    }
+}
+
 /// What extensions of one instance remember, by their names (`EXT-2`). Each is any JSON value
 /// (`EXT-4`).
 pub type ExtensionStates = std::collections::BTreeMap<ExtensionName, serde_json::Value>;

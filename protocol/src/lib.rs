@@ -40,6 +40,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod message;
 pub mod module_file;
+pub mod oauth;
 pub mod observe;
 pub mod process_limits;
 pub mod question;

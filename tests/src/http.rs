@@ -44,7 +44,7 @@ pub fn post(
     headers: &[(&str, &str)],
     body: &str,
 ) -> io::Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut request = format!(
         "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -55,6 +55,22 @@ pub fn post(
     }
     request.push_str("\r\n");
     request.push_str(body);
+    answer_to(stream, &request)
+}
+
+/// Asks for a path, and reads the whole answer.
+///
+/// # Errors
+///
+/// If there is nobody, or the connection ends before the answer does.
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    answer_to(stream, &request)
+}
+
+fn answer_to(mut stream: TcpStream, request: &str) -> io::Result<Response> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

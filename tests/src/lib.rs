@@ -23,6 +23,7 @@
     reason = "a harness panics where a test is to fail, tells its reader why, and prepares files of its own"
 )]
 
+pub mod authorization_server;
 pub mod binaries;
 pub mod cli_agents;
 pub mod daemon;

@@ -20,7 +20,7 @@ pub struct Received {
     pub path: String,
     /// Header lines, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body: JSON, or a text if it is none.
     pub body: Value,
     /// How many requests came before it.
     pub number: usize,
@@ -277,9 +277,18 @@ fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>>
         method,
         path,
         headers,
-        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        body: body_of(&body),
         number: 0,
     }))
+}
+
+/// A body as JSON; what is none as text.
+fn body_of(body: &[u8]) -> Value {
+    let as_text = || match body {
+        [] => Value::Null,
+        body => Value::String(String::from_utf8_lossy(body).into_owned()),
+    };
+    serde_json::from_slice(body).unwrap_or_else(|_| as_text())
 }
 
 /// Events of Anthropic's Messages API.

@@ -5,6 +5,7 @@
 //! * `cli_agents`: the agents that are programs.
 //! * `connections`: a connection with its connector, and where its events go.
 //! * `notify`: what connections tell people of tasks.
+//! * `oauth`: who asks for tokens of which application.
 //! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
@@ -13,6 +14,7 @@ mod connections;
 mod egress;
 mod members;
 mod notify;
+mod oauth;
 mod sandboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use std::path::Path;
 use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::task::CliAgentDefinition;
 use goondan_protocol::usage::PriceTable;
@@ -30,6 +33,8 @@ use agents::resolve_agent;
 use connections::resolve_connections;
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::Ground;
+
+pub(crate) use oauth::AskedToken;
 
 use crate::codes;
 use crate::digest;
@@ -62,6 +67,10 @@ pub struct Bundle {
     pub local: Option<ConnectionDefinition>,
     /// The models of providers that its agents may call; a connector process stands for each.
     pub models: BTreeMap<ResourceName, HostedModel>,
+    /// The applications at authorization servers.
+    pub oauth_apps: BTreeMap<ResourceName, OAuthApp>,
+    /// The tokens of theirs that anything asks for. Where one is to stand, there is its placeholder.
+    pub oauth_needs: BTreeSet<OAuthNeed>,
     /// What those models cost, as far as the project says.
     pub prices: BTreeMap<ResourceName, PriceTable>,
     /// What replies of models may take.
@@ -139,6 +148,12 @@ impl Bundle {
             resolve_connections(&membership, &resources, &ground, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
+        let oauth_needs = oauth::resolve_needs(&resources, report);
+        let oauth_apps = resources.oauth_apps.values();
+        let oauth_apps: BTreeMap<_, _> = oauth_apps
+            .map(|app| (app.name.clone(), app.clone()))
+            .collect();
+        oauth::add(&oauth_apps, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
             if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
@@ -181,6 +196,8 @@ impl Bundle {
             tasks: membership.policy.tasks,
             changesets: membership.policy.changesets,
             models,
+            oauth_apps,
+            oauth_needs,
             prices,
             budgets,
             digest: String::new(),
@@ -247,6 +264,12 @@ fn digest_of(bundle: &Bundle) -> String {
             "prompts": prompts.as_str(), "tools": tools.as_str(), "models": models.as_str(),
         });
         content.insert("changesets".to_owned(), rules);
+    }
+    if !bundle.oauth_apps.is_empty()
+        && let Some(content) = content.as_object_mut()
+    {
+        let apps: Vec<Value> = bundle.oauth_apps.values().map(|app| json!(app)).collect();
+        content.insert("oauthApps".to_owned(), apps.into());
     }
     if !bundle.cli_agents.is_empty()
         && let Some(content) = content.as_object_mut()

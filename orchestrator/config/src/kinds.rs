@@ -14,6 +14,7 @@ pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod model;
 pub(crate) mod notify;
+pub(crate) mod oauth_app;
 pub(crate) mod package;
 pub(crate) mod params;
 pub(crate) mod prices;
@@ -34,9 +35,11 @@ use std::str::FromStr;
 
 use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::{InvalidId, ResourceName};
+use goondan_protocol::oauth::OAuthApp;
 use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
+use crate::bundle::AskedToken;
 use crate::codes;
 use crate::document::Document;
 use crate::environment::Variables;
@@ -56,6 +59,8 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a dyn SecretStore,
     pub(crate) machine: &'a dyn Machine,
     pub(crate) secrets: Secrets,
+    /// The tokens that were asked for so far.
+    pub(crate) asked_tokens: Vec<AskedToken>,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
     pub(crate) report: Report,
@@ -121,7 +126,7 @@ type Read = fn(&Document<'_>, &mut Resources, &mut Context<'_>);
 
 /// The kinds there are, in the order in which people are told of them: what the `spec` of each holds, and
 /// how its documents are read.
-static KINDS: [(Kind, Content, Read); 8] = [
+static KINDS: [(Kind, Content, Read); 9] = [
     (
         Kind::PACKAGE,
         Content::Mapping(&package::SPEC),
@@ -193,6 +198,14 @@ static KINDS: [(Kind, Content, Read); 8] = [
             all.connections.extend(document.located(connection));
         },
     ),
+    (
+        Kind::OAUTH_APP,
+        Content::Mapping(&oauth_app::SPEC),
+        |document, all, cx| {
+            let app = oauth_app::read(document, cx);
+            all.oauth_apps.extend(document.named(app));
+        },
+    ),
 ];
 
 /// Everything a project defines, read but not yet connected.
@@ -218,6 +231,9 @@ pub(crate) struct Resources {
     pub(crate) cli_agents: Vec<Located<cli_agent::CliAgentSpec>>,
     pub(crate) swarms: Vec<Located<swarm::SwarmSpec>>,
     pub(crate) connections: Vec<Located<connection::ConnectionSpec>>,
+    pub(crate) oauth_apps: BTreeMap<String, OAuthApp>,
+    /// The tokens that are asked for.
+    pub(crate) asked_tokens: Vec<AskedToken>,
     /// How many documents of each kind were seen, those that could not be read included.
     pub(crate) counts: BTreeMap<Kind, usize>,
     /// The environment files that were named.

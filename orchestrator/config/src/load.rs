@@ -57,6 +57,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         store,
         machine,
         secrets: Secrets::default(),
+        asked_tokens: Vec::new(),
         resource: String::new(),
         report,
     };
@@ -65,8 +66,10 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
     let Context {
         mut report,
         secrets,
+        asked_tokens,
         ..
     } = cx;
+    resources.asked_tokens = asked_tokens;
     let bundle = Bundle::of(resources, files.root(), machine, &mut report);
     Reading {
         bundle: bundle.filter(|_| !report.has_errors()),

@@ -1,6 +1,7 @@
 //! A value of a YAML text, with its place.
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::oauth::OAUTH_APP_PREFIX;
 use goondan_protocol::secret::SECRET_PREFIX;
 use serde_json::{Number, Value as Json};
 
@@ -106,6 +107,17 @@ pub(crate) fn is_reference(node: &Node) -> bool {
         _ => false,
     };
     entries.len() == 2 && entries.iter().all(is_name)
+}
+
+/// Whether a value is `{app: OAuthApp/name}`, with a `subject` or without.
+pub(crate) fn is_token(node: &Node) -> bool {
+    let entries = node.entries();
+    let is_part = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
+        ("app", Value::Text(name)) => name.starts_with(OAUTH_APP_PREFIX),
+        ("subject", Value::Text(_)) => true,
+        _ => false,
+    };
+    !entries.is_empty() && entries.iter().all(is_part)
 }
 
 impl Entry {

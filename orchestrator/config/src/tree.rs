@@ -15,7 +15,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned}
 use crate::codes;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 pub(crate) use crate::node::{Entry, Node, Value, entries_to_json};
-use crate::node::{REFERENCE, is_reference};
+use crate::node::{REFERENCE, is_reference, is_token};
 use crate::report::{FileId, Place, Problem, Report};
 use crate::syntax::{Explained, explain};
 
@@ -231,6 +231,7 @@ fn is_taken(node: &Node) -> bool {
         && match (source.key.as_str(), &source.node.value) {
             (REFERENCE, _) => is_reference(&source.node),
             ("env", Value::Text(name)) => is_variable(name),
+            ("oauth", _) => is_token(&source.node),
             _ => false,
         }
 }

@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use goondan_oauth::Ticket;
 use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallPlace,
     CallRecord, CallResult, CallRetry, CallTarget, Caller, ModelPiece, OutgoingCall,
@@ -46,11 +47,13 @@ use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
     CALLS_OPEN_PER_AGENT, TICK_MS,
 };
+use crate::oauth::OAuthCalled;
 use crate::{LogEvent, ProcessId};
 
 pub(super) mod accounts;
 mod budgets;
 mod charges;
+mod for_oauth;
 mod for_tasks;
 mod lane;
 mod messages;
@@ -83,6 +86,17 @@ enum CallState {
     Unrecorded { message: Box<RawValue> },
 }
 
+/// What a call is made for.
+#[derive(Debug)]
+enum Origin {
+    /// An agent's turn: its process waits, unless it crashed.
+    Agent,
+    /// The notification of a task.
+    Task(NotificationRef),
+    /// A token.
+    OAuth(Ticket),
+}
+
 /// One call that is not over.
 #[derive(Debug)]
 struct OpenCall {
@@ -90,8 +104,7 @@ struct OpenCall {
     agent: AgentName,
     /// Who waits, and its own name for the call; nobody, after the agent crashed.
     waiter: Option<(ProcessId, CallId)>,
-    /// The notification of a task that it is made for; then no process waits.
-    for_task: Option<NotificationRef>,
+    origin: Origin,
     lane: LaneKey,
     target: CallTarget,
     method: String,
@@ -150,6 +163,8 @@ pub(super) struct Calls {
     done_for_tasks: Vec<TaskCalled>,
     /// Workspaces in whose ledgers something was put down.
     charged: BTreeSet<WorkspaceId>,
+    /// The same of calls for tokens.
+    done_for_oauth: Vec<OAuthCalled>,
     /// What replies took so far, of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
@@ -288,7 +303,7 @@ impl Calls {
             at: at.clone(),
             agent,
             waiter: Some(waiter),
-            for_task: None,
+            origin: Origin::Agent,
             lane: lane.clone(),
             target: asked.target.clone(),
             method: asked.method,
@@ -473,10 +488,15 @@ impl Calls {
                     .in_trace(call.trace),
             );
         }
-        if let Some(of) = call.for_task {
-            self.done_for_tasks.push(TaskCalled { of, outcome });
-        } else if let Some(waiter) = call.waiter {
-            answer_call(fleet, &call.at, waiter, outcome);
+        match (call.origin, call.waiter) {
+            (Origin::Task(of), _) => self.done_for_tasks.push(TaskCalled { of, outcome }),
+            (Origin::OAuth(ticket), _) => self.done_for_oauth.push(OAuthCalled {
+                ticket,
+                method: call.method,
+                outcome,
+            }),
+            (Origin::Agent, Some(waiter)) => answer_call(fleet, &call.at, waiter, outcome),
+            (Origin::Agent, None) => {}
         }
     }
 

@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 
 use crate::LoadPurpose;
 use crate::exchange::joint::JointWork;
+use crate::exchange::oauth::OAuthWork;
 use crate::exchange::{
     BundleWork, ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork,
 };
@@ -140,6 +141,8 @@ pub enum Effect {
     /// Do something about the work areas of tasks. Everything about one task is done in the order in which it
     /// is asked for.
     Tasks(Box<TaskWork>),
+    /// Do something about the documents of OAuth, one after the other.
+    OAuth(OAuthWork),
     /// Do something about the joint checkpoints of conversations, one after the other.
     Joint(Box<JointWork>),
     /// Answer a request.

@@ -25,6 +25,7 @@ use self::models::Model;
 use self::room::Room;
 use self::runs::Run;
 use self::starts::Starts;
+use self::tokens::Tokens;
 use self::watchers::Watchers;
 use crate::jobs::{Asked, Continuation, Jobs};
 use crate::limits::TICKS_OF_REST;
@@ -67,6 +68,7 @@ pub(crate) mod runs;
 pub(crate) mod sandboxes;
 pub(crate) mod slot;
 pub(crate) mod starts;
+pub(crate) mod tokens;
 pub(crate) mod turn;
 pub(crate) mod turns;
 pub(crate) mod views;
@@ -133,6 +135,8 @@ pub(crate) struct Workspace {
     pub(crate) denied: BTreeSet<String>,
     /// Why conversations do not work with what their agents made of them, as far as that is known.
     pub(crate) bundle_problems: BTreeMap<InstanceKey, String>,
+    /// The tokens of authorization servers that are good now.
+    tokens: Tokens,
     /// How its closing stands; none while it is open.
     pub(crate) closing: Option<Closing>,
     pub(crate) watchers: Watchers,
@@ -158,6 +162,7 @@ impl Workspace {
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             bundle_problems: BTreeMap::new(),
+            tokens: Tokens::new(),
             closing: None,
             watchers: Watchers::new(watch_epoch),
         }

@@ -16,6 +16,7 @@ use goondan_store::writer::Completion;
 
 use crate::Accounts;
 use crate::exchange::joint::JointDone;
+use crate::exchange::oauth::OAuthDone;
 use crate::exchange::{
     BundleDone, Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
     TaskDone,
@@ -86,6 +87,8 @@ pub enum Input {
     Bundle(Box<BundleDone>),
     /// Something was done about the work area of a task, or could not be.
     Tasks(Box<TaskDone>),
+    /// Something was done about the documents of OAuth, or could not be.
+    OAuth(OAuthDone),
     /// Something was done about the joint checkpoints of a conversation, or could not be.
     Joint(Box<JointDone>),
     /// A process was started.

@@ -9,6 +9,7 @@
 //! * `fleet`: what runs. It knows nothing of the others.
 //! * `calls`: what agents want done outside, what that takes, and whom people are asked on the way.
 //! * `requests`: what clients ask for.
+//! * `oauth`: tokens of authorization servers.
 //! * `tasks`: what tasks do next, and in which order that becomes durable.
 //! * `routing`: what one of them says to another.
 //! * `router`: which instance an event belongs to.
@@ -39,6 +40,7 @@ mod input;
 mod jobs;
 pub mod limits;
 mod listing;
+mod oauth;
 mod refusals;
 mod requests;
 mod router;
@@ -50,6 +52,7 @@ mod tasks;
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
+pub use exchange::oauth::{OAuthDone, OAuthWork};
 pub use exchange::tasks::{
     CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, RemovalFor, SecretsRead,
     TaskDone, TaskRef, TaskWork,
@@ -68,6 +71,7 @@ pub use refusals::control_error;
 
 use calls::Calls;
 use fleet::Fleet;
+use oauth::OAuth;
 use requests::Requests;
 use tasks::Tasks;
 
@@ -95,6 +99,7 @@ pub struct Core {
     calls: Calls,
     requests: Requests,
     tasks: Tasks,
+    oauth: OAuth,
 }
 
 impl Core {
@@ -105,6 +110,7 @@ impl Core {
             calls: Calls::default(),
             requests: Requests::default(),
             tasks: Tasks::default(),
+            oauth: OAuth::default(),
         }
     }
 
@@ -138,6 +144,7 @@ impl Core {
             Input::Bundle(done) => self.fleet.on_bundle(*done),
             Input::Joint(done) => self.on_joint(*done),
             Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
+            Input::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),
             Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
             Input::Message {
                 process,
@@ -166,6 +173,7 @@ impl Core {
             self.go_on_with_hold(&at);
         }
         self.exchange_with_tasks();
+        self.exchange_with_oauth();
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         self.fleet.take_effects()
@@ -191,6 +199,7 @@ impl Core {
         }
         self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
+        self.oauth.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();
     }

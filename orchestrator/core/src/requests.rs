@@ -100,6 +100,8 @@ fn may_come_late(call: &Call) -> bool {
             | Call::GetTrace(_)
             | Call::WatchWorkspace(_)
             | Call::ListSecrets(_)
+            | Call::ListGrants(_)
+            | Call::ShowGrant(_)
             | Call::Stop(_)
     )
 }
@@ -526,6 +528,14 @@ impl Core {
             | Call::ImportTask(_)
             | Call::RemoveTask(_)) => {
                 self.tasks.on_request(&mut self.fleet, token, peer, call);
+            }
+            call @ (Call::ListGrants(_)
+            | Call::ShowGrant(_)
+            | Call::BeginLogin(_)
+            | Call::FinishLogin(_)
+            | Call::RefreshGrant(_)
+            | Call::RevokeGrant(_)) => {
+                self.oauth.on_request(&mut self.fleet, token, peer, call);
             }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),

@@ -392,6 +392,8 @@ mod tests {
             connections: BTreeMap::new(),
             local: None,
             models: BTreeMap::new(),
+            oauth_apps: BTreeMap::new(),
+            oauth_needs: std::collections::BTreeSet::new(),
             prices: BTreeMap::new(),
             budgets: Vec::new(),
             grace_period_ms: 0,

@@ -169,6 +169,23 @@ impl Core {
         }
     }
 
+    /// Authorization servers are asked, and what came of it is told.
+    pub(crate) fn exchange_with_oauth(&mut self) {
+        loop {
+            let asked = self.oauth.take_calls();
+            let called = self.calls.take_done_for_oauth();
+            if asked.is_empty() && called.is_empty() {
+                return;
+            }
+            for call in asked {
+                self.calls.on_oauth_call(&mut self.fleet, call);
+            }
+            for called in called {
+                self.oauth.on_called(&mut self.fleet, called);
+            }
+        }
+    }
+
     /// A process is gone.
     pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) {
         let Some((owner, is_crash)) = self.fleet.on_exited(process, how) else {

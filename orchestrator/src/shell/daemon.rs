@@ -37,6 +37,7 @@ use super::launcher::Launcher;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
+use super::oauth::OAuthThread;
 use super::orphans::{self, Mark};
 use super::programs::Programs;
 use super::proposals;
@@ -241,6 +242,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     })
     .map_err(io)?;
     let joint_thread = JointThread::start(layout.clone(), events.clone()).map_err(io)?;
+    let oauth_thread = OAuthThread::start(projects.secrets.clone(), events.clone()).map_err(io)?;
     let supervisor = Supervisor::new(
         core,
         launcher,
@@ -248,7 +250,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         writers,
         projects.clone(),
         cgroups,
-        (tasks_thread, joint_thread),
+        (tasks_thread, joint_thread, oauth_thread),
     );
 
     let ending = CancellationToken::new();

@@ -24,6 +24,7 @@ use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Va
 use serde_json::json;
 
 mod consents;
+mod oauth;
 mod tasks;
 
 use super::masking::Masks;
@@ -330,7 +331,7 @@ impl SecretKeeper {
         if let Some(found) = self.vault.identities(files)? {
             return Ok((found.identities, None));
         }
-        if !self.vault.names(files)?.is_empty() {
+        if !self.vault.names(files)?.is_empty() || self.has_oauth_documents() {
             return Err(self.no_identity().into());
         }
         let made = Identities::generate();

@@ -56,7 +56,7 @@ impl Files for Allowing<'_> {
     }
 }
 
-fn disk() -> SimulatedDisk {
+pub(super) fn disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     for dir in ["/s", "/s/system"] {
         disk.create_dir(Path::new(dir)).unwrap();
@@ -67,14 +67,14 @@ fn disk() -> SimulatedDisk {
     disk
 }
 
-fn keeper(disk: &SimulatedDisk) -> SecretKeeper {
+pub(super) fn keeper(disk: &SimulatedDisk) -> SecretKeeper {
     let vault = Arc::new(Vault::new(Path::new("/s"), Given::default()));
     let files = Box::new(DiskFiles(disk.clone()));
     let (disk, layout) = (Arc::new(disk.clone()), Layout::new("/s"));
     SecretKeeper::new(vault, files, disk, layout, Arc::default())
 }
 
-fn at() -> Timestamp {
+pub(super) fn at() -> Timestamp {
     Timestamp::from_unix_millis(1_790_000_000_000)
 }
 

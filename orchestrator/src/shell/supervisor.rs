@@ -31,6 +31,7 @@ use super::launcher::Launcher;
 use super::loading::Projects;
 use super::logs::LogHub;
 use super::memory;
+use super::oauth::OAuthThread;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -73,6 +74,7 @@ pub(super) struct Supervisor {
     cgroups: Cgroups,
     tasks_thread: TaskThread,
     joint_thread: JointThread,
+    oauth_thread: OAuthThread,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
@@ -94,7 +96,7 @@ impl Supervisor {
         writers: Writers<Worker>,
         projects: Projects,
         cgroups: Cgroups,
-        (tasks_thread, joint_thread): (TaskThread, JointThread),
+        (tasks_thread, joint_thread, oauth_thread): (TaskThread, JointThread, OAuthThread),
     ) -> Self {
         Self {
             core,
@@ -110,6 +112,7 @@ impl Supervisor {
             cgroups,
             tasks_thread,
             joint_thread,
+            oauth_thread,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             jobs: Vec::new(),

@@ -211,6 +211,12 @@ pub enum ErrorCode {
     SecretUnreadable,
     /// The project names a secret that no person has allowed it to use (`SEC-6`).
     SecretNotAllowed,
+    /// No such `OAuthApp`, no tokens of it, or no such login.
+    OauthNotFound,
+    /// The authorization server declines, or a person has to log in again.
+    OauthRefused,
+    /// The authorization server cannot be asked; the same may succeed later.
+    OauthUnavailable,
     /// The conversation's files, or an archive, are not as they were written.
     Damaged,
     /// The request was cut off, because what it was about was deleted or stopped.
@@ -256,7 +262,10 @@ impl ControlError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.code,
-            ErrorCode::Overloaded | ErrorCode::Stopping | ErrorCode::Storage
+            ErrorCode::Overloaded
+                | ErrorCode::Stopping
+                | ErrorCode::Storage
+                | ErrorCode::OauthUnavailable
         )
     }
 }

@@ -382,6 +382,12 @@ fn check_result(method: &str, result: &str) {
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
         control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
+        control::ListGrants::NAME => result_round_trip::<control::ListGrants>(result),
+        control::ShowGrant::NAME => result_round_trip::<control::ShowGrant>(result),
+        control::BeginLogin::NAME => result_round_trip::<control::BeginLogin>(result),
+        control::FinishLogin::NAME => result_round_trip::<control::FinishLogin>(result),
+        control::RefreshGrant::NAME => result_round_trip::<control::RefreshGrant>(result),
+        control::RevokeGrant::NAME => result_round_trip::<control::RevokeGrant>(result),
         control::WatchWorkspace::NAME => result_round_trip::<control::WatchWorkspace>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
@@ -517,6 +523,9 @@ fn every_error_code_has_its_row() {
         ErrorCode::SecretNotFound,
         ErrorCode::SecretUnreadable,
         ErrorCode::SecretNotAllowed,
+        ErrorCode::OauthNotFound,
+        ErrorCode::OauthRefused,
+        ErrorCode::OauthUnavailable,
         ErrorCode::Damaged,
         ErrorCode::Cancelled,
         ErrorCode::Internal,
@@ -552,6 +561,9 @@ fn every_error_code_has_its_row() {
             | ErrorCode::SecretNotFound
             | ErrorCode::SecretUnreadable
             | ErrorCode::SecretNotAllowed
+            | ErrorCode::OauthNotFound
+            | ErrorCode::OauthRefused
+            | ErrorCode::OauthUnavailable
             | ErrorCode::Damaged
             | ErrorCode::Cancelled
             | ErrorCode::Internal => {}

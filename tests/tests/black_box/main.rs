@@ -69,6 +69,8 @@ mod namespaces;
 #[cfg(test)]
 mod nothing_left;
 #[cfg(test)]
+mod oauth;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod parking;

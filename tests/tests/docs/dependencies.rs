@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 22] = [
+const MARKS: [(&str, &str); 23] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -20,6 +20,7 @@ const MARKS: [(&str, &str); 22] = [
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
+    ("orchestrator/oauth", "u"),
     ("orchestrator/tasks", "j"),
     ("orchestrator/trees", "r"),
     ("orchestrator/proposals", "b"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -13,6 +13,7 @@ const FILES: [&str; 14] = [
     "orchestrator/durable/writers/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
+    "orchestrator/oauth/src/limits.rs",
     "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
     "orchestrator/proposals/src/limits.rs",

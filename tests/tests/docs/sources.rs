@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 22] = [
+pub(crate) const CRATES: [(&str, &str); 23] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -20,6 +20,7 @@ pub(crate) const CRATES: [(&str, &str); 22] = [
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
     ("goondan_vault", "orchestrator/vault"),
+    ("goondan_oauth", "orchestrator/oauth"),
     ("goondan_tasks", "orchestrator/tasks"),
     ("goondan_trees", "orchestrator/trees"),
     ("goondan_proposals", "orchestrator/proposals"),

@@ -1,10 +1,13 @@
 //! Values that are written out or taken from elsewhere: `value`, or `valueFrom` with an environment
-//! variable or a secret.
+//! variable, a secret, or a token of an authorization server.
 
+use goondan_protocol::ids::OAuthSubject;
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::{SECRET_PREFIX, SecretProblem};
 
-use super::Context;
+use super::{Context, id};
 use crate::advice;
+use crate::bundle::AskedToken;
 use crate::codes;
 use crate::fields::{Fields, Label, Located};
 use crate::report::Problem;
@@ -111,7 +114,8 @@ pub(super) fn read_setting(node: &Node, label: Label, cx: &mut Context<'_>) -> O
 }
 
 fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
-    let is_ambiguous = source.has("env") && source.has("secretRef");
+    let named = ["env", "secretRef", "oauth"];
+    let is_ambiguous = named.iter().filter(|name| source.has(name)).count() > 1;
     let variable = source.text("env", &mut cx.report);
     let entry = source.nested("secretRef", &mut cx.report);
     let entry = entry.and_then(|mut secret| {
@@ -119,9 +123,15 @@ fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<S
         secret.close();
         entry
     });
+    let token = source.nested("oauth", &mut cx.report);
+    let token = token.and_then(|token| read_token(token, cx));
     source.close();
     if is_ambiguous {
         return None;
+    }
+    if let Some(token) = token {
+        // Its value is not known before a process is started with it.
+        return Some(token);
     }
     let found = match (variable, entry) {
         (Some(variable), _) => find_variable(&variable, cx),
@@ -150,6 +160,37 @@ fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Locat
     Some(Located {
         value: found.value,
         place: variable.place,
+    })
+}
+
+/// What stands for a token until it is known. Which application is meant is checked later.
+fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+    let place = token.place;
+    let app = token.reference("app", &mut cx.report);
+    let written = token.text("subject", &mut cx.report);
+    token.close();
+    let subject = match &written {
+        Some(written) => Some(Located {
+            value: id::<OAuthSubject>(written, &mut cx.report)?,
+            place: written.place,
+        }),
+        None => None,
+    };
+    let app = app?;
+    let name = Located {
+        value: app.name.as_str(),
+        place: app.place,
+    };
+    let need = OAuthNeed {
+        app: id(&name, &mut cx.report)?,
+        subject: subject
+            .as_ref()
+            .map_or_else(OAuthSubject::global, |subject| subject.value.clone()),
+    };
+    cx.asked_tokens.push(AskedToken { app, subject });
+    Some(Located {
+        value: need.placeholder(),
+        place,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Values that are written out or taken from elsewhere.
 
 use super::{Content, Field, Rule, Shape};
+use crate::kind::Kind;
 
 /// A value that is never shown.
 pub(crate) static VALUE: Shape = Shape::of(
@@ -39,12 +40,35 @@ pub(crate) static VALUE_FROM: Shape = Shape::of(
             Content::Mapping(&SECRET_REF),
             "An entry of the secret store.",
         ),
+        Field::optional(
+            "oauth",
+            Content::Mapping(&OAUTH_TOKEN),
+            "A token of an authorization server, which is renewed by itself.",
+        ),
     ],
 )
 .with(&[
     Rule::NotBoth("env", "secretRef"),
-    Rule::AnyOf(&["env", "secretRef"], "write `valueFrom: {env: NAME}`"),
+    Rule::NotBoth("env", "oauth"),
+    Rule::NotBoth("secretRef", "oauth"),
+    Rule::AnyOf(
+        &["env", "secretRef", "oauth"],
+        "write `valueFrom: {env: NAME}`",
+    ),
 ]);
+
+static OAUTH_TOKEN: Shape = Shape::of(
+    "OAuthToken",
+    "A token of an authorization server.",
+    &[
+        Field::required("app", Content::Reference(Kind::OAUTH_APP), "The OAuthApp."),
+        Field::optional(
+            "subject",
+            Content::Text,
+            "Whose, if the OAuthApp has `subjectMode: user`.",
+        ),
+    ],
+);
 
 static SECRET_REF: Shape = Shape::of(
     "SecretRef",

@@ -74,6 +74,28 @@ fn corpus() -> Vec<Value> {
             }),
         ),
         document(
+            "OAuthApp",
+            "idp",
+            &json!({
+                "issuer": "https://as.example",
+                "authorizationEndpoint": "https://as.example/authorize",
+                "tokenEndpoint": "https://as.example/token",
+                "revocationEndpoint": "https://as.example/revoke",
+                "deviceAuthorizationEndpoint": "https://as.example/device",
+                "clientId": "c", "clientSecret": {"valueFrom": {"env": "X"}}, "clientAuth": "post",
+                "scopes": ["a"], "redirectUri": "https://example.org/cb", "subjectMode": "user",
+                "params": {"access_type": "offline"},
+            }),
+        ),
+        document(
+            "Connection",
+            "with-token",
+            &json!({
+                "connectorRef": webhook,
+                "secrets": {"hmac": {"valueFrom": {"oauth": {"app": "OAuthApp/idp", "subject": "ada"}}}},
+            }),
+        ),
+        document(
             "Model",
             "by-file",
             &json!({"provider": "scripted", "options": {"script": "s.yaml"}}),

@@ -137,7 +137,7 @@ fn the_frame_of_a_document_is_checked() {
     assert_eq!(
         only_problem("kind: Agent", "kind: Agnet"),
         "E_CONFIG_UNKNOWN_KIND 7:7 unknown kind `Agnet`; expected `Package`, `Model`, `Agent`, \
-         `Swarm`, `Tool`, `Extension`, `Connector` or `Connection`"
+         `Swarm`, `Tool`, `Extension`, `Connector`, `Connection` or `OAuthApp`"
     );
     assert_eq!(
         only_problem("goondan.ai/v1\nkind: Agent", "v2\nkind: Agent"),

@@ -3,7 +3,7 @@
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{InstanceKey, InstanceRef};
 
-use super::{CallState, Calls, OpenCall};
+use super::{CallState, Calls, OpenCall, Origin};
 use crate::exchange::TaskRef;
 use crate::exchange::task_calls::{TaskCall, TaskCalled};
 use crate::fleet::Fleet;
@@ -47,7 +47,7 @@ impl Calls {
             at,
             agent: asked.agent,
             waiter: None,
-            for_task: Some(asked.of),
+            origin: Origin::Task(asked.of),
             lane,
             target: target.clone(),
             method: asked.request.method,

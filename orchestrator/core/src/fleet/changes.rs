@@ -12,6 +12,8 @@ use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ResourceName};
 use goondan_protocol::usage::PriceTable;
 
+use super::tokens::Tokens;
+
 /// What a configuration that was taken up led to.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
@@ -87,15 +89,18 @@ impl RunningAgent {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunningConnector {
     pub(super) definition: ConnectionDefinition,
+    /// What it was given in place of placeholders.
+    pub(super) tokens: Tokens,
     policy: Policy,
     /// A configuration that says the same of it.
     alike: String,
 }
 
 impl RunningConnector {
-    pub(super) fn of(definition: ConnectionDefinition, bundle: &Bundle) -> Self {
+    pub(super) fn of(definition: ConnectionDefinition, tokens: Tokens, bundle: &Bundle) -> Self {
         Self {
             definition,
+            tokens,
             policy: Policy::of(bundle),
             alike: bundle.digest.clone(),
         }

@@ -13,6 +13,7 @@ use goondan_protocol::images;
 use goondan_protocol::ipc::{Assignment, EventRefused, Head, RefusalCode, Status, ToConnector};
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
 use super::agents::CONFIGURATION_CHANGED;
@@ -23,7 +24,7 @@ use super::connection_state::StateQueue;
 use super::former_keys::{Arrival, FormerKeys};
 use super::mailbox::AcceptReply;
 use super::slot::Slot;
-use super::{Fleet, Owner, health};
+use super::{Fleet, Owner, health, tokens};
 use crate::limits::BACK_OFF_MAX_MS;
 use crate::{Effect, ProcessId, router};
 
@@ -107,12 +108,28 @@ impl Fleet {
         if is_ending || !connector.slot.may_start(now) {
             return;
         }
-        let wanted = connector.wanted.clone().zip(workspace.bundle.as_ref());
-        let Some((definition, bundle)) = wanted else {
+        let Some(definition) = connector
+            .wanted
+            .clone()
+            .filter(|_| workspace.bundle.is_some())
+        else {
             workspace.connectors.remove(name);
             return;
         };
-        let running = RunningConnector::of(definition, bundle);
+        let tokens = match self.tokens_for(id, &tokens::needs_of_connection(&definition)) {
+            Ok(tokens) => tokens,
+            Err(need) => return self.wait_for_token(id, name, &need),
+        };
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let (Some(connector), Some(bundle)) = (
+            workspace.connectors.get_mut(name),
+            workspace.bundle.as_ref(),
+        ) else {
+            return;
+        };
+        let running = RunningConnector::of(definition, tokens, bundle);
         let limits = running.definition.limits;
         connector.running = Some(running);
         connector.readiness = Readiness::Starting;
@@ -126,10 +143,32 @@ impl Fleet {
             let connector = workspace.connectors.get(name);
             let running = connector.filter(|connector| connector.slot.up().is_some());
             match (running.and_then(|c| c.running.as_ref()), &workspace.bundle) {
-                (Some(running), Some(bundle)) => running.is_outdated(bundle),
+                (Some(running), Some(bundle)) => {
+                    running.is_outdated(bundle) || self.has_other_tokens(id, name)
+                }
                 _ => false,
             }
         })
+    }
+
+    /// A connection is not started before there is a token that it needs.
+    fn wait_for_token(&mut self, id: &WorkspaceId, name: &ConnectionName, need: &OAuthNeed) {
+        let why = tokens::lacks(need);
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        connector.readiness = Readiness::NotReady;
+        if connector.slot.detail.as_ref() != Some(&why) {
+            connector.slot.detail = Some(why.clone());
+            let event = LifecycleEvent::ReadinessChanged {
+                worker: Worker::Connector {
+                    connection: name.clone(),
+                },
+                ready: false,
+                detail: why,
+            };
+            self.announce(id, event, None);
+        }
     }
 
     pub(super) fn connector_assignment(
@@ -138,7 +177,8 @@ impl Fleet {
         name: &ConnectionName,
     ) -> Option<Assignment> {
         let project_root = self.workspaces.get(id)?.record.project_root.clone();
-        let definition = self.connector_mut(id, name)?.running.clone()?.definition;
+        let running = self.connector_mut(id, name)?.running.clone()?;
+        let definition = tokens::connection_with(running.definition, &running.tokens);
         let program = definition.entry.map(|entry| ConnectorProgram {
             project_root: project_root.clone(),
             entry,
@@ -168,6 +208,16 @@ impl Fleet {
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
         let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
         match connector {
+            Some(connector)
+                if connector.slot.up().is_none()
+                    && connector.wanted.as_ref().is_some_and(|wanted| {
+                        self.tokens_for(id, &tokens::needs_of_connection(wanted))
+                            .is_err()
+                    }) =>
+            {
+                let why = connector.slot.detail.as_deref();
+                Availability::Not(not_ready(&target, why.unwrap_or("it lacks a token")))
+            }
             Some(connector) if !is_ending || connector.slot.ready().is_some() => {
                 availability_of(&connector.slot, connector.readiness, self.now, &target)
             }

@@ -10,6 +10,7 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::slot::Slot;
+use super::tokens::{self, Tokens};
 use super::{Fleet, Owner, health};
 use crate::ProcessId;
 
@@ -21,6 +22,8 @@ pub(crate) struct Model {
     pub(super) wanted: Option<HostedModel>,
     /// What the running process was given.
     pub(super) running: Option<HostedModel>,
+    /// What it was given in place of placeholders.
+    pub(super) tokens: Tokens,
     /// What its process says of its work.
     pub(super) readiness: Readiness,
     idle_since_ms: u64,
@@ -32,6 +35,7 @@ impl Model {
             slot: Slot::default(),
             wanted: Some(wanted),
             running: None,
+            tokens: Tokens::new(),
             readiness: Readiness::Starting,
             idle_since_ms: 0,
         }
@@ -108,11 +112,15 @@ impl Fleet {
         if !is_called {
             return;
         }
+        let Ok(tokens) = self.tokens_for(id, &tokens::needs_of_model(&definition)) else {
+            return;
+        };
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
         let limits = definition.limits;
         model.running = Some(definition);
+        model.tokens = tokens;
         model.readiness = Readiness::Starting;
         model.idle_since_ms = now.mono_ms;
         self.spawn(&Owner::Model(id.clone(), name.clone()), limits);
@@ -123,7 +131,9 @@ impl Fleet {
         let workspace = self.workspaces.get(id);
         let model = workspace.and_then(|workspace| workspace.models.get(name));
         model.is_some_and(|model| {
-            model.slot.up().is_some() && model.wanted.is_some() && model.running != model.wanted
+            model.slot.up().is_some()
+                && model.wanted.is_some()
+                && (model.running != model.wanted || self.model_has_other_tokens(id, name))
         })
     }
 
@@ -146,7 +156,8 @@ impl Fleet {
         id: &WorkspaceId,
         name: &ResourceName,
     ) -> Option<Assignment> {
-        let model = self.model_mut(id, name)?.running.clone()?;
+        let model = self.model_mut(id, name)?;
+        let model = tokens::model_with(model.running.clone()?, &model.tokens);
         Some(Assignment::Model(Box::new(ModelAssignment {
             workspace_id: id.clone(),
             model,
@@ -159,6 +170,12 @@ impl Fleet {
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
             return Availability::Not(not_ready(&target, "it left the configuration"));
         };
+        let needs = model.wanted.as_ref().map(tokens::needs_of_model);
+        if let Some(Err(need)) = needs.map(|needs| self.tokens_for(id, &needs))
+            && model.slot.up().is_none()
+        {
+            return Availability::Not(not_ready(&target, &tokens::lacks(&need)));
+        }
         availability_of(&model.slot, model.readiness, self.now, &target)
     }
 

@@ -88,6 +88,7 @@ impl Core {
             };
             self.fleet.announce(&id, opened, None);
         }
+        self.oauth.on_taken_up(&mut self.fleet, &id);
         self.tasks.on_opened(&mut self.fleet, &id);
         for instance in found.with_work {
             let at = InstanceRef {
@@ -220,6 +221,7 @@ impl Core {
             self.fleet.respond(token, &Done {});
         }
         self.calls.forget_calls_of(id);
+        self.oauth.forget(id);
         self.tasks.forget(&mut self.fleet, id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {

@@ -136,6 +136,8 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         connections: connections.collect(),
         local: None,
         models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),
+        oauth_apps: BTreeMap::new(),
+        oauth_needs: std::collections::BTreeSet::new(),
         prices: BTreeMap::new(),
         budgets: Vec::new(),
         grace_period_ms: 20_000,

@@ -488,6 +488,7 @@ impl World {
             | Effect::Proposals { .. }
             | Effect::Joint(_)
             | Effect::Bundle(_)
+            | Effect::OAuth(_)
             | Effect::Log(_) => {}
         }
         Vec::new()

@@ -140,6 +140,8 @@ fn bundle() -> Bundle {
         connections: BTreeMap::new(),
         local: None,
         models: BTreeMap::new(),
+        oauth_apps: BTreeMap::new(),
+        oauth_needs: BTreeSet::new(),
         prices: BTreeMap::new(),
         budgets: Vec::new(),
         grace_period_ms: 1_000,

@@ -124,6 +124,12 @@ impl Supervisor {
                     self.is_over = true;
                 }
             }
+            Effect::OAuth(work) => {
+                if !self.oauth_thread.submit(work) {
+                    tracing::error!("the thread of OAuth is gone; the daemon cannot go on");
+                    self.is_over = true;
+                }
+            }
             Effect::Joint(work) => {
                 if !self.joint_thread.submit(*work) {
                     tracing::error!(

@@ -1,0 +1,236 @@
+//! Asks authorization servers: for tokens, for what they say of themselves, and to take tokens back
+//! (`SYS-4`).
+//!
+//! What is asked when, and what follows, is the orchestrator's to decide; nothing is remembered here.
+//!
+//! * `reply`: what servers answer, with all their habits. Pure.
+//! * `metadata`: what they say of themselves. Pure.
+//!
+//! # Invariants
+//!
+//! * A secret goes to the endpoint that the orchestrator names, over TLS or within this machine, and by no
+//!   redirect elsewhere.
+//! * No error and no answer but the tokens asked for repeats one that was sent.
+
+mod metadata;
+mod reply;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::oauth::{
+    ClientAuth, DEVICE, FormRequest, METADATA, Metadata, MetadataRequest, REVOKE, Refused, Reply,
+    TOKEN, form_encoded, url_encoded,
+};
+use goondan_protocol::secret::SecretValue;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::gateway::Gateway;
+use crate::http;
+use crate::service::{Answered, Failed, exchange, masked};
+
+/// Fields of a form that are secrets; the others may be repeated in errors.
+const SECRET_FIELDS: [&str; 5] = [
+    "refresh_token",
+    "code",
+    "code_verifier",
+    "device_code",
+    "token",
+];
+
+/// Asks servers for whoever holds the tokens.
+pub(crate) struct Asker {
+    client: reqwest::Client,
+}
+
+impl Asker {
+    /// # Errors
+    ///
+    /// Why there can be no client, in words.
+    pub(crate) fn new() -> Result<Self, String> {
+        Ok(Self {
+            client: http::service_client()?,
+        })
+    }
+
+    /// Asks until `stop`.
+    pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        gateway.serve(std::sync::Arc::new(self)).await;
+        gateway
+            .report(true, "asks authorization servers".to_owned())
+            .await;
+        stop.cancelled().await;
+    }
+}
+
+impl CallHandler for Asker {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let client = self.client.clone();
+        async move {
+            let timeout = Duration::from_millis(call.deadline_ms);
+            match call.method.as_str() {
+                METADATA => {
+                    let request: MetadataRequest = read(&call.params)?;
+                    to_raw(&ask_metadata(&client, &request, timeout).await?)
+                }
+                TOKEN => ask_form(&client, &call.params, timeout, false, reply::token).await,
+                REVOKE => ask_form(&client, &call.params, timeout, true, reply::revoked).await,
+                DEVICE => ask_form(&client, &call.params, timeout, true, reply::device).await,
+                other => {
+                    let message = format!("an authorization server has no method `{other}`");
+                    Err(CallError::new(CallErrorCode::NotFound, message))
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
+    serde_json::from_str(params.get())
+        .map_err(|_error| CallError::new(CallErrorCode::Invalid, "the request cannot be read"))
+}
+
+fn to_raw<T: Serialize>(value: &T) -> Outcome {
+    to_raw_value(value).map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+}
+
+/// Sends a form and reads what comes back.
+async fn ask_form<T: Serialize>(
+    client: &reqwest::Client,
+    params: &RawValue,
+    timeout: Duration,
+    is_repeatable: bool,
+    read_reply: fn(&Answered) -> Option<Reply<T>>,
+) -> Outcome {
+    let request: FormRequest = read(params)?;
+    let secrets = secrets_of(&request);
+    let failed = Failed {
+        service: "the authorization server",
+        is_repeatable,
+    };
+    let sent = exchange(form_of(client, &request)?, timeout).await;
+    let answered = sent.map_err(|broken| failed.without_answer(&broken));
+    let mask = |error: CallError| CallError {
+        message: masked(error.message, &secrets),
+        ..error
+    };
+    let answered = answered.map_err(mask)?;
+    match read_reply(&answered) {
+        Some(Reply::Refused(refused)) => to_raw(&Reply::<T>::Refused(Refused {
+            error: masked(refused.error, &secrets),
+            description: refused.description.map(|it| masked(it, &secrets)),
+        })),
+        Some(granted) => to_raw(&granted),
+        // Its body may be anything, a token even.
+        None => {
+            let error = failed.by_status(
+                answered.status,
+                "no answer that can be read",
+                answered.retry_after_ms(),
+            );
+            let is_refusal = (300..500).contains(&answered.status) && answered.status != 429;
+            if is_refusal {
+                return to_raw(&Reply::<T>::Refused(Refused {
+                    error: format!("http_{}", answered.status),
+                    description: Some(mask(error).message),
+                }));
+            }
+            // A body that cannot be read says nothing of what was done.
+            Err(match answered.status {
+                200..300 => failed.unknown("its answer cannot be read".to_owned()),
+                _ => mask(error),
+            })
+        }
+    }
+}
+
+fn secrets_of(request: &FormRequest) -> Vec<String> {
+    let of_form = request
+        .form
+        .iter()
+        .filter(|(name, _)| SECRET_FIELDS.contains(&name.as_str()));
+    let of_form = of_form.map(|(_, value)| value);
+    let all = of_form.chain(&request.client_secret);
+    all.map(|secret| secret.expose().to_owned()).collect()
+}
+
+fn form_of(
+    client: &reqwest::Client,
+    request: &FormRequest,
+) -> Result<reqwest::RequestBuilder, CallError> {
+    let secret = request.client_secret.as_ref().map(SecretValue::expose);
+    let mut fields: Vec<(&str, &str)> = request
+        .form
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose()))
+        .collect();
+    if request.client_auth != ClientAuth::Basic {
+        fields.push(("client_id", &request.client_id));
+    }
+    if request.client_auth == ClientAuth::Post {
+        fields.extend(secret.map(|secret| ("client_secret", secret)));
+    }
+    let mut builder = client
+        .post(&request.endpoint)
+        .header(ACCEPT, "application/json")
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form_encoded(fields));
+    if request.client_auth == ClientAuth::Basic {
+        // Both are encoded as in a form before (RFC 6749, 2.3.1).
+        let id = url_encoded(&request.client_id);
+        let secret = url_encoded(secret.unwrap_or_default());
+        let credentials = STANDARD.encode(format!("{id}:{secret}"));
+        let mut value = HeaderValue::try_from(format!("Basic {credentials}"))
+            .map_err(|error| CallError::new(CallErrorCode::Invalid, error.to_string()))?;
+        value.set_sensitive(true);
+        builder = builder.header(AUTHORIZATION, value);
+    }
+    Ok(builder)
+}
+
+/// Asks a server what it says of itself, at each place where that may stand.
+async fn ask_metadata(
+    client: &reqwest::Client,
+    request: &MetadataRequest,
+    timeout: Duration,
+) -> Result<Reply<Metadata>, CallError> {
+    let failed = Failed {
+        service: "the authorization server",
+        is_repeatable: true,
+    };
+    let mut last = 0;
+    for url in metadata::places(&request.issuer) {
+        let request_to = client.get(url).header(ACCEPT, "application/json");
+        let answered = exchange(request_to, timeout).await;
+        let answered = answered.map_err(|broken| failed.without_answer(&broken))?;
+        last = answered.status;
+        if answered.status == 200 {
+            return Ok(match metadata::read(&answered.json(), &request.issuer) {
+                Ok(metadata) => Reply::Granted(metadata),
+                Err(why) => Reply::Refused(Refused {
+                    error: "invalid_metadata".to_owned(),
+                    description: Some(why),
+                }),
+            });
+        }
+        if answered.status >= 500 {
+            return Err(failed.by_status(answered.status, "", answered.retry_after_ms()));
+        }
+    }
+    Ok(Reply::Refused(Refused {
+        error: format!("http_{last}"),
+        description: Some(
+            "the server does not say where its endpoints are; name them in the OAuthApp".to_owned(),
+        ),
+    }))
+}

@@ -1,0 +1,110 @@
+//! What an authorization server says of itself (RFC 8414).
+
+use goondan_protocol::oauth::{Endpoints, Metadata};
+use serde_json::Value;
+
+/// Where that may stand, in the order in which it is looked for.
+pub(super) fn places(issuer: &str) -> Vec<String> {
+    let trimmed = issuer.trim_end_matches('/');
+    let (scheme, rest) = trimmed.split_once("://").unwrap_or(("https", trimmed));
+    let (host, path) = match rest.split_once('/') {
+        Some((host, path)) => (host, format!("/{path}")),
+        None => (rest, String::new()),
+    };
+    vec![
+        format!("{scheme}://{host}/.well-known/oauth-authorization-server{path}"),
+        format!("{trimmed}/.well-known/openid-configuration"),
+    ]
+}
+
+/// Reads it. It must be of the issuer that was asked for, and name endpoints to which secrets may go.
+///
+/// # Errors
+///
+/// Why it is not to be believed, in words.
+pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
+    let text = |name: &str| said.get(name).and_then(Value::as_str);
+    let same = |text: &str| text.trim_end_matches('/') == issuer.trim_end_matches('/');
+    match text("issuer") {
+        Some(named) if same(named) => {}
+        Some(named) => {
+            let named: String = named.chars().take(200).collect();
+            return Err(format!("it says that it is `{named}`, and not `{issuer}`"));
+        }
+        None => return Err("it does not say which server it is of".to_owned()),
+    }
+    let is_local = issuer.starts_with("http://");
+    let endpoint = |name: &str| match text(name) {
+        None => Ok(None),
+        Some(url) if url.starts_with("https://") => Ok(Some(url.to_owned())),
+        Some(url) if is_local && url.starts_with("http://") => Ok(Some(url.to_owned())),
+        Some(_) => Err(format!("its `{name}` is no address with `https`")),
+    };
+    let methods = said.get("code_challenge_methods_supported");
+    let knows_s256 = methods
+        .and_then(Value::as_array)
+        .is_none_or(|methods| methods.iter().any(|it| it == "S256"));
+    if !knows_s256 {
+        return Err("it does not take `S256`, without which a login is not safe".to_owned());
+    }
+    Ok(Metadata {
+        endpoints: Endpoints {
+            authorization: endpoint("authorization_endpoint")?,
+            token: endpoint("token_endpoint")?,
+            revocation: endpoint("revocation_endpoint")?,
+            device_authorization: endpoint("device_authorization_endpoint")?,
+        },
+        says_issuer: said
+            .get("authorization_response_iss_parameter_supported")
+            .and_then(Value::as_bool)
+            .unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sys_4_metadata_stands_before_the_path_of_the_issuer_or_behind_it() {
+        assert_eq!(
+            places("https://as.example/tenant/"),
+            [
+                "https://as.example/.well-known/oauth-authorization-server/tenant",
+                "https://as.example/tenant/.well-known/openid-configuration"
+            ]
+        );
+        assert_eq!(
+            places("http://127.0.0.1:80")[0],
+            "http://127.0.0.1:80/.well-known/oauth-authorization-server"
+        );
+    }
+
+    #[test]
+    fn sys_4_metadata_of_another_issuer_or_with_an_open_endpoint_is_not_believed() {
+        let issuer = "https://as.example";
+        let good = json!({
+            "issuer": "https://as.example/",
+            "authorization_endpoint": "https://as.example/authorize",
+            "token_endpoint": "https://as.example/token",
+            "code_challenge_methods_supported": ["plain", "S256"],
+            "authorization_response_iss_parameter_supported": true,
+        });
+        let metadata = read(&good, issuer).unwrap();
+        assert!(metadata.says_issuer);
+        let token = metadata.endpoints.token.as_deref();
+        assert_eq!(token, Some("https://as.example/token"));
+        for (field, value) in [
+            ("issuer", json!("https://evil.example")),
+            ("issuer", json!(null)),
+            ("token_endpoint", json!("http://as.example/token")),
+            ("code_challenge_methods_supported", json!(["plain"])),
+        ] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            assert!(read(&bad, issuer).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! `kind: OAuthApp`: an application at an authorization server, whose tokens other resources ask for by
+//! `valueFrom: {oauth: {app: OAuthApp/name}}` (`SYS-4`).
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::ids::ResourceName;
+use goondan_protocol::oauth::{ClientAuth, Endpoints, OAuthApp};
+use goondan_protocol::secret::SecretValue;
+
+use super::{Context, id, value};
+use crate::codes;
+use crate::document::Document;
+use crate::fields::{Fields, Located};
+use crate::kind::Kind;
+use crate::report::{Problem, Report};
+use crate::shape::{Content, Default, Field, Rule, Shape};
+
+impl Kind {
+    pub(crate) const OAUTH_APP: Self = Self::named("OAuthApp");
+}
+
+/// One token for all.
+const GLOBAL: &str = "global";
+/// One for each person.
+const USER: &str = "user";
+
+/// What an authorization request says anyway.
+const OWN_PARAMS: [&str; 7] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+];
+
+/// What an OAuthApp's `spec` holds.
+pub(crate) static SPEC: Shape = Shape::of(
+    "OAuthAppSpec",
+    "An application at an authorization server. People log in with `gdn oauth login`; tokens are renewed by \
+     themselves.",
+    &[
+        Field::optional(
+            "issuer",
+            Content::Text,
+            "The authorization server, which says itself where its endpoints are (RFC 8414).",
+        ),
+        Field::optional(
+            "authorizationEndpoint",
+            Content::Text,
+            "Where people consent, if the server does not say so itself.",
+        ),
+        Field::optional(
+            "tokenEndpoint",
+            Content::Text,
+            "Where tokens are given, if the server does not say so itself.",
+        ),
+        Field::optional(
+            "revocationEndpoint",
+            Content::Text,
+            "Where tokens are taken back, if the server does not say so itself.",
+        ),
+        Field::optional(
+            "deviceAuthorizationEndpoint",
+            Content::Text,
+            "Where a login on another device begins, if the server does not say so itself.",
+        ),
+        Field::required(
+            "clientId",
+            Content::Text,
+            "The application's id, as the server gave it.",
+        ),
+        Field::optional(
+            "clientSecret",
+            Content::Secret,
+            "Its secret, if the server gave one.",
+        ),
+        Field::optional(
+            "clientAuth",
+            Content::Word(&ClientAuth::WORDS),
+            "How the application says who it is: by the header `Authorization`, by fields, or by its id alone.",
+        )
+        .or(Default::Meaning("`basic` with a secret, `none` without")),
+        Field::optional("scopes", Content::List(&Content::Text), "What it asks for."),
+        Field::optional(
+            "redirectUri",
+            Content::Text,
+            "Where the server sends people back to, exactly as it is registered there.",
+        )
+        .or(Default::Meaning("a free port of this machine: `http://127.0.0.1:PORT/callback`")),
+        Field::optional(
+            "subjectMode",
+            Content::Word(&[GLOBAL, USER]),
+            "Whether there is one token for all, or one for each subject that is named.",
+        )
+        .or(Default::Text(GLOBAL)),
+        Field::optional(
+            "params",
+            Content::Entries(&Content::Text),
+            "Further fields of the authorization request, such as `access_type: offline`.",
+        ),
+    ],
+)
+.with(&[Rule::AnyOf(
+    &["issuer", "tokenEndpoint"],
+    "name the server: `issuer: https://login.example.org`",
+)]);
+
+/// Reads an OAuthApp document.
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAuthApp> {
+    let name = read_name(&document.name, &mut cx.report);
+    let mut spec = document.spec(&mut cx.report)?;
+    let mut url = |name: &'static str, cx: &mut Context<'_>| {
+        let written = spec.text(name, &mut cx.report)?;
+        check_url(name, &written, &mut cx.report).then(|| written.value.to_owned())
+    };
+    let issuer = url("issuer", cx);
+    let endpoints = Endpoints {
+        authorization: url("authorizationEndpoint", cx),
+        token: url("tokenEndpoint", cx),
+        revocation: url("revocationEndpoint", cx),
+        device_authorization: url("deviceAuthorizationEndpoint", cx),
+    };
+    let redirect_uri = url("redirectUri", cx);
+    let client_id = spec.text("clientId", &mut cx.report);
+    let has_secret = spec.has("clientSecret");
+    let client_secret = value::read_secret(&mut spec, "clientSecret", cx);
+    let client_auth = read_auth(&mut spec, has_secret, cx);
+    let scopes = spec.texts("scopes", &mut cx.report);
+    let subject_mode = spec.word("subjectMode", &mut cx.report);
+    let params = read_params(&mut spec, cx);
+    spec.close();
+    Some(OAuthApp {
+        name: name?,
+        issuer,
+        endpoints,
+        client_id: client_id?.value.to_owned(),
+        client_secret: client_secret.map(SecretValue::new),
+        client_auth,
+        scopes: scopes.iter().map(|scope| scope.value.to_owned()).collect(),
+        redirect_uri,
+        per_user: subject_mode.is_some_and(|mode| mode.value == USER),
+        params,
+    })
+}
+
+/// Directories are named after it.
+fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> {
+    let read = id::<ResourceName>(name, report)?;
+    if read
+        .as_str()
+        .starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        return Some(read);
+    }
+    let message = "the name of an OAuthApp begins with a letter or a digit";
+    let problem = Problem::new(codes::INVALID_VALUE, name.place, message);
+    report.add(problem.help("choose another name"));
+    None
+}
+
+/// Whether it is an address to which tokens may go: one with TLS, or of this machine.
+fn check_url(name: &str, written: &Located<&str>, report: &mut Report) -> bool {
+    let (scheme, rest) = written.value.split_once("://").unwrap_or(("", ""));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_here = matches!(host, "127.0.0.1" | "localhost" | "::1");
+    let is_written_well = !host.is_empty()
+        && !written
+            .value
+            .contains(|c: char| c.is_whitespace() || c.is_control())
+        && !written.value.contains('#')
+        && !authority.contains('@');
+    let is_safe = match scheme {
+        "https" => true,
+        "http" => is_here,
+        // A program of the person's own may take the callback.
+        _ => name == "redirectUri" && !scheme.is_empty(),
+    };
+    if is_written_well && is_safe {
+        return true;
+    }
+    let message = format!("`{name}` must be an address with `https`, or one of this machine");
+    let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
+    report.add(
+        problem.help(
+            "write it like `https://login.example.org/path`, without a fragment or a password",
+        ),
+    );
+    false
+}
+
+fn read_auth(spec: &mut Fields<'_>, has_secret: bool, cx: &mut Context<'_>) -> ClientAuth {
+    let Some(written) = spec.word("clientAuth", &mut cx.report) else {
+        return if has_secret {
+            ClientAuth::Basic
+        } else {
+            ClientAuth::None
+        };
+    };
+    let auth = ClientAuth::of_word(written.value).unwrap_or_default();
+    if (auth != ClientAuth::None) != has_secret {
+        let (message, help) = if has_secret {
+            (
+                "`clientAuth: none` sends no `clientSecret`",
+                "remove one of the two",
+            )
+        } else {
+            (
+                "there is no `clientSecret` to say who it is by",
+                "add it, or write `clientAuth: none`",
+            )
+        };
+        let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
+        cx.report.add(problem.help(help));
+    }
+    auth
+}
+
+fn read_params(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<String, String> {
+    let label = spec.label.field("params");
+    let mut params = BTreeMap::new();
+    for entry in spec.entries("params", &mut cx.report) {
+        let value = crate::fields::text(&entry.node, &label.field(&entry.key), &mut cx.report);
+        if OWN_PARAMS.contains(&entry.key.as_str()) {
+            let message = format!("`{}` is set by goondan", entry.key);
+            let problem = Problem::new(codes::INVALID_VALUE, entry.key_place, message);
+            cx.report.add(problem.help("remove it"));
+        } else if let Some(value) = value {
+            params.insert(entry.key.clone(), value.value.to_owned());
+        }
+    }
+    params
+}

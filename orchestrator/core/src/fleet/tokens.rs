@@ -1,0 +1,161 @@
+//! Which processes run with which token of an authorization server (`SYS-4`).
+//!
+//! A configuration holds placeholders; what they stand for is put in when a process is started. One that
+//! lacks a token is not started, and one whose token was renewed is started anew, after what it has in
+//! progress.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_config::ConnectionDefinition;
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
+use goondan_protocol::oauth::OAuthNeed;
+use goondan_protocol::secret::SecretValue;
+use serde_json::Value;
+
+use super::Fleet;
+
+/// Tokens by what needs them.
+pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
+
+/// The texts of a value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+/// What a connection needs.
+pub(super) fn needs_of_connection(definition: &ConnectionDefinition) -> BTreeSet<OAuthNeed> {
+    let secrets = definition.secrets.values().map(String::as_str);
+    let config = definition.config.values().flat_map(texts);
+    secrets
+        .chain(config)
+        .filter_map(OAuthNeed::of_placeholder)
+        .collect()
+}
+
+/// What a model needs.
+pub(super) fn needs_of_model(model: &HostedModel) -> BTreeSet<OAuthNeed> {
+    let key = model.api_key.as_deref();
+    key.and_then(OAuthNeed::of_placeholder)
+        .into_iter()
+        .collect()
+}
+
+fn put_text(text: &mut String, tokens: &Tokens) {
+    let token = OAuthNeed::of_placeholder(text).and_then(|need| tokens.get(&need));
+    if let Some(token) = token {
+        token.expose().clone_into(text);
+    }
+}
+
+fn put_value(value: &mut Value, tokens: &Tokens) {
+    match value {
+        Value::String(text) => put_text(text, tokens),
+        Value::Array(items) => items.iter_mut().for_each(|item| put_value(item, tokens)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| put_value(field, tokens)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A connection with the tokens in it.
+pub(super) fn connection_with(
+    mut definition: ConnectionDefinition,
+    tokens: &Tokens,
+) -> ConnectionDefinition {
+    for secret in definition.secrets.values_mut() {
+        put_text(secret, tokens);
+    }
+    for (_, value) in &mut definition.config {
+        put_value(value, tokens);
+    }
+    definition
+}
+
+/// A model with the token in it.
+pub(super) fn model_with(mut model: HostedModel, tokens: &Tokens) -> HostedModel {
+    if let Some(key) = &mut model.api_key {
+        put_text(key, tokens);
+    }
+    model
+}
+
+/// Why a process is not started that lacks a token.
+pub(super) fn lacks(need: &OAuthNeed) -> String {
+    format!(
+        "it waits until somebody has logged in for {need}: `gdn oauth login {}`",
+        need.arguments()
+    )
+}
+
+impl Fleet {
+    /// A token is good from now on, or there is none any more. What runs with another one is started anew.
+    pub(crate) fn set_token(
+        &mut self,
+        id: &WorkspaceId,
+        need: OAuthNeed,
+        token: Option<SecretValue>,
+    ) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        match token {
+            Some(token) => drop(workspace.tokens.insert(need.clone(), token)),
+            None => drop(workspace.tokens.remove(&need)),
+        }
+        let connectors = workspace.connectors.iter();
+        let connectors = connectors.filter(|(_, connector)| {
+            let wanted = connector.wanted.as_ref();
+            wanted.is_some_and(|wanted| needs_of_connection(wanted).contains(&need))
+        });
+        let connectors: Vec<ConnectionName> = connectors.map(|(name, _)| name.clone()).collect();
+        for name in connectors {
+            self.pump_connector(id, &name);
+        }
+    }
+
+    /// Those of these tokens that there are; the first that there is not, if there is one.
+    pub(super) fn tokens_for(
+        &self,
+        id: &WorkspaceId,
+        needs: &BTreeSet<OAuthNeed>,
+    ) -> Result<Tokens, OAuthNeed> {
+        let tokens = self.workspaces.get(id).map(|workspace| &workspace.tokens);
+        let found = needs.iter().map(|need| {
+            let token = tokens.and_then(|tokens| tokens.get(need));
+            let token = token.ok_or_else(|| need.clone())?;
+            Ok((need.clone(), token.clone()))
+        });
+        found.collect()
+    }
+
+    /// Whether the process of a connection runs with other tokens than are good now.
+    pub(super) fn has_other_tokens(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        let workspace = self.workspaces.get(id);
+        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+        let Some(running) = connector.and_then(|connector| connector.running.as_ref()) else {
+            return false;
+        };
+        let needs = needs_of_connection(&running.definition);
+        !needs.is_empty() && self.tokens_for(id, &needs).ok().as_ref() != Some(&running.tokens)
+    }
+
+    /// The same of a model.
+    pub(super) fn model_has_other_tokens(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
+        let workspace = self.workspaces.get(id);
+        let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
+            return false;
+        };
+        let Some(running) = &model.running else {
+            return false;
+        };
+        let needs = needs_of_model(running);
+        !needs.is_empty() && self.tokens_for(id, &needs).ok().as_ref() != Some(&model.tokens)
+    }
+}

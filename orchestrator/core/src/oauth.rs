@@ -1,0 +1,317 @@
+//! Tokens of authorization servers: what [`goondan_oauth::Machine`] says, in the words of the daemon
+//! (`SYS-4`).
+//!
+//! Requests to servers are calls to the connection `oauth` of the workspace; nobody's process waits for
+//! them. Which processes run with which token, `fleet::tokens` knows.
+
+use goondan_oauth::{
+    Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ticket,
+    Waiter, limits::REQUEST_TIMEOUT_MS,
+};
+use goondan_protocol::call::{CallErrorCode, CallOutcome};
+use goondan_protocol::control::{Call, ControlError, ErrorCode};
+use goondan_protocol::ids::{LoginId, OAuthSubject, ResourceName, WorkspaceId};
+use goondan_protocol::oauth::{DEVICE, METADATA, OAuthNeed, REVOKE, Reply, TOKEN};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use sha2::{Digest as _, Sha512};
+
+use crate::exchange::oauth::{OAuthDone, OAuthWork};
+use crate::fleet::Fleet;
+use crate::{Effect, LogEvent, Peer, RequestToken};
+
+/// Ids that the secrets of one login are made of. Each has 74 bits at random, and those of one millisecond
+/// at least 32 of their own.
+const LOGIN_UUIDS: usize = 8;
+
+/// A request that is to be made for the machine.
+#[derive(Debug)]
+pub(crate) struct OAuthCall {
+    pub(crate) ticket: Ticket,
+    pub(crate) workspace_id: WorkspaceId,
+    pub(crate) method: &'static str,
+    pub(crate) params: Box<RawValue>,
+    pub(crate) deadline_ms: u64,
+    /// Whether it may be made again when nobody knows whether it was made.
+    pub(crate) is_idempotent: bool,
+}
+
+/// What came of one.
+#[derive(Debug)]
+pub(crate) struct OAuthCalled {
+    pub(crate) ticket: Ticket,
+    pub(crate) method: String,
+    pub(crate) outcome: CallOutcome,
+}
+
+/// The machine, and what it wants done outside.
+#[derive(Debug, Default)]
+pub(crate) struct OAuth {
+    machine: Machine,
+    calls: Vec<OAuthCall>,
+}
+
+impl OAuth {
+    /// A configuration of a workspace is taken up.
+    pub(crate) fn on_taken_up(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        let Some(bundle) = fleet.bundle(id) else {
+            return;
+        };
+        let (apps, needs) = (bundle.oauth_apps.clone(), bundle.oauth_needs.clone());
+        self.machine.begin(fleet.now().wall);
+        self.machine.set_apps(id, &apps, &needs);
+        self.say(fleet);
+    }
+
+    /// A workspace is closed.
+    pub(crate) fn forget(&mut self, id: &WorkspaceId) {
+        self.machine.forget(id);
+    }
+
+    pub(crate) fn on_time(&mut self, fleet: &mut Fleet) {
+        if !self.machine.is_idle() && !fleet.is_stopping() {
+            self.machine.begin(fleet.now().wall);
+            self.machine.on_time();
+            self.say(fleet);
+        }
+    }
+
+    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: OAuthDone) {
+        self.machine.begin(fleet.now().wall);
+        match done {
+            OAuthDone::Read {
+                workspace_id,
+                app,
+                documents,
+            } => self.machine.on_read(&workspace_id, &app, documents),
+            OAuthDone::Kept { ticket, result } => self.machine.on_kept(ticket, result),
+        }
+        self.say(fleet);
+    }
+
+    /// The requests that are to be made since this was last asked.
+    pub(crate) fn take_calls(&mut self) -> Vec<OAuthCall> {
+        std::mem::take(&mut self.calls)
+    }
+
+    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: OAuthCalled) {
+        self.machine.begin(fleet.now().wall);
+        let answered = answered(&called.method, called.outcome);
+        self.machine.on_answered(called.ticket, answered);
+        self.say(fleet);
+    }
+
+    /// What clients ask for: only a person changes anything.
+    pub(crate) fn on_request(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        peer: Peer,
+        call: Call,
+    ) {
+        self.machine.begin(fleet.now().wall);
+        let waiter = Waiter(token.0);
+        let person = |what: &str, app: &ResourceName, command: &str| {
+            peer.must_be_person(what, &format!("gdn oauth {command} {app}"))
+        };
+        let checked = match call {
+            Call::ListGrants(list) => {
+                return fleet.respond(token, &self.machine.list(list.workspace_id.as_ref()));
+            }
+            Call::ShowGrant(show) => {
+                let key = key(show.workspace_id, show.app, show.subject);
+                return match self.machine.show(&key) {
+                    Some(info) => fleet.respond(token, &info),
+                    None => fleet.respond_error(token, no_app(&key)),
+                };
+            }
+            Call::BeginLogin(login) => person("to log in", &login.app, "login").map(|()| {
+                let key = key(login.workspace_id, login.app, login.subject);
+                let fresh = (LoginId::from(fleet.uuid()), &entropy(fleet));
+                let way = (login.port, login.device);
+                self.machine.login(waiter, &key, fresh, way);
+            }),
+            Call::FinishLogin(finish) => {
+                let what = "to log in";
+                peer.must_be_person(what, "gdn oauth login APP").map(|()| {
+                    let (id, callback) = (finish.login_id, finish.callback);
+                    self.machine
+                        .finish(waiter, &finish.workspace_id, id, callback);
+                })
+            }
+            Call::RefreshGrant(refresh) => {
+                person("to renew a token", &refresh.app, "refresh").map(|()| {
+                    let key = key(refresh.workspace_id, refresh.app, refresh.subject);
+                    self.machine.refresh(waiter, &key);
+                })
+            }
+            Call::RevokeGrant(revoke) => {
+                person("to revoke tokens", &revoke.app, "revoke").map(|()| {
+                    let key = key(revoke.workspace_id, revoke.app, revoke.subject);
+                    self.machine.revoke(waiter, &key, revoke.forget);
+                })
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = checked {
+            fleet.respond_error(token, error);
+        }
+        self.say(fleet);
+    }
+
+    /// Does what the machine says.
+    fn say(&mut self, fleet: &mut Fleet) {
+        for said in self.machine.take_effects() {
+            match said {
+                Said::Read { workspace_id, app } => {
+                    fleet.push(Effect::OAuth(OAuthWork::Read { workspace_id, app }));
+                }
+                Said::Write {
+                    ticket,
+                    place,
+                    fields,
+                } => fleet.push(Effect::OAuth(OAuthWork::Write {
+                    ticket,
+                    place,
+                    fields,
+                })),
+                Said::Remove { ticket, place } => {
+                    fleet.push(Effect::OAuth(OAuthWork::Remove { ticket, place }));
+                }
+                Said::Ask {
+                    ticket,
+                    workspace_id,
+                    request,
+                } => self.calls.extend(call_of(ticket, workspace_id, &request)),
+                Said::Token { key, token } => fleet.set_token(&key.workspace_id, key.need, token),
+                Said::Answer { waiter, result } => {
+                    let token = RequestToken(waiter.0);
+                    match result {
+                        Ok(Answer::Begun(begun)) => fleet.respond(token, &begun),
+                        Ok(Answer::Grant(info)) => fleet.respond(token, &info),
+                        Ok(Answer::Revoked(revoked)) => fleet.respond(token, &revoked),
+                        Err(error) => fleet.respond_error(token, error),
+                    }
+                }
+                Said::Happened { key, what } => tell(fleet, &key, what),
+            }
+        }
+    }
+}
+
+fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {
+    let (event, audited) = match what {
+        Happening::Granted => (LogEvent::info("auth.granted"), Some("oauth.granted")),
+        Happening::Renewed => (LogEvent::info("a token was renewed"), None),
+        Happening::NeedsAuth(why) => (
+            LogEvent::warn("a person has to log in again").with("reason", why),
+            Some("oauth.needsAuth"),
+        ),
+        Happening::NotRenewed(why) => (
+            LogEvent::warn("a token could not be renewed").with("reason", why),
+            None,
+        ),
+        Happening::Revoked => (LogEvent::info("tokens were revoked"), Some("oauth.revoked")),
+        Happening::Unreadable(why) => (
+            LogEvent::error("a document of OAuth cannot be read").with("reason", why),
+            None,
+        ),
+    };
+    let event = event.with("workspaceId", key.workspace_id.as_str());
+    let event = event.with("app", key.need.app.as_str());
+    fleet.log(event.with("subject", key.need.subject.as_str()));
+    if let Some(event) = audited {
+        fleet.push(Effect::OAuth(OAuthWork::Audit {
+            event,
+            workspace_id: key.workspace_id.clone(),
+            subject: key.need.to_string(),
+        }));
+    }
+}
+
+fn key(workspace_id: WorkspaceId, app: ResourceName, subject: Option<OAuthSubject>) -> GrantKey {
+    let subject = subject.unwrap_or_else(OAuthSubject::global);
+    GrantKey {
+        workspace_id,
+        need: OAuthNeed { app, subject },
+    }
+}
+
+fn no_app(key: &GrantKey) -> ControlError {
+    let text = format!("there is no OAuthApp `{}`", key.need.app);
+    ControlError::new(ErrorCode::OauthNotFound, text).suggest("`gdn oauth list` shows all")
+}
+
+/// What the secrets of a login are made of.
+fn entropy(fleet: &mut Fleet) -> [u8; ENTROPY_BYTES] {
+    let mut hash = Sha512::new();
+    for _ in 0..LOGIN_UUIDS {
+        hash.update(fleet.uuid().as_bytes());
+    }
+    hash.finalize().into()
+}
+
+fn call_of(ticket: Ticket, workspace_id: WorkspaceId, request: &Request) -> Option<OAuthCall> {
+    let params = |value: &dyn erased::Raw| value.raw();
+    let (method, params, is_idempotent) = match request {
+        Request::Metadata(request) => (METADATA, params(request), true),
+        Request::Token(request) => (TOKEN, params(request), false),
+        Request::Revoke(request) => (REVOKE, params(request), true),
+        Request::Device(request) => (DEVICE, params(request), true),
+    };
+    Some(OAuthCall {
+        ticket,
+        workspace_id,
+        method,
+        params: params?,
+        deadline_ms: REQUEST_TIMEOUT_MS,
+        is_idempotent,
+    })
+}
+
+/// Values of several kinds as raw JSON.
+mod erased {
+    use super::{RawValue, Serialize, to_raw_value};
+
+    pub(super) trait Raw {
+        fn raw(&self) -> Option<Box<RawValue>>;
+    }
+
+    impl<T: Serialize> Raw for T {
+        fn raw(&self) -> Option<Box<RawValue>> {
+            to_raw_value(self).ok()
+        }
+    }
+}
+
+/// What came of a call, in the words of the machine.
+fn answered(method: &str, outcome: CallOutcome) -> Answered {
+    let raw = match outcome {
+        CallOutcome::Ok(raw) => raw,
+        CallOutcome::Error(error) => {
+            // A server that got the request may have done what it says.
+            let is_unknown = matches!(
+                error.code,
+                CallErrorCode::Interrupted | CallErrorCode::TimedOut | CallErrorCode::Internal
+            );
+            return if is_unknown {
+                Answered::Unknown(error.message)
+            } else {
+                Answered::NotMade(error.message)
+            };
+        }
+    };
+    fn read<T: DeserializeOwned>(raw: &RawValue) -> Result<Reply<T>, Answered> {
+        // What is quoted of it might be a token.
+        let unread = || Answered::Unknown("the answer cannot be read".to_owned());
+        serde_json::from_str(raw.get()).map_err(|_error| unread())
+    }
+    let read = match method {
+        METADATA => read(&raw).map(Answered::Metadata),
+        TOKEN => read(&raw).map(Answered::Token),
+        REVOKE => read(&raw).map(Answered::Revoked),
+        _ => read(&raw).map(Answered::Device),
+    };
+    read.unwrap_or_else(|unread| unread)
+}

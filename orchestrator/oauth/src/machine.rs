@@ -1,0 +1,618 @@
+//! What follows from what: logins, grants and their renewal.
+//!
+//! * `logins`: from the wish to log in to the grant.
+//! * `renewal`: the next token, once for all who want it.
+//! * `revocation`: taking tokens back.
+//! * `reading`: what was on disk when the application was first seen.
+//! * `views`: what people are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::control::{ControlError, ErrorCode, GrantInfo, GrantRevoked, LoginBegun};
+use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
+use goondan_protocol::oauth::{
+    DeviceCode, Endpoints, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed, Reply,
+    Token,
+};
+use goondan_protocol::secret::SecretValue;
+use goondan_protocol::time::Timestamp;
+
+use self::logins::{Beginning, Finishing, Login};
+use self::renewal::Phase;
+use self::revocation::Revoking;
+use crate::documents::{Fields, Grant};
+use crate::key::{GrantKey, Place, fingerprint};
+
+mod logins;
+mod reading;
+mod renewal;
+mod revocation;
+mod views;
+
+/// Somebody who waits for an answer, as whoever asks names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiter(pub u64);
+
+/// Names something that is to be done, for what came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// A request to an authorization server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// What it says of itself.
+    Metadata(MetadataRequest),
+    /// Tokens.
+    Token(FormRequest),
+    /// To take a token back.
+    Revoke(FormRequest),
+    /// To begin a login on another device.
+    Device(FormRequest),
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// What the server says of itself.
+    Metadata(Reply<Metadata>),
+    /// Tokens.
+    Token(Reply<Token>),
+    /// The token is taken back.
+    Revoked(Reply<()>),
+    /// A login on another device has begun.
+    Device(Reply<DeviceCode>),
+    /// The server never got it; says why.
+    NotMade(String),
+    /// Nobody knows whether the server got it; says why.
+    Unknown(String),
+}
+
+/// What somebody waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A login has begun.
+    Begun(LoginBegun),
+    /// How a grant stands.
+    Grant(GrantInfo),
+    /// Tokens are taken back, or forgotten.
+    Revoked(GrantRevoked),
+}
+
+/// What happened, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    /// Somebody has logged in (`auth.granted`).
+    Granted,
+    /// The token was renewed.
+    Renewed,
+    /// A person has to log in again; says why.
+    NeedsAuth(String),
+    /// The token could not be renewed now; says why.
+    NotRenewed(String),
+    /// The tokens are taken back, or forgotten.
+    Revoked,
+    /// A document cannot be read; says why.
+    Unreadable(String),
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Read what is on disk of an application.
+    Read {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The application.
+        app: ResourceName,
+    },
+    /// Keep a document durably, in place of what was. Documents are written and removed in the order in
+    /// which that is asked for.
+    Write {
+        /// For what came of it.
+        ticket: Ticket,
+        /// Which.
+        place: Place,
+        /// What it says.
+        fields: Fields,
+    },
+    /// Remove a document durably, if it is there.
+    Remove {
+        /// For what came of it.
+        ticket: Ticket,
+        /// Which.
+        place: Place,
+    },
+    /// Ask a server.
+    Ask {
+        /// For what came of it.
+        ticket: Ticket,
+        /// The workspace whose process asks.
+        workspace_id: WorkspaceId,
+        /// What.
+        request: Request,
+    },
+    /// Whoever needs it has this token from now on, or none.
+    Token {
+        /// Whose.
+        key: GrantKey,
+        /// The token.
+        token: Option<SecretValue>,
+    },
+    /// Tell whoever waits.
+    Answer {
+        /// Who.
+        waiter: Waiter,
+        /// What.
+        result: Result<Answer, ControlError>,
+    },
+    /// Tell people.
+    Happened {
+        /// Whose grant it is about.
+        key: GrantKey,
+        /// What happened.
+        what: Happening,
+    },
+}
+
+/// What is asked of the machine, once the documents of the application are read.
+#[derive(Debug)]
+enum Call {
+    Login(Box<Beginning>),
+    Finish(Finishing),
+    Refresh(Waiter, GrantKey),
+    Revoke(Revoking),
+}
+
+/// What is done once it is known where a server takes requests.
+#[derive(Debug)]
+enum Step {
+    Begin(Box<Beginning>),
+    Exchange(LoginId),
+    Poll(LoginId),
+    Refresh(GrantKey),
+    Revoke(Revoking),
+}
+
+/// An application of a workspace.
+#[derive(Debug)]
+struct App {
+    definition: OAuthApp,
+    fingerprint: String,
+    /// Whether the configuration still has it.
+    is_there: bool,
+    /// Whether its documents are read.
+    is_read: bool,
+    /// What waits for them.
+    unread: Vec<Call>,
+    metadata: Option<Metadata>,
+    /// What waits for that.
+    steps: Vec<Step>,
+}
+
+impl App {
+    /// Where its server takes requests; none if it has to be asked first.
+    fn server(&self) -> Option<Metadata> {
+        let written = &self.definition.endpoints;
+        let said = match (&self.metadata, &self.definition.issuer) {
+            (Some(said), _) => said.clone(),
+            (None, None) => Metadata::default(),
+            (None, Some(_)) => return None,
+        };
+        let either = |written: &Option<String>, said: Option<String>| written.clone().or(said);
+        Some(Metadata {
+            endpoints: Endpoints {
+                authorization: either(&written.authorization, said.endpoints.authorization),
+                token: either(&written.token, said.endpoints.token),
+                revocation: either(&written.revocation, said.endpoints.revocation),
+                device_authorization: either(
+                    &written.device_authorization,
+                    said.endpoints.device_authorization,
+                ),
+            },
+            says_issuer: said.says_issuer,
+        })
+    }
+}
+
+/// What is known of one grant.
+#[derive(Debug, Default)]
+struct Entry {
+    /// Whether anything in the project asks for it.
+    is_needed: bool,
+    /// What is durable of it.
+    grant: Option<Grant>,
+    /// The latest generation that anything was made of.
+    issued: u64,
+    /// How its renewal stands.
+    phase: Phase,
+    /// Those who wait for the renewal.
+    waiters: Vec<Waiter>,
+    /// When a renewal that nobody asked for may begin.
+    not_before_ms: i64,
+    /// Renewals in a row that failed.
+    failures: u32,
+    /// The generation whose token was handed out.
+    handed: Option<u64>,
+    /// What went wrong last.
+    problem: Option<String>,
+}
+
+/// What a ticket is for.
+#[derive(Debug)]
+enum Pending {
+    Nothing,
+    /// What a server says of itself is asked for, of the application that had this fingerprint.
+    Metadata(WorkspaceId, ResourceName, String),
+    /// A login is being kept; then its beginning is told.
+    Session(Waiter, Box<Login>, Box<LoginBegun>),
+    /// That a login was used is being kept; then its code is exchanged.
+    Used(LoginId),
+    Exchange(LoginId),
+    DeviceCode(Box<Beginning>),
+    /// The grant of a login is being kept.
+    LoginGrant(LoginId, Box<Grant>),
+    Lock(GrantKey),
+    Refresh(GrantKey),
+    /// What came of a refresh is being kept.
+    Renewed(GrantKey),
+    Revoke(Revoking),
+    Forgotten(Revoking, bool, Option<String>),
+}
+
+/// The state of everything about tokens.
+#[derive(Debug, Default)]
+pub struct Machine {
+    now_ms: i64,
+    apps: BTreeMap<(WorkspaceId, ResourceName), App>,
+    grants: BTreeMap<GrantKey, Entry>,
+    logins: BTreeMap<LoginId, Login>,
+    pending: BTreeMap<Ticket, Pending>,
+    next_ticket: u64,
+    effects: Vec<Effect>,
+}
+
+impl Machine {
+    /// What is dealt with next happened at this time.
+    pub fn begin(&mut self, now: Timestamp) {
+        self.now_ms = now.as_unix_millis();
+    }
+
+    /// What is to be done, in order.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether time may ask for anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.apps.is_empty()
+    }
+
+    /// A configuration is taken up: a workspace has these applications, and something in it asks for these
+    /// tokens.
+    pub fn set_apps(
+        &mut self,
+        workspace_id: &WorkspaceId,
+        apps: &BTreeMap<ResourceName, OAuthApp>,
+        needs: &BTreeSet<OAuthNeed>,
+    ) {
+        for ((of, name), app) in &mut self.apps {
+            app.is_there = if of == workspace_id {
+                apps.contains_key(name)
+            } else {
+                app.is_there
+            };
+        }
+        for (name, definition) in apps {
+            let key = (workspace_id.clone(), name.clone());
+            let app = self.apps.entry(key).or_insert_with(|| {
+                self.effects.push(Effect::Read {
+                    workspace_id: workspace_id.clone(),
+                    app: name.clone(),
+                });
+                App {
+                    definition: definition.clone(),
+                    fingerprint: fingerprint(definition),
+                    is_there: true,
+                    is_read: false,
+                    unread: Vec::new(),
+                    metadata: None,
+                    steps: Vec::new(),
+                }
+            });
+            if app.definition != *definition {
+                app.fingerprint = fingerprint(definition);
+                app.definition = definition.clone();
+                app.metadata = None;
+            }
+        }
+        let is_needed = |key: &GrantKey| key.workspace_id == *workspace_id;
+        for (key, entry) in &mut self.grants {
+            if is_needed(key) {
+                entry.is_needed = false;
+            }
+        }
+        for need in needs {
+            self.entry(&GrantKey {
+                workspace_id: workspace_id.clone(),
+                need: need.clone(),
+            })
+            .is_needed = true;
+        }
+        self.hand_all(workspace_id);
+    }
+
+    /// A workspace is closed. What is on disk of it stays.
+    pub fn forget(&mut self, workspace_id: &WorkspaceId) {
+        self.apps.retain(|(of, _), _| of != workspace_id);
+        self.grants
+            .retain(|key, _| key.workspace_id != *workspace_id);
+        self.logins
+            .retain(|_, login| login.key.workspace_id != *workspace_id);
+    }
+
+    /// A document is durable as was asked for, or gone; or why not.
+    pub fn on_kept(&mut self, ticket: Ticket, result: Result<(), String>) {
+        match self.pending.remove(&ticket) {
+            None
+            | Some(
+                Pending::Nothing
+                | Pending::Metadata(..)
+                | Pending::Exchange(_)
+                | Pending::DeviceCode(_)
+                | Pending::Refresh(_)
+                | Pending::Revoke(_),
+            ) => {}
+            Some(Pending::Session(waiter, login, begun)) => {
+                self.on_session_kept(waiter, *login, *begun, result);
+            }
+            Some(Pending::Used(id)) => self.on_used_kept(&id, result),
+            Some(Pending::LoginGrant(id, grant)) => self.on_login_granted(&id, *grant, result),
+            Some(Pending::Lock(key)) => self.on_locked(&key, ticket, result),
+            Some(Pending::Renewed(key)) => self.on_renewal_kept(&key, ticket, result),
+            Some(Pending::Forgotten(revoking, at_server, problem)) => {
+                self.on_forgotten(&revoking, at_server, problem, result);
+            }
+        }
+    }
+
+    /// A server has answered, or has not.
+    pub fn on_answered(&mut self, ticket: Ticket, answered: Answered) {
+        match self.pending.remove(&ticket) {
+            Some(Pending::Metadata(workspace_id, app, fingerprint)) => {
+                self.on_metadata(&(workspace_id, app), &fingerprint, answered);
+            }
+            Some(Pending::Exchange(id)) => self.on_exchanged(&id, answered),
+            Some(Pending::DeviceCode(beginning)) => self.on_device_code(*beginning, answered),
+            Some(Pending::Refresh(key)) => self.on_refreshed(&key, ticket, answered),
+            Some(Pending::Revoke(revoking)) => self.on_revoked(revoking, answered),
+            _ => {}
+        }
+    }
+
+    /// What the passing of time asks for.
+    pub fn on_time(&mut self) {
+        self.renew_due();
+        self.on_login_time();
+    }
+
+    fn call(&mut self, key: &GrantKey, waiter: Waiter, call: Call) {
+        let app = self
+            .apps
+            .get_mut(&(key.workspace_id.clone(), key.need.app.clone()));
+        match app {
+            Some(app) if app.is_there && app.is_read => self.make(call),
+            Some(app) if app.is_there => app.unread.push(call),
+            Some(_) | None => {
+                let text = format!("there is no OAuthApp `{}`", key.need.app);
+                let error = ControlError::new(ErrorCode::OauthNotFound, text);
+                let error = error
+                    .suggest("`gdn oauth list` shows all; one is a document of `kind: OAuthApp`");
+                self.answer(waiter, Err(error));
+            }
+        }
+    }
+
+    fn make(&mut self, call: Call) {
+        match call {
+            Call::Login(beginning) => self.begin_login(beginning),
+            Call::Finish(finishing) => self.finish_login(finishing),
+            Call::Refresh(waiter, key) => self.refresh_for(waiter, &key),
+            Call::Revoke(revoking) => self.begin_revocation(revoking),
+        }
+    }
+
+    /// Does a step once it is known where the server takes requests.
+    fn with_server(&mut self, key: &GrantKey, step: Step) {
+        let app_key = (key.workspace_id.clone(), key.need.app.clone());
+        let Some(app) = self.apps.get_mut(&app_key) else {
+            return self.step_failed(step, "the OAuthApp is gone");
+        };
+        if let Some(server) = app.server() {
+            return self.step(step, server);
+        }
+        app.steps.push(step);
+        if app.steps.len() == 1
+            && let Some(issuer) = app.definition.issuer.clone()
+        {
+            let fingerprint = app.fingerprint.clone();
+            let request = Request::Metadata(MetadataRequest { issuer });
+            let (workspace_id, name) = app_key;
+            let pending = Pending::Metadata(workspace_id, name, fingerprint);
+            self.ask(&key.workspace_id, request, pending);
+        }
+    }
+
+    fn step(&mut self, step: Step, server: Metadata) {
+        match step {
+            Step::Begin(beginning) => self.open_login(*beginning, &server),
+            Step::Exchange(id) => self.exchange(&id, &server),
+            Step::Poll(id) => self.poll(&id, &server),
+            Step::Refresh(key) => self.send_refresh(&key, &server),
+            Step::Revoke(revoking) => self.send_revocation(revoking, &server),
+        }
+    }
+
+    fn step_failed(&mut self, step: Step, why: &str) {
+        match step {
+            Step::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
+            Step::Exchange(id) | Step::Poll(id) => self.end_login(&id, Err(unavailable(why))),
+            Step::Refresh(key) => self.refresh_failed(&key, why),
+            Step::Revoke(revoking) => self.not_revoked(revoking, why),
+        }
+    }
+
+    fn on_metadata(
+        &mut self,
+        app_key: &(WorkspaceId, ResourceName),
+        fingerprint: &str,
+        answered: Answered,
+    ) {
+        let Some(app) = self.apps.get_mut(app_key) else {
+            return;
+        };
+        let steps = std::mem::take(&mut app.steps);
+        let why = match answered {
+            _ if app.fingerprint != fingerprint => "the OAuthApp was changed meanwhile".to_owned(),
+            Answered::Metadata(Reply::Granted(metadata)) => {
+                app.metadata = Some(metadata);
+                let Some(server) = app.server() else { return };
+                for step in steps {
+                    self.step(step, server.clone());
+                }
+                return;
+            }
+            Answered::Metadata(Reply::Refused(refused)) => refused.to_string(),
+            Answered::NotMade(why) | Answered::Unknown(why) => why,
+            other => format!("it answered something else: {other:?}"),
+        };
+        let why = format!("what the authorization server says of itself cannot be read: {why}");
+        for step in steps {
+            self.step_failed(step, &why);
+        }
+    }
+
+    fn entry(&mut self, key: &GrantKey) -> &mut Entry {
+        self.grants.entry(key.clone()).or_default()
+    }
+
+    fn app_of(&self, key: &GrantKey) -> Option<&App> {
+        self.apps
+            .get(&(key.workspace_id.clone(), key.need.app.clone()))
+    }
+
+    fn ticket(&mut self, pending: Pending) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.pending.insert(ticket, pending);
+        ticket
+    }
+
+    fn write(&mut self, place: Place, fields: Fields, pending: Pending) -> Ticket {
+        let ticket = self.ticket(pending);
+        self.effects.push(Effect::Write {
+            ticket,
+            place,
+            fields,
+        });
+        ticket
+    }
+
+    fn remove(&mut self, place: Place, pending: Pending) {
+        let ticket = self.ticket(pending);
+        self.effects.push(Effect::Remove { ticket, place });
+    }
+
+    fn ask(&mut self, workspace_id: &WorkspaceId, request: Request, pending: Pending) -> Ticket {
+        let ticket = self.ticket(pending);
+        self.effects.push(Effect::Ask {
+            ticket,
+            workspace_id: workspace_id.clone(),
+            request,
+        });
+        ticket
+    }
+
+    fn answer(&mut self, waiter: Waiter, result: Result<Answer, ControlError>) {
+        self.effects.push(Effect::Answer { waiter, result });
+    }
+
+    fn happened(&mut self, key: &GrantKey, what: Happening) {
+        self.effects.push(Effect::Happened {
+            key: key.clone(),
+            what,
+        });
+    }
+
+    /// Gives whoever needs it the token that is good now.
+    fn hand(&mut self, key: &GrantKey) {
+        let now_ms = self.now_ms;
+        let fingerprint = self
+            .app_of(key)
+            .filter(|app| app.is_there)
+            .map(|app| app.fingerprint.clone());
+        let Some(entry) = self.grants.get_mut(key) else {
+            return;
+        };
+        let good = entry.grant.as_ref().filter(|grant| {
+            let has_ended = grant.expires_at_ms.is_some_and(|at| at <= now_ms);
+            entry.is_needed
+                && grant.needs_auth.is_none()
+                && Some(&grant.fingerprint) == fingerprint.as_ref()
+                // What was handed out stays until there is something better.
+                && (!has_ended || entry.handed.is_some())
+        });
+        let generation = good.map(|grant| grant.generation);
+        if generation == entry.handed {
+            return;
+        }
+        let token = good.map(|grant| grant.access_token.clone());
+        entry.handed = generation;
+        self.effects.push(Effect::Token {
+            key: key.clone(),
+            token,
+        });
+    }
+
+    fn hand_all(&mut self, workspace_id: &WorkspaceId) {
+        let keys = self.grants.keys();
+        let keys = keys.filter(|key| key.workspace_id == *workspace_id);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            self.hand(&key);
+        }
+    }
+
+    /// A request to an endpoint for forms, with these fields.
+    fn form_request(
+        &self,
+        key: &GrantKey,
+        endpoint: &str,
+        form: impl IntoIterator<Item = (&'static str, SecretValue)>,
+    ) -> Option<FormRequest> {
+        let app = &self.app_of(key)?.definition;
+        let form = form.into_iter();
+        Some(FormRequest {
+            endpoint: endpoint.to_owned(),
+            client_id: app.client_id.clone(),
+            client_secret: app.client_secret.clone(),
+            client_auth: app.client_auth,
+            form: form.map(|(name, value)| (name.to_owned(), value)).collect(),
+        })
+    }
+}
+
+fn plain(text: &str) -> SecretValue {
+    SecretValue::new(text.to_owned())
+}
+
+fn unavailable(why: &str) -> ControlError {
+    let text = format!("the authorization server cannot be asked: {why}");
+    ControlError::new(ErrorCode::OauthUnavailable, text)
+        .suggest("try again; `gdn logs` shows what the process `oauth` wrote")
+}
+
+fn not_kept(why: &str) -> ControlError {
+    let text = format!("what the authorization server gave could not be kept: {why}");
+    ControlError::new(ErrorCode::Storage, text).suggest("see that there is room on the disk")
+}

@@ -1,0 +1,614 @@
+//! From the wish to log in to the grant (`SYS-4`).
+
+use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
+use goondan_protocol::ids::{LoginId, WorkspaceId};
+use goondan_protocol::oauth::{Metadata, OAuthApp, Reply, Token, form_encoded};
+use goondan_protocol::secret::SecretValue;
+use goondan_protocol::time::Timestamp;
+
+use super::renewal::login_command;
+use super::{
+    Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, not_kept, plain,
+    unavailable,
+};
+use crate::callback::Callback;
+use crate::documents::{Grant, How, Session};
+use crate::key::{GrantKey, Place};
+use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
+use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
+
+/// What a token endpoint says while a person has not decided yet (RFC 8628).
+const PENDING: &str = "authorization_pending";
+/// What it says to who asks too often.
+const SLOW_DOWN: &str = "slow_down";
+/// The kind of grant of a login on another device.
+const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+/// The path that people are sent back to on this machine.
+const LOOPBACK_PATH: &str = "/callback";
+
+/// Somebody wants to log in.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    pub(super) waiter: Waiter,
+    key: GrantKey,
+    id: LoginId,
+    way: Way,
+    verifier: SecretValue,
+    state: SecretValue,
+}
+
+/// How.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// By a browser, which this port of the machine hears of, unless the application says otherwise.
+    Browser(Option<u16>),
+    Device,
+}
+
+/// Somebody hands in what a server sent back.
+#[derive(Debug)]
+pub(super) struct Finishing {
+    waiter: Waiter,
+    workspace_id: WorkspaceId,
+    id: LoginId,
+    callback: Option<SecretValue>,
+}
+
+/// A login that is not over.
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) key: GrantKey,
+    pub(super) session: Session,
+    /// The code, while it is exchanged.
+    code: Option<SecretValue>,
+    /// Those who wait for its end.
+    waiters: Vec<Waiter>,
+    /// When the server is to be asked next whether it has ended, if it is on another device.
+    poll_at_ms: Option<i64>,
+}
+
+impl Login {
+    pub(super) fn of_session(key: GrantKey, session: Session, now_ms: i64) -> Self {
+        let poll_at_ms = match &session.how {
+            How::Code { .. } => None,
+            How::Device { interval_ms, .. } => Some(now_ms.saturating_add(*interval_ms)),
+        };
+        Self {
+            key,
+            session,
+            code: None,
+            waiters: Vec::new(),
+            poll_at_ms,
+        }
+    }
+}
+
+impl Machine {
+    /// Somebody wants to log in; `id` and `entropy` are fresh and random. `port` is one of this machine on
+    /// which it is listened for who comes back.
+    pub fn login(
+        &mut self,
+        waiter: Waiter,
+        key: &GrantKey,
+        (id, entropy): (LoginId, &[u8; ENTROPY_BYTES]),
+        (port, device): (Option<u16>, bool),
+    ) {
+        let (verifier, state) = secrets_of(entropy);
+        let way = if device {
+            Way::Device
+        } else {
+            Way::Browser(port)
+        };
+        let beginning = Box::new(Beginning {
+            waiter,
+            key: key.clone(),
+            id,
+            way,
+            verifier,
+            state,
+        });
+        self.call(key, waiter, Call::Login(beginning));
+    }
+
+    /// Somebody hands in the address that a server sent them back to, or waits for the end of a login on
+    /// another device.
+    pub fn finish(
+        &mut self,
+        waiter: Waiter,
+        workspace_id: &WorkspaceId,
+        id: LoginId,
+        callback: Option<SecretValue>,
+    ) {
+        let finishing = Finishing {
+            waiter,
+            workspace_id: workspace_id.clone(),
+            id,
+            callback,
+        };
+        let mut apps = self.apps.iter_mut();
+        // Which application it is of is known once all are read.
+        let unread = apps.find(|((of, _), app)| of == workspace_id && !app.is_read);
+        match unread {
+            Some((_, app)) => app.unread.push(Call::Finish(finishing)),
+            None => self.finish_login(finishing),
+        }
+    }
+
+    pub(super) fn begin_login(&mut self, beginning: Box<Beginning>) {
+        let key = beginning.key.clone();
+        let per_user = self.app_of(&key).is_some_and(|it| it.definition.per_user);
+        let problem = match (per_user, key.need.subject.is_global()) {
+            (true, true) => Some("tells people apart: name one with `--subject`"),
+            (false, false) => Some("has one token for all: it takes no `--subject`"),
+            (true, false) | (false, true) => None,
+        };
+        match problem {
+            Some(problem) => {
+                let text = format!("OAuthApp `{}` {problem}", key.need.app);
+                let error = ControlError::new(ErrorCode::InvalidRequest, text);
+                self.answer(beginning.waiter, Err(error));
+            }
+            None => self.with_server(&key, Step::Begin(beginning)),
+        }
+    }
+
+    pub(super) fn open_login(&mut self, beginning: Beginning, server: &Metadata) {
+        let Beginning {
+            waiter, key, way, ..
+        } = &beginning;
+        let (waiter, key) = (*waiter, key.clone());
+        let Some(app) = self.app_of(&key) else {
+            return self.answer(waiter, Err(unavailable("the OAuthApp is gone")));
+        };
+        let lacks = |what: &str| {
+            let text = format!(
+                "the authorization server of {} has no {what} endpoint",
+                key.need
+            );
+            let error = ControlError::new(ErrorCode::OauthRefused, text);
+            Err(error.suggest("name it under `endpoints` of the OAuthApp, or log in another way"))
+        };
+        let port = match way {
+            Way::Device => {
+                let Some(endpoint) = server.endpoints.device_authorization.clone() else {
+                    return self.answer(waiter, lacks("device authorization"));
+                };
+                let scope = plain(&app.definition.scopes.join(" "));
+                let fields = [("scope", scope)];
+                let form = fields.into_iter().filter(|(_, it)| !it.expose().is_empty());
+                let Some(request) = self.form_request(&key, &endpoint, form) else {
+                    return;
+                };
+                let pending = Pending::DeviceCode(Box::new(beginning));
+                self.ask(&key.workspace_id, Request::Device(request), pending);
+                return;
+            }
+            Way::Browser(port) => *port,
+        };
+        let Some(endpoint) = server.endpoints.authorization.clone() else {
+            return self.answer(waiter, lacks("authorization"));
+        };
+        let redirect_uri = match (&app.definition.redirect_uri, port) {
+            (Some(written), _) => written.clone(),
+            (None, Some(port)) => format!("http://127.0.0.1:{port}{LOOPBACK_PATH}"),
+            (None, None) => {
+                let text = format!("OAuthApp `{}` has no `redirectUri`", key.need.app);
+                let error = ControlError::new(ErrorCode::InvalidRequest, text);
+                let error = error.suggest("say with `port` where people are sent back to");
+                return self.answer(waiter, Err(error));
+            }
+        };
+        let url = authorization_url(&app.definition, &endpoint, &redirect_uri, &beginning);
+        let how = How::Code {
+            state: beginning.state.clone(),
+            verifier: beginning.verifier.clone(),
+            redirect_uri: redirect_uri.clone(),
+            issuer: app.definition.issuer.clone(),
+            says_issuer: server.says_issuer,
+        };
+        let expires_at_ms = self.now_ms.saturating_add(LOGIN_TTL_MS);
+        let begun = LoginBegun {
+            login_id: beginning.id.clone(),
+            url,
+            redirect_uri: Some(redirect_uri),
+            user_code: None,
+            expires_at: Timestamp::from_unix_millis(expires_at_ms),
+        };
+        self.keep_session(&beginning, how, expires_at_ms, begun);
+    }
+
+    fn keep_session(
+        &mut self,
+        beginning: &Beginning,
+        how: How,
+        expires_at_ms: i64,
+        begun: LoginBegun,
+    ) {
+        let Beginning {
+            waiter, key, id, ..
+        } = beginning;
+        let Some(fingerprint) = self.app_of(key).map(|app| app.fingerprint.clone()) else {
+            return;
+        };
+        let session = Session {
+            id: id.clone(),
+            fingerprint,
+            how,
+            expires_at_ms,
+            is_used: false,
+        };
+        self.make_room(&key.workspace_id);
+        let fields = session.fields(key);
+        let login = Box::new(Login::of_session(key.clone(), session, self.now_ms));
+        let place = Place::Session(key.clone(), id.clone());
+        self.write(
+            place,
+            fields,
+            Pending::Session(*waiter, login, Box::new(begun)),
+        );
+    }
+
+    /// Gives the oldest logins up that are too many with one more.
+    fn make_room(&mut self, workspace_id: &WorkspaceId) {
+        let logins = self.logins.iter();
+        let open = logins.filter(|(_, login)| login.key.workspace_id == *workspace_id);
+        let mut open: Vec<(i64, LoginId)> = open
+            .map(|(id, login)| (login.session.expires_at_ms, id.clone()))
+            .collect();
+        open.sort();
+        let too_many = (open.len() + 1).saturating_sub(LOGINS_OPEN_MAX);
+        for (_, id) in open.into_iter().take(too_many) {
+            self.end_login(&id, Err(no_login("another one was begun")));
+        }
+    }
+
+    pub(super) fn on_session_kept(
+        &mut self,
+        waiter: Waiter,
+        login: Login,
+        begun: LoginBegun,
+        result: Result<(), String>,
+    ) {
+        match result {
+            Ok(()) => {
+                self.logins.insert(login.session.id.clone(), login);
+                self.answer(waiter, Ok(Answer::Begun(begun)));
+            }
+            Err(why) => {
+                let text = format!("the login could not be kept: {why}");
+                let error = ControlError::new(ErrorCode::Storage, text);
+                self.answer(
+                    waiter,
+                    Err(error.suggest("see that there is room on the disk")),
+                );
+            }
+        }
+    }
+
+    pub(super) fn finish_login(&mut self, finishing: Finishing) {
+        let Finishing {
+            waiter,
+            workspace_id,
+            id,
+            callback,
+        } = finishing;
+        let now_ms = self.now_ms;
+        let login = self
+            .logins
+            .get_mut(&id)
+            .filter(|login| login.key.workspace_id == workspace_id);
+        let Some(login) = login else {
+            let why = "it was used, or given up, or its time is over";
+            return self.answer(waiter, Err(no_login(why)));
+        };
+        let is_over = login.session.is_used || login.session.expires_at_ms <= now_ms;
+        let (state, redirect_uri, issuer, says_issuer) = match &login.session.how {
+            How::Device { .. } => return login.waiters.push(waiter),
+            How::Code { .. } if is_over => {
+                let error = no_login("it was used, or its time is over");
+                return self.answer(waiter, Err(error));
+            }
+            How::Code {
+                state,
+                redirect_uri,
+                issuer,
+                says_issuer,
+                ..
+            } => (state, redirect_uri, issuer.clone(), *says_issuer),
+        };
+        let address = callback.as_ref().map_or("", SecretValue::expose);
+        let callback = match Callback::parse(address, redirect_uri) {
+            Ok(callback) if callback.state == *state => callback,
+            Ok(_) => {
+                return self.answer(waiter, Err(not_accepted("its `state` is of another login")));
+            }
+            Err(error) => return self.answer(waiter, Err(not_accepted(&error.to_string()))),
+        };
+        login.waiters.push(waiter);
+        let is_issuer = match (&callback.issuer, &issuer) {
+            (Some(said), Some(issuer)) => said == issuer,
+            (None, Some(_)) => !says_issuer,
+            (_, None) => true,
+        };
+        if !is_issuer {
+            let error = not_accepted("it is of another authorization server than the login");
+            return self.end_login(&id, Err(error));
+        }
+        match callback.outcome {
+            Err(refused) => self.end_login(&id, Err(declined(&refused.to_string()))),
+            Ok(code) => self.use_code(&id, code),
+        }
+    }
+
+    /// Notes durably that the login is used, and then exchanges its code.
+    fn use_code(&mut self, id: &LoginId, code: SecretValue) {
+        let Some(login) = self.logins.get_mut(id) else {
+            return;
+        };
+        login.session.is_used = true;
+        login.code = Some(code);
+        let key = login.key.clone();
+        let fields = login.session.fields(&key);
+        let place = Place::Session(key, id.clone());
+        self.write(place, fields, Pending::Used(id.clone()));
+    }
+
+    pub(super) fn on_used_kept(&mut self, id: &LoginId, result: Result<(), String>) {
+        let Some(key) = self.logins.get(id).map(|login| login.key.clone()) else {
+            return;
+        };
+        match result {
+            Ok(()) => self.with_server(&key, Step::Exchange(id.clone())),
+            Err(why) => self.end_login(id, Err(not_kept(&why))),
+        }
+    }
+
+    pub(super) fn exchange(&mut self, id: &LoginId, server: &Metadata) {
+        let Some(login) = self.logins.get(id) else {
+            return;
+        };
+        let key = login.key.clone();
+        let is_same = self
+            .app_of(&key)
+            .is_some_and(|app| app.fingerprint == login.session.fingerprint);
+        let request = match (&login.session.how, &login.code, &server.endpoints.token) {
+            (
+                How::Code {
+                    verifier,
+                    redirect_uri,
+                    ..
+                },
+                Some(code),
+                Some(endpoint),
+            ) if is_same => {
+                let form = [
+                    ("grant_type", plain("authorization_code")),
+                    ("code", code.clone()),
+                    ("redirect_uri", plain(redirect_uri)),
+                    ("code_verifier", verifier.clone()),
+                ];
+                self.form_request(&key, endpoint, form)
+            }
+            _ => None,
+        };
+        match request {
+            Some(request) => {
+                let pending = Pending::Exchange(id.clone());
+                self.ask(&key.workspace_id, Request::Token(request), pending);
+            }
+            None => {
+                let error =
+                    no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
+                self.end_login(id, Err(error));
+            }
+        }
+    }
+
+    pub(super) fn on_exchanged(&mut self, id: &LoginId, answered: Answered) {
+        let Some(login) = self.logins.get_mut(id) else {
+            return;
+        };
+        match (answered, &mut login.session.how) {
+            (Answered::Token(Reply::Granted(token)), _) => self.keep_grant(id, token),
+            (Answered::Token(Reply::Refused(refused)), How::Device { interval_ms, .. })
+                if [PENDING, SLOW_DOWN].contains(&refused.error.as_str()) =>
+            {
+                if refused.error == SLOW_DOWN {
+                    *interval_ms = interval_ms.saturating_add(DEVICE_SLOW_DOWN_MS);
+                }
+                login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
+            }
+            (Answered::Token(Reply::Refused(refused)), _) => {
+                self.end_login(id, Err(declined(&refused.to_string())));
+            }
+            // Asking whether a person has decided changes nothing.
+            (Answered::NotMade(_) | Answered::Unknown(_), How::Device { interval_ms, .. }) => {
+                login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
+            }
+            // A code is good once: whether it was used, nobody knows.
+            (Answered::NotMade(why) | Answered::Unknown(why), How::Code { .. }) => {
+                let command = login_command(&login.key);
+                let error = unavailable(&why).suggest(format!("log in again: {command}"));
+                self.end_login(id, Err(error));
+            }
+            (other, _) => {
+                let why = format!("it answered something else: {other:?}");
+                self.end_login(id, Err(unavailable(&why)));
+            }
+        }
+    }
+
+    fn keep_grant(&mut self, id: &LoginId, token: Token) {
+        let now_ms = self.now_ms;
+        let Some(login) = self.logins.get(id) else {
+            return;
+        };
+        let (key, fingerprint) = (login.key.clone(), login.session.fingerprint.clone());
+        let entry = self.entry(&key);
+        entry.issued += 1;
+        let grant = Grant::of_token(token, now_ms, entry.issued, fingerprint);
+        let fields = grant.fields(&key);
+        let pending = Pending::LoginGrant(id.clone(), Box::new(grant));
+        self.write(Place::Grant(key), fields, pending);
+    }
+
+    pub(super) fn on_login_granted(
+        &mut self,
+        id: &LoginId,
+        grant: Grant,
+        result: Result<(), String>,
+    ) {
+        let Some(key) = self.logins.get(id).map(|login| login.key.clone()) else {
+            return;
+        };
+        if let Err(why) = result {
+            return self.end_login(id, Err(not_kept(&why)));
+        }
+        self.install(&key, grant);
+        self.happened(&key, Happening::Granted);
+        let info = self.info(&key);
+        self.end_login(id, Ok(Answer::Grant(info)));
+    }
+
+    /// A login is over, however: nothing of it stays (`SYS-5`).
+    pub(super) fn end_login(&mut self, id: &LoginId, result: Result<Answer, ControlError>) {
+        let Some(login) = self.logins.remove(id) else {
+            return;
+        };
+        self.remove(Place::Session(login.key, id.clone()), Pending::Nothing);
+        for waiter in login.waiters {
+            self.answer(waiter, result.clone());
+        }
+    }
+
+    pub(super) fn on_device_code(&mut self, beginning: Beginning, answered: Answered) {
+        let waiter = beginning.waiter;
+        let device = match answered {
+            Answered::Device(Reply::Granted(device)) => device,
+            Answered::Device(Reply::Refused(refused)) => {
+                return self.answer(waiter, Err(declined(&refused.to_string())));
+            }
+            Answered::NotMade(why) | Answered::Unknown(why) => {
+                return self.answer(waiter, Err(unavailable(&why)));
+            }
+            other => {
+                let why = format!("it answered something else: {other:?}");
+                return self.answer(waiter, Err(unavailable(&why)));
+            }
+        };
+        let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let life_ms = ms(device.expires_in_s).min(6 * LOGIN_TTL_MS);
+        let expires_at_ms = self.now_ms.saturating_add(life_ms);
+        let how = How::Device {
+            device_code: device.device_code,
+            interval_ms: ms(device.interval_s).clamp(DEVICE_POLL_MIN_MS, LOGIN_TTL_MS),
+        };
+        let complete = device.verification_uri_complete;
+        let begun = LoginBegun {
+            login_id: beginning.id.clone(),
+            url: complete.unwrap_or(device.verification_uri),
+            redirect_uri: None,
+            user_code: Some(device.user_code),
+            expires_at: Timestamp::from_unix_millis(expires_at_ms),
+        };
+        self.keep_session(&beginning, how, expires_at_ms, begun);
+    }
+
+    pub(super) fn poll(&mut self, id: &LoginId, server: &Metadata) {
+        let Some(login) = self.logins.get(id) else {
+            return;
+        };
+        let key = login.key.clone();
+        let is_same = self
+            .app_of(&key)
+            .is_some_and(|app| app.fingerprint == login.session.fingerprint);
+        let request = match (&login.session.how, &server.endpoints.token) {
+            (How::Device { device_code, .. }, Some(endpoint)) if is_same => {
+                let form = [
+                    ("grant_type", plain(DEVICE_GRANT)),
+                    ("device_code", device_code.clone()),
+                ];
+                self.form_request(&key, endpoint, form)
+            }
+            _ => None,
+        };
+        match request {
+            Some(request) => {
+                let pending = Pending::Exchange(id.clone());
+                self.ask(&key.workspace_id, Request::Token(request), pending);
+            }
+            None => {
+                let error =
+                    no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
+                self.end_login(id, Err(error));
+            }
+        }
+    }
+
+    /// Logins whose time is over end, and those on other devices are asked after.
+    pub(super) fn on_login_time(&mut self) {
+        let now_ms = self.now_ms;
+        let mut over: Vec<LoginId> = Vec::new();
+        let mut due: Vec<(GrantKey, LoginId)> = Vec::new();
+        for (id, login) in &mut self.logins {
+            if login.session.expires_at_ms <= now_ms && !login.session.is_used {
+                over.push(id.clone());
+            } else if login.poll_at_ms.is_some_and(|at| at <= now_ms) {
+                login.poll_at_ms = None;
+                due.push((login.key.clone(), id.clone()));
+            }
+        }
+        for id in over {
+            self.end_login(&id, Err(no_login("its time is over")));
+        }
+        for (key, id) in due {
+            self.with_server(&key, Step::Poll(id));
+        }
+    }
+}
+
+/// Where a person consents.
+fn authorization_url(
+    app: &OAuthApp,
+    endpoint: &str,
+    redirect_uri: &str,
+    beginning: &Beginning,
+) -> String {
+    let scope = app.scopes.join(" ");
+    let challenge = challenge(&beginning.verifier);
+    let mut fields = vec![
+        ("response_type", "code"),
+        ("client_id", app.client_id.as_str()),
+        ("redirect_uri", redirect_uri),
+        ("state", beginning.state.expose()),
+        ("code_challenge", challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ];
+    if !scope.is_empty() {
+        fields.push(("scope", &scope));
+    }
+    let params = app.params.iter();
+    fields.extend(params.map(|(name, value)| (name.as_str(), value.as_str())));
+    let separator = if endpoint.contains('?') { '&' } else { '?' };
+    format!("{endpoint}{separator}{}", form_encoded(fields))
+}
+
+fn no_login(why: &str) -> ControlError {
+    let text = format!("there is no such login any more: {why}");
+    ControlError::new(ErrorCode::OauthNotFound, text)
+        .suggest("begin another: `gdn oauth login APP`")
+}
+
+fn not_accepted(why: &str) -> ControlError {
+    let text = format!("this does not end the login: {why}");
+    let error = ControlError::new(ErrorCode::OauthRefused, text);
+    error
+        .suggest("hand in the whole address that the browser shows at the end, of the latest login")
+}
+
+fn declined(why: &str) -> ControlError {
+    let text = format!("the authorization server declines: {why}");
+    ControlError::new(ErrorCode::OauthRefused, text).suggest(
+        "log in again and consent; check `clientId`, `scopes` and `redirectUri` of the OAuthApp",
+    )
+}

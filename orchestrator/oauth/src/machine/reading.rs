@@ -1,0 +1,76 @@
+//! What was on disk when an application was first seen.
+
+use goondan_protocol::ids::{ResourceName, WorkspaceId};
+
+use super::logins::Login;
+use super::{Happening, Machine, Pending};
+use crate::documents::{Documents, Known, Lock};
+use crate::key::{GrantKey, Place};
+
+impl Machine {
+    /// The documents of an application are read.
+    pub fn on_read(&mut self, workspace_id: &WorkspaceId, app: &ResourceName, read: Documents) {
+        let is_own = |key: &GrantKey| key.workspace_id == *workspace_id && key.need.app == *app;
+        let mut locks: Vec<(GrantKey, Lock)> = Vec::new();
+        for fields in &read.found {
+            match Known::read(fields) {
+                Some(Known::Grant(key, grant)) if is_own(&key) => {
+                    let entry = self.entry(&key);
+                    entry.issued = entry.issued.max(grant.generation);
+                    entry.grant = Some(grant);
+                }
+                Some(Known::Lock(key, lock)) if is_own(&key) => locks.push((key, lock)),
+                Some(Known::Session(key, session)) if is_own(&key) => {
+                    if session.is_used || session.expires_at_ms <= self.now_ms {
+                        self.remove(Place::Session(key, session.id), Pending::Nothing);
+                    } else {
+                        let login = Login::of_session(key, session, self.now_ms);
+                        self.logins.insert(login.session.id.clone(), login);
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        let app_key = (workspace_id.clone(), app.clone());
+        let unread = self.apps.get_mut(&app_key).map(|app| {
+            app.is_read = true;
+            std::mem::take(&mut app.unread)
+        });
+        for (key, lock) in locks {
+            self.on_lock_found(&key, &lock);
+        }
+        for problem in read.problems {
+            let need = goondan_protocol::oauth::OAuthNeed {
+                app: app.clone(),
+                subject: goondan_protocol::ids::OAuthSubject::global(),
+            };
+            let key = GrantKey {
+                workspace_id: workspace_id.clone(),
+                need,
+            };
+            self.entry(&key).problem = Some(problem.clone());
+            self.happened(&key, Happening::Unreadable(problem));
+        }
+        self.hand_all(workspace_id);
+        for call in unread.unwrap_or_default() {
+            self.make(call);
+        }
+    }
+
+    /// A refresh was under way when the daemon ended. If the grant is still the one that was to be renewed,
+    /// nobody knows what became of it: the server is asked once more.
+    fn on_lock_found(&mut self, key: &GrantKey, lock: &Lock) {
+        let grant = self.grants.get(key).and_then(|entry| entry.grant.as_ref());
+        let is_unknown = grant.is_some_and(|grant| {
+            grant.generation == lock.generation
+                && grant.needs_auth.is_none()
+                && grant.refresh_token.is_some()
+                && self.is_of_app(key, grant)
+        });
+        if is_unknown {
+            self.ask_for_next(key);
+        } else {
+            self.remove(Place::Lock(key.clone()), Pending::Nothing);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Taking tokens back.
+
+use goondan_protocol::control::{ControlError, ErrorCode, GrantRevoked};
+use goondan_protocol::oauth::{Metadata, Reply};
+
+use super::{Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, plain};
+use crate::key::{GrantKey, Place};
+
+/// Somebody wants tokens taken back.
+#[derive(Debug)]
+pub(super) struct Revoking {
+    pub(super) waiter: Waiter,
+    pub(super) key: GrantKey,
+    /// Whether they are forgotten here even if the server cannot be told.
+    pub(super) forget: bool,
+}
+
+impl Machine {
+    /// Somebody wants tokens taken back; with `forget` they are forgotten here in any case.
+    pub fn revoke(&mut self, waiter: Waiter, key: &GrantKey, forget: bool) {
+        let revoking = Revoking {
+            waiter,
+            key: key.clone(),
+            forget,
+        };
+        self.call(key, waiter, Call::Revoke(revoking));
+    }
+
+    pub(super) fn begin_revocation(&mut self, revoking: Revoking) {
+        let key = revoking.key.clone();
+        let entry = self.grants.get(&key);
+        let Some(grant) = entry.and_then(|entry| entry.grant.as_ref()) else {
+            let text = format!("there are no tokens of {}", key.need);
+            let error = ControlError::new(ErrorCode::OauthNotFound, text);
+            let error = error.suggest("`gdn oauth list` shows all");
+            return self.answer(revoking.waiter, Err(error));
+        };
+        if entry.is_some_and(|entry| !entry.phase.is_idle()) {
+            let text = format!("the token of {} is being renewed", key.need);
+            let error = ControlError::new(ErrorCode::OauthUnavailable, text);
+            return self.answer(revoking.waiter, Err(error.suggest("try again in a moment")));
+        }
+        if self.is_of_app(&key, grant) {
+            self.with_server(&key, Step::Revoke(revoking));
+        } else {
+            let why = "its OAuthApp is another than the one that its tokens were given to";
+            self.forget_grant(revoking, false, Some(why.to_owned()));
+        }
+    }
+
+    pub(super) fn send_revocation(&mut self, revoking: Revoking, server: &Metadata) {
+        let key = revoking.key.clone();
+        let Some(grant) = self.grants.get(&key).and_then(|it| it.grant.as_ref()) else {
+            return;
+        };
+        let Some(endpoint) = &server.endpoints.revocation else {
+            let why = "the authorization server takes no tokens back";
+            return self.forget_grant(revoking, false, Some(why.to_owned()));
+        };
+        // With it, a server takes the access tokens back, too.
+        let (token, kind) = match &grant.refresh_token {
+            Some(token) => (token.clone(), "refresh_token"),
+            None => (grant.access_token.clone(), "access_token"),
+        };
+        let form = [("token", token), ("token_type_hint", plain(kind))];
+        if let Some(request) = self.form_request(&key, endpoint, form) {
+            let pending = Pending::Revoke(revoking);
+            self.ask(&key.workspace_id, Request::Revoke(request), pending);
+        }
+    }
+
+    pub(super) fn on_revoked(&mut self, revoking: Revoking, answered: Answered) {
+        match answered {
+            Answered::Revoked(Reply::Granted(())) => self.forget_grant(revoking, true, None),
+            Answered::Revoked(Reply::Refused(refused)) => {
+                self.not_revoked(revoking, &refused.to_string());
+            }
+            Answered::NotMade(why) | Answered::Unknown(why) => self.not_revoked(revoking, &why),
+            other => {
+                let why = format!("it answered something else: {other:?}");
+                self.not_revoked(revoking, &why);
+            }
+        }
+    }
+
+    pub(super) fn not_revoked(&mut self, revoking: Revoking, why: &str) {
+        if revoking.forget {
+            return self.forget_grant(revoking, false, Some(why.to_owned()));
+        }
+        let need = &revoking.key.need;
+        let text =
+            format!("the authorization server did not take the tokens of {need} back: {why}");
+        let arguments = need.arguments();
+        let error = ControlError::new(ErrorCode::OauthUnavailable, text).suggest(format!(
+            "try again, or forget them here alone: `gdn oauth revoke {arguments} --forget`"
+        ));
+        self.answer(revoking.waiter, Err(error));
+    }
+
+    fn forget_grant(&mut self, revoking: Revoking, at_server: bool, problem: Option<String>) {
+        let key = revoking.key.clone();
+        self.remove(Place::Lock(key.clone()), Pending::Nothing);
+        let pending = Pending::Forgotten(revoking, at_server, problem);
+        self.remove(Place::Grant(key), pending);
+    }
+
+    pub(super) fn on_forgotten(
+        &mut self,
+        revoking: &Revoking,
+        at_server: bool,
+        problem: Option<String>,
+        result: Result<(), String>,
+    ) {
+        let key = &revoking.key;
+        if let Err(why) = result {
+            let text = format!("the tokens of {} could not be removed: {why}", key.need);
+            let error = ControlError::new(ErrorCode::Storage, text);
+            let error = error.suggest("see that the daemon may write below its System Root");
+            return self.answer(revoking.waiter, Err(error));
+        }
+        let entry = self.entry(key);
+        entry.grant = None;
+        entry.problem = None;
+        self.hand(key);
+        self.happened(key, Happening::Revoked);
+        let revoked = GrantRevoked {
+            app: key.need.app.clone(),
+            subject: key.need.subject.clone(),
+            at_server,
+            problem,
+        };
+        self.answer(revoking.waiter, Ok(Answer::Revoked(revoked)));
+    }
+}

@@ -1,0 +1,534 @@
+//! Whole lives of grants against a server that rotates refresh tokens and revokes the family of one that
+//! is used twice, with a crash at every step.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+
+use goondan_protocol::control::{ErrorCode, GrantState};
+use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
+use goondan_protocol::oauth::{
+    ClientAuth, Endpoints, FormRequest, OAuthApp, OAuthNeed, Refused, Reply, Token,
+};
+use goondan_protocol::secret::SecretValue;
+use goondan_protocol::time::Timestamp;
+
+use crate::{
+    Answer, Answered, Documents, ENTROPY_BYTES, Effect, Fields, GrantKey, Machine, Place, Request,
+    Waiter,
+};
+
+const LIFE_S: u64 = 1_000;
+
+/// An authorization server.
+#[derive(Default)]
+struct Server {
+    next: u64,
+    /// The refresh token that is good; none if the family is revoked.
+    refresh: Option<String>,
+    spent: BTreeSet<String>,
+    access: Option<String>,
+    requests: usize,
+    challenge: Option<String>,
+    codes: BTreeSet<String>,
+}
+
+impl Server {
+    fn grant(&mut self) -> Answered {
+        self.next += 1;
+        let (access, refresh) = (format!("a{}", self.next), format!("r{}", self.next));
+        self.access = Some(access.clone());
+        self.refresh = Some(refresh.clone());
+        Answered::Token(Reply::Granted(Token {
+            access_token: SecretValue::new(access),
+            refresh_token: Some(SecretValue::new(refresh)),
+            expires_in_s: Some(LIFE_S),
+            scope: None,
+        }))
+    }
+
+    fn answer(&mut self, request: &FormRequest) -> Answered {
+        self.requests += 1;
+        let field = |name: &str| request.form.get(name).map(|it| it.expose().to_owned());
+        let invalid = Answered::Token(Reply::Refused(Refused {
+            error: "invalid_grant".to_owned(),
+            description: None,
+        }));
+        if field("grant_type").as_deref() == Some("authorization_code") {
+            let verifier = SecretValue::new(field("code_verifier").unwrap());
+            let is_good = self.codes.remove(&field("code").unwrap())
+                && Some(crate::pkce::challenge(&verifier)) == self.challenge;
+            return if is_good { self.grant() } else { invalid };
+        }
+        let token = field("refresh_token").unwrap();
+        if self.refresh.as_ref() == Some(&token) {
+            self.spent.insert(token);
+            return self.grant();
+        }
+        if self.spent.contains(&token) {
+            (self.refresh, self.access) = (None, None);
+        }
+        invalid
+    }
+}
+
+/// What goes wrong at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    CrashBefore,
+    CrashAfter,
+    /// The request is not made, or the document not written.
+    Fails,
+    /// The request may or may not have been made.
+    UnknownNotMade,
+    UnknownMade,
+}
+
+struct World {
+    now_ms: i64,
+    machine: Machine,
+    disk: BTreeMap<PathBuf, Fields>,
+    server: Server,
+    steps: usize,
+    answers: Vec<(Waiter, Result<Answer, ErrorCode>)>,
+    token: Option<String>,
+    /// Whether a reply of the server that mattered was lost.
+    is_reply_lost: bool,
+    /// Whether a reply could not be written down yet.
+    is_unkept: bool,
+}
+
+fn workspace() -> WorkspaceId {
+    "w".parse().unwrap()
+}
+
+fn app_name() -> ResourceName {
+    "github".parse().unwrap()
+}
+
+fn key() -> GrantKey {
+    GrantKey {
+        workspace_id: workspace(),
+        need: need(),
+    }
+}
+
+fn need() -> OAuthNeed {
+    OAuthNeed {
+        app: app_name(),
+        subject: goondan_protocol::ids::OAuthSubject::global(),
+    }
+}
+
+fn app() -> OAuthApp {
+    OAuthApp {
+        name: app_name(),
+        issuer: None,
+        endpoints: Endpoints {
+            authorization: Some("https://as.example/authorize".to_owned()),
+            token: Some("https://as.example/token".to_owned()),
+            ..Endpoints::default()
+        },
+        client_id: "id".to_owned(),
+        client_secret: None,
+        client_auth: ClientAuth::None,
+        scopes: vec!["repo".to_owned()],
+        redirect_uri: None,
+        per_user: false,
+        params: BTreeMap::new(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            now_ms: 1_700_000_000_000,
+            machine: Machine::default(),
+            disk: BTreeMap::new(),
+            server: Server::default(),
+            steps: 0,
+            answers: Vec::new(),
+            token: None,
+            is_reply_lost: false,
+            is_unkept: false,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        self.machine = Machine::default();
+        self.token = None;
+        self.machine.begin(Timestamp::from_unix_millis(self.now_ms));
+        let apps = BTreeMap::from([(app_name(), app())]);
+        let needs = BTreeSet::from([need()]);
+        self.machine.set_apps(&workspace(), &apps, &needs);
+    }
+
+    /// Does all that is to be done, with what goes wrong at which step.
+    fn settle(&mut self, fault: &mut impl FnMut(usize) -> Option<Fault>) {
+        let mut waiting: VecDeque<Effect> = self.machine.take_effects().into();
+        while let Some(effect) = waiting.pop_front() {
+            let fault = fault(self.steps);
+            self.steps += 1;
+            if fault == Some(Fault::CrashBefore) {
+                let lost: Vec<&Effect> = [&effect].into_iter().chain(&waiting).collect();
+                self.note_lost(&lost);
+                self.start();
+                waiting = self.machine.take_effects().into();
+                continue;
+            }
+            self.carry_out(effect, fault);
+            if fault == Some(Fault::CrashAfter) {
+                let lost: Vec<&Effect> = waiting.iter().collect();
+                self.note_lost(&lost);
+                self.start();
+                waiting.clear();
+            }
+            waiting.extend(self.machine.take_effects());
+        }
+    }
+
+    /// A reply that was heard and is not on disk is lost with the daemon.
+    fn note_lost(&mut self, effects: &[&Effect]) {
+        let is_grant = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Write {
+                    place: Place::Grant(_),
+                    ..
+                }
+            )
+        };
+        self.is_reply_lost |= self.is_unkept || effects.iter().any(|it| is_grant(it));
+        self.is_unkept = false;
+    }
+
+    fn carry_out(&mut self, effect: Effect, fault: Option<Fault>) {
+        let crashes = fault == Some(Fault::CrashAfter);
+        match effect {
+            Effect::Read { workspace_id, app } => {
+                let documents = Documents {
+                    found: self.disk.values().cloned().collect(),
+                    problems: Vec::new(),
+                };
+                self.machine.on_read(&workspace_id, &app, documents);
+            }
+            Effect::Write {
+                ticket,
+                place,
+                fields,
+            } => {
+                let is_grant = matches!(place, Place::Grant(_));
+                self.is_unkept = match (is_grant, fault) {
+                    (true, fault) => fault == Some(Fault::Fails),
+                    (false, _) => self.is_unkept,
+                };
+                let result = if fault == Some(Fault::Fails) {
+                    Err("disk full".to_owned())
+                } else {
+                    self.disk.insert(place.path(), fields);
+                    Ok(())
+                };
+                if !crashes {
+                    self.machine.on_kept(ticket, result);
+                }
+            }
+            Effect::Remove { ticket, place } => {
+                self.disk.remove(&place.path());
+                if !crashes {
+                    self.machine.on_kept(ticket, Ok(()));
+                }
+            }
+            Effect::Ask {
+                ticket, request, ..
+            } => {
+                let Request::Token(request) = request else {
+                    panic!("{request:?}")
+                };
+                let answered = match fault {
+                    Some(Fault::Fails) => Answered::NotMade("unreachable".to_owned()),
+                    Some(Fault::UnknownNotMade) => Answered::Unknown("reset".to_owned()),
+                    Some(Fault::UnknownMade | Fault::CrashAfter) => {
+                        drop(self.server.answer(&request));
+                        self.is_reply_lost = true;
+                        Answered::Unknown("reset".to_owned())
+                    }
+                    Some(Fault::CrashBefore) | None => self.server.answer(&request),
+                };
+                if !crashes {
+                    self.machine.on_answered(ticket, answered);
+                }
+            }
+            Effect::Token { token, .. } => {
+                self.token = token.map(|token| token.expose().to_owned());
+                if let Some(token) = &self.token {
+                    let is_kept = self.disk.values().any(|fields| {
+                        fields
+                            .iter()
+                            .any(|(name, value)| name == "accessToken" && value.expose() == token)
+                    });
+                    assert!(is_kept, "{token} was handed out and is not on disk");
+                }
+            }
+            Effect::Answer { waiter, result } => {
+                self.answers
+                    .push((waiter, result.map_err(|error| error.code)));
+            }
+            Effect::Happened { .. } => {}
+        }
+    }
+
+    fn pass(&mut self, ms: i64) {
+        self.now_ms += ms;
+        self.machine.begin(Timestamp::from_unix_millis(self.now_ms));
+        self.machine.on_time();
+    }
+
+    fn log_in(&mut self, n: u64) {
+        let id: LoginId = format!("l{n}").parse().unwrap();
+        let entropy = [u8::try_from(n % 251).unwrap(); ENTROPY_BYTES];
+        let login = (id.clone(), &entropy);
+        self.machine
+            .login(Waiter(n), &key(), login, (Some(4711), false));
+        self.settle(&mut |_| None);
+        let Some((_, Ok(Answer::Begun(begun)))) = self.answers.pop() else {
+            panic!("no login began")
+        };
+        let parameter = |name: &str| {
+            let begin = begun.url.split_once(&format!("{name}=")).unwrap().1;
+            begin.split('&').next().unwrap().to_owned()
+        };
+        self.server.challenge = Some(parameter("code_challenge"));
+        self.server.codes.insert(format!("c{n}"));
+        let redirect = begun.redirect_uri.unwrap();
+        let callback = format!("{redirect}?code=c{n}&state={}", parameter("state"));
+        let callback = SecretValue::new(callback);
+        self.machine
+            .finish(Waiter(n), &workspace(), id, Some(callback));
+    }
+
+    /// A world in which somebody is logged in.
+    fn logged_in() -> Self {
+        let mut world = Self::new();
+        world.log_in(1);
+        world.settle(&mut |_| None);
+        let (_, answer) = world.answers.pop().unwrap();
+        assert!(matches!(answer, Ok(Answer::Grant(info)) if info.state == GrantState::Active));
+        assert_eq!(world.token.as_deref(), Some("a1"));
+        assert_eq!(
+            world.disk.len(),
+            1,
+            "nothing stays of a login but its grant"
+        );
+        world
+    }
+
+    fn state(&self) -> GrantState {
+        self.machine.show(&key()).unwrap().state
+    }
+
+    fn needs_login(&self) -> bool {
+        self.state() == GrantState::NeedsAuth
+    }
+
+    fn is_on_disk(&self) -> bool {
+        self.disk.keys().any(|path| path.starts_with("grants"))
+    }
+
+    /// What must be true once everything has settled.
+    fn check(&self, told: &str) {
+        assert!(self.is_on_disk(), "the grant is gone: {told}");
+        if self.needs_login() {
+            assert!(self.is_reply_lost, "a new login for nothing: {told}");
+            assert_eq!(self.token, None, "{told}");
+        } else {
+            assert_eq!(self.state(), GrantState::Active, "{told}");
+            assert_eq!(self.token, self.server.access, "{told}");
+        }
+    }
+}
+
+#[test]
+fn sys_4_a_thousand_who_want_a_token_renewed_make_one_request() {
+    let mut world = World::logged_in();
+    let before = world.server.requests;
+    for n in 0..1_000 {
+        world.machine.refresh(Waiter(n), &key());
+    }
+    world.settle(&mut |_| None);
+    assert_eq!(world.server.requests, before + 1);
+    assert_eq!(world.answers.len(), 1_000);
+    assert!(world.answers.iter().all(|(_, answer)| answer.is_ok()));
+    let waiters: BTreeSet<Waiter> = world.answers.iter().map(|(waiter, _)| *waiter).collect();
+    assert_eq!(waiters.len(), 1_000);
+}
+
+#[test]
+fn sys_4_a_token_is_renewed_at_eighty_percent_of_its_life() {
+    let mut world = World::logged_in();
+    world.pass(799_999);
+    world.settle(&mut |_| None);
+    assert_eq!(world.token.as_deref(), Some("a1"));
+    world.pass(1);
+    world.settle(&mut |_| None);
+    assert_eq!(world.token.as_deref(), Some("a2"));
+}
+
+#[test]
+fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
+    let renew = |world: &mut World, fault: &mut dyn FnMut(usize) -> Option<Fault>| {
+        for _ in 0..3 {
+            world.pass(850_000);
+            world.settle(&mut |step| fault(step));
+        }
+        // Whatever is to be tried again is.
+        for _ in 0..4 {
+            world.pass(2_000);
+            world.settle(&mut |_| None);
+        }
+    };
+    let mut undisturbed = World::logged_in();
+    let begin = undisturbed.steps;
+    renew(&mut undisturbed, &mut |_| None);
+    let end = undisturbed.steps;
+    assert!(end - begin >= 15, "{begin} {end}");
+    let mut logins = 0;
+    for at in begin..end {
+        for fault in [
+            Fault::CrashBefore,
+            Fault::CrashAfter,
+            Fault::Fails,
+            Fault::UnknownNotMade,
+            Fault::UnknownMade,
+        ] {
+            let mut world = World::logged_in();
+            renew(&mut world, &mut |step| (step == at).then_some(fault));
+            world.check(&format!("{fault:?} at step {at}"));
+            logins += usize::from(world.needs_login());
+        }
+    }
+    // Three refreshes, of each of which the reply is lost on its way, with the daemon while it is awaited, or
+    // with the daemon that has just heard it.
+    assert_eq!(logins, 9);
+}
+
+#[test]
+fn sys_4_seeded_lives_with_faults_everywhere_lose_no_grant() {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = World::logged_in();
+        for round in 0..12 {
+            world.pass(rng.i64(1..400_000));
+            if rng.u8(0..4) == 0 {
+                world.machine.refresh(Waiter(round), &key());
+            }
+            world.settle(&mut |_| match rng.u8(0..12) {
+                0 => Some(Fault::CrashBefore),
+                1 => Some(Fault::CrashAfter),
+                2 => Some(Fault::Fails),
+                3 => Some(Fault::UnknownNotMade),
+                _ => None,
+            });
+            if world.needs_login() {
+                break;
+            }
+        }
+        for _ in 0..4 {
+            world.pass(300_000);
+            world.settle(&mut |_| None);
+        }
+        world.check(&format!("seed {seed}"));
+        if world.needs_login() {
+            world.log_in(seed + 2);
+            world.settle(&mut |_| None);
+            assert_eq!(world.state(), GrantState::Active, "seed {seed}");
+            assert_eq!(world.token, world.server.access, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn sys_4_a_login_is_used_once_and_by_its_own_callback_alone() {
+    let mut world = World::logged_in();
+    let callback = |state: &str| {
+        let text = format!("http://127.0.0.1:4711/callback?code=c&state={state}");
+        Some(SecretValue::new(text))
+    };
+    let id: LoginId = "l9".parse().unwrap();
+    let login = (id.clone(), &[9; ENTROPY_BYTES]);
+    world
+        .machine
+        .login(Waiter(9), &key(), login, (Some(4711), false));
+    world.settle(&mut |_| None);
+    let Some((_, Ok(Answer::Begun(begun)))) = world.answers.pop() else {
+        panic!("no login began")
+    };
+    let state = begun.url.split_once("state=").unwrap().1;
+    let state = state.split('&').next().unwrap();
+    let before = world.server.requests;
+    let finish = |world: &mut World, workspace: &str, callback| {
+        let workspace = workspace.parse().unwrap();
+        world
+            .machine
+            .finish(Waiter(1), &workspace, id.clone(), callback);
+        world.settle(&mut |_| None);
+        world.answers.pop().unwrap().1.map(drop)
+    };
+    let other = finish(&mut world, "w", callback("other"));
+    assert_eq!(other, Err(ErrorCode::OauthRefused));
+    let elsewhere = finish(&mut world, "x", callback(state));
+    assert_eq!(elsewhere, Err(ErrorCode::OauthNotFound));
+    assert_eq!(world.server.requests, before, "no code was exchanged");
+    // The server does not know the code; the login is used up all the same.
+    let wrong = finish(&mut world, "w", callback(state));
+    assert_eq!(wrong, Err(ErrorCode::OauthRefused));
+    let again = finish(&mut world, "w", callback(state));
+    assert_eq!(again, Err(ErrorCode::OauthNotFound));
+    assert_eq!(world.server.requests, before + 1);
+    world.check("a login that failed changes no grant");
+}
+
+#[test]
+fn sys_5_logins_whose_time_is_over_leave_nothing() {
+    let mut world = World::new();
+    let login = ("l1".parse().unwrap(), &[1; ENTROPY_BYTES]);
+    world
+        .machine
+        .login(Waiter(1), &key(), login, (Some(1), false));
+    world.settle(&mut |_| None);
+    assert_eq!(world.disk.len(), 1);
+    world.pass(crate::limits::LOGIN_TTL_MS - 1);
+    world.settle(&mut |_| None);
+    assert_eq!(world.disk.len(), 1);
+    // After a restart, too.
+    world.start();
+    world.settle(&mut |_| None);
+    assert_eq!(world.disk.len(), 1);
+    world.pass(1);
+    world.settle(&mut |_| None);
+    assert!(world.disk.is_empty());
+}
+
+#[test]
+fn sys_4_tokens_of_another_application_of_the_same_name_are_not_used() {
+    let mut world = World::logged_in();
+    let mut other = app();
+    other.endpoints.token = Some("https://evil.example/token".to_owned());
+    let apps = BTreeMap::from([(app_name(), other)]);
+    let needs = BTreeSet::from([need()]);
+    world.machine.set_apps(&workspace(), &apps, &needs);
+    let before = world.server.requests;
+    world.pass(900_000);
+    world.machine.refresh(Waiter(1), &key());
+    world.settle(&mut |_| None);
+    assert_eq!(world.token, None);
+    assert_eq!(world.state(), GrantState::NeedsAuth);
+    assert_eq!(world.server.requests, before);
+    assert_eq!(
+        world.answers.pop().unwrap().1.map(drop),
+        Err(ErrorCode::OauthRefused)
+    );
+    world.start();
+    world.settle(&mut |_| None);
+    assert_eq!(world.state(), GrantState::Active, "it is as it was");
+}
