@@ -27,14 +27,12 @@ use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::task::CliAgentDefinition;
 use goondan_protocol::usage::PriceTable;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use agents::resolve_agent;
 use connections::resolve_connections;
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::Ground;
-
-pub(crate) use oauth::AskedToken;
 
 use crate::codes;
 use crate::digest;
@@ -149,10 +147,7 @@ impl Bundle {
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         let oauth_needs = oauth::resolve_needs(&resources, report);
-        let oauth_apps = resources.oauth_apps.values();
-        let oauth_apps: BTreeMap<_, _> = oauth_apps
-            .map(|app| (app.name.clone(), app.clone()))
-            .collect();
+        let oauth_apps = oauth::apps_of(&resources);
         oauth::add(&oauth_apps, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
@@ -161,20 +156,7 @@ impl Bundle {
             }
             resources.names.warn_unused(&kinds, report);
         }
-        let called = agents.values().filter_map(|agent: &AgentDefinition| {
-            let hosted = resources.hosted.get(&agent.model.name)?;
-            Some((hosted.model.name.clone(), hosted))
-        });
-        let called: BTreeMap<_, _> = called.collect();
-        let prices = called
-            .iter()
-            .filter(|(_, hosted)| !hosted.prices.is_empty());
-        let prices = prices.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
-        let prices = prices.collect();
-        let models = called.into_iter();
-        let models = models
-            .map(|(name, hosted)| (name, hosted.model.clone()))
-            .collect();
+        let (models, prices) = called_models(&agents, &resources);
         let budgets = budgets_of(swarm, &membership, &resources);
         for budget in &budgets {
             check_prices(budget, &agents, &resources, report);
@@ -207,6 +189,29 @@ impl Bundle {
     }
 }
 
+/// Models, and what those with prices cost.
+type Called = (
+    BTreeMap<ResourceName, HostedModel>,
+    BTreeMap<ResourceName, PriceTable>,
+);
+
+/// The models that agents call, and what they cost where that is said.
+fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Resources) -> Called {
+    let called = agents.values().filter_map(|agent| {
+        let hosted = resources.hosted.get(&agent.model.name)?;
+        Some((hosted.model.name.clone(), hosted))
+    });
+    let called: BTreeMap<_, _> = called.collect();
+    let priced = called
+        .iter()
+        .filter(|(_, hosted)| !hosted.prices.is_empty());
+    let prices = priced.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
+    let prices = prices.collect();
+    let models = called.into_iter();
+    let models = models.map(|(name, hosted)| (name, hosted.model.clone()));
+    (models.collect(), prices)
+}
+
 /// What of a bundle makes it another one.
 fn digest_of(bundle: &Bundle) -> String {
     let package = bundle
@@ -237,24 +242,25 @@ fn digest_of(bundle: &Bundle) -> String {
             "idleMs": bundle.lifecycle.idle_ms,
         },
     });
-    // What was not said before it could be said has the digest it had.
-    if bundle.observation != ObservationBounds::default()
-        && let Some(content) = content.as_object_mut()
-    {
-        let ObservationBounds { bytes, days } = bundle.observation;
-        content.insert(
-            "observation".to_owned(),
-            json!({"bytes": bytes, "days": days}),
-        );
+    if let Some(content) = content.as_object_mut() {
+        add_said(bundle, content);
     }
-    if bundle.tasks != TaskPolicy::default()
-        && let Some(content) = content.as_object_mut()
-    {
+    digest::digest(content)
+}
+
+/// What was not said before it could be said leaves the digest as it was.
+fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
+    if bundle.observation != ObservationBounds::default() {
+        let ObservationBounds { bytes, days } = bundle.observation;
+        let bounds = json!({"bytes": bytes, "days": days});
+        content.insert("observation".to_owned(), bounds);
+    }
+    if bundle.tasks != TaskPolicy::default() {
         let TaskPolicy { keep_ms, drill_ms } = bundle.tasks;
         let policy = json!({"keepMs": keep_ms, "drillMs": drill_ms});
         content.insert("tasks".to_owned(), policy);
     }
-    if let (Some(policy), Some(content)) = (bundle.changesets, content.as_object_mut()) {
+    if let Some(policy) = bundle.changesets {
         let ChangesetPolicy {
             prompts,
             tools,
@@ -265,19 +271,14 @@ fn digest_of(bundle: &Bundle) -> String {
         });
         content.insert("changesets".to_owned(), rules);
     }
-    if !bundle.oauth_apps.is_empty()
-        && let Some(content) = content.as_object_mut()
-    {
+    if !bundle.oauth_apps.is_empty() {
         let apps: Vec<Value> = bundle.oauth_apps.values().map(|app| json!(app)).collect();
         content.insert("oauthApps".to_owned(), apps.into());
     }
-    if !bundle.cli_agents.is_empty()
-        && let Some(content) = content.as_object_mut()
-    {
+    if !bundle.cli_agents.is_empty() {
         let agents: Vec<Value> = bundle.cli_agents().map(|agent| json!(agent)).collect();
         content.insert("cliAgents".to_owned(), agents.into());
     }
-    digest::digest(content)
 }
 
 /// The budgets of the swarm, then those of its agents.

@@ -39,7 +39,7 @@ use goondan_protocol::oauth::OAuthApp;
 use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
-use crate::bundle::AskedToken;
+use crate::asked_token::AskedToken;
 use crate::codes;
 use crate::document::Document;
 use crate::environment::Variables;

@@ -24,6 +24,7 @@
 
 mod advice;
 mod approve;
+mod asked_token;
 mod autofix;
 mod bundle;
 pub mod codes;

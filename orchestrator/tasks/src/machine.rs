@@ -504,24 +504,30 @@ impl Task {
             self.ask_person(&doubt, now);
             return;
         }
-        let state = &self.state;
-        if state.not_before.is_some_and(|at| now < at) {
-            return;
+        let is_early = self.state.not_before.is_some_and(|at| now < at);
+        if !is_early && !self.is_short(now) {
+            self.request_run(now);
         }
+    }
+
+    /// Whether it may take no more, for which it is paused then.
+    fn is_short(&mut self, now: Timestamp) -> bool {
+        let state = &self.state;
         if state.tokens.would_pass(&state.task.budget) {
             let reason = PauseReason::Budget;
             self.record(now, Fact::TaskPaused { reason, why: None });
-            return;
-        }
-        if self.shortage.is_some() {
+        } else if self.shortage.is_some() {
             self.pause_for_shortage(now);
-            return;
-        }
-        if self.over_quota().is_some() {
+        } else if self.over_quota().is_some() {
             let reason = PauseReason::Quota;
             self.record(now, Fact::TaskPaused { reason, why: None });
-            return;
+        } else {
+            return false;
         }
+        true
+    }
+
+    fn request_run(&mut self, now: Timestamp) {
         let state = &self.state;
         let (run, session) = (state.runs + 1, state.session.clone());
         let prompt = prompt_of(state);

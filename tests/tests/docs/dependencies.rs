@@ -213,6 +213,7 @@ fn the_core_has_nothing_to_do_anything_with() {
         "goondan-config",
         "goondan-durable",
         "goondan-log",
+        "goondan-oauth",
         "goondan-protocol",
         "goondan-store",
         "goondan-tasks",
