@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use goondan_tests::{Daemon, Home};
+use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 const PROSE: &str = "Hello.";
@@ -254,4 +254,44 @@ fn bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it() {
     home.ask("main", &format!("put {workdir}/prompts/poet.md"));
     let said = home.ask("main", "commit");
     assert_eq!(said, "So be it: from now on / each line a song.");
+}
+
+/// The daemon is killed as soon as the bundle says `when`; the next one plays the turn to its end. Nothing is
+/// proposed, committed or activated twice, and the agent works with what it committed.
+fn killed_when(when: fn(&Path) -> bool) {
+    let home = poet();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let asking = home.start_gdn(&["send", "answer in verse"]);
+    let dir = bundle_dir(&home);
+    wait_until("the moment of the kill", || when(&dir));
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    drop(asking.wait());
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let changesets = lines(&dir.join("logs/changesets.jsonl"));
+    assert_eq!(changesets.len(), 1, "{changesets:?}");
+    let ok = |phase: &str| (phase.to_owned(), "ok".to_owned());
+    assert_eq!(log(&home), [ok("commit"), ok("activate")]);
+    let status = status(&home);
+    assert_eq!(status["active"], changesets[0]["revision"]);
+    assert_eq!(status["changesets"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_while_a_changeset_is_open_proposes_it_once() {
+    killed_when(|dir| dir.join("cursor.yaml").exists());
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_right_after_a_commit_commits_it_once() {
+    killed_when(|dir| dir.join("logs/changesets.jsonl").exists());
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_right_after_an_activation_goes_on_with_it() {
+    killed_when(|dir| {
+        let status = fs::read_to_string(dir.join("logs/changeset-status.jsonl"));
+        status.is_ok_and(|text| text.contains("\"activate\""))
+    });
 }
