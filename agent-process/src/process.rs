@@ -18,6 +18,7 @@ use std::time::Instant;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -127,9 +128,15 @@ pub(crate) async fn run(
 
 /// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
 fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+    let mut policy = allowed_to(assignment).policy;
+    // For its own file tools alone: the programs that it starts are held to what is theirs.
+    let changesets = assignment.changesets.clone().filter(|dir| dir.is_dir());
+    policy
+        .write
+        .extend(changesets.and_then(|dir| SandboxPath::try_from(dir).ok()));
     own_sandbox::enter(
         assignment.agent.programs(),
-        &allowed_to(assignment).policy,
+        &policy,
         assignment.egress_socket.as_deref(),
     )
 }

@@ -447,10 +447,9 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         None => Vec::new(),
     };
     // It is made before the process of an agent starts that may write there.
-    if let Some(changesets) = assignment.changesets.as_ref().filter(|it| it.is_dir()) {
-        let opened = open("directory of the changesets", changesets)?;
-        beside.push((opened, Access::Write));
-    }
+    let changesets = assignment.changesets.as_ref();
+    let changesets = changesets.and_then(|dir| open("directory of the changesets", dir).ok());
+    beside.extend(changesets.map(|root| (root, Access::Write)));
     if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
