@@ -57,7 +57,7 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
-use goondan_protocol::sandbox::{Level, SandboxPath};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::service::service_of;
 use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
@@ -436,19 +436,15 @@ pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
         egress: assignment.egress_socket.as_deref(),
     };
     let asked = &assignment.agent.sandbox;
-    let mut asked = sandbox
+    let asked = sandbox
         .as_ref()
         .map_or(asked.clone(), |it| it.beside(asked));
-    if let Some(changesets) = changesets_of(assignment) {
-        let working_copies = SandboxPath::try_from(changesets.to_owned());
-        asked.write.extend(working_copies);
-    }
     Allowed::of(&asked, &ground)
 }
 
 /// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
 /// process of an agent starts that may write there.
-fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
+pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
     assignment.changesets.as_deref().filter(|dir| dir.is_dir())
 }
 
