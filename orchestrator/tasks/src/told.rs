@@ -74,6 +74,12 @@ impl State {
         Some(format!("{id} could not be restored in a drill: {problem}"))
     }
 
+    /// Which budget that it shares with others holds it, if one does.
+    #[must_use]
+    pub fn shared_budget(&self) -> Option<&str> {
+        self.shared_budget.as_deref()
+    }
+
     /// Whether a person must do something for it to go on.
     #[must_use]
     pub fn needs_person(&self) -> bool {

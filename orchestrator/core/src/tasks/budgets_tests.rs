@@ -132,6 +132,40 @@ fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
 }
 
 #[test]
+fn task_6_a_task_goes_on_by_itself_when_the_budget_is_raised_also_after_a_restart() {
+    let all = |tokens| {
+        vec![budget(
+            BudgetScope::Workspace,
+            None,
+            BudgetPeriod::Ever,
+            tokens,
+        )]
+    };
+    for is_killed in [false, true] {
+        let mut world = World::budgeted(all(100));
+        world.get("task.new", &new("t", true)).unwrap();
+        let process = world.run("t");
+        world.tell(process, &[taken(70)]);
+        world.settle();
+        world.exit(process, None);
+        world.settle();
+        assert_eq!(world.status("t"), "paused");
+        if is_killed {
+            world.kill_daemon();
+            world.settle();
+        }
+        world.pass(TICK_MS);
+        world.settle();
+        assert_eq!(world.status("t"), "paused");
+        world.set_budgets(all(1_000));
+        world.settle();
+        world.pass(TICK_MS);
+        world.settle();
+        assert_eq!(world.status("t"), "running", "{is_killed}");
+    }
+}
+
+#[test]
 fn task_6_a_budget_of_an_agent_for_each_task_holds_that_task_alone() {
     let each = budget(BudgetScope::Instance, Some("coder"), BudgetPeriod::Ever, 50);
     let mut world = World::budgeted(vec![each]);
