@@ -86,7 +86,7 @@ fn task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is
     ];
     home.gdn(&new).exits(0);
     let held = wait_for_status(&home, "paused");
-    assert_eq!(held["blockedBy"], "budget");
+    assert_eq!(held["blockedBy"], "shared_budget");
     wait_until("its program is ended", || {
         home.running("worker.sh").is_empty()
     });
@@ -101,7 +101,10 @@ fn task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is
 
     daemon.kill();
     let _daemon = Daemon::serving(&home);
-    assert_eq!(wait_for_status(&home, "paused")["blockedBy"], "budget");
+    assert_eq!(
+        wait_for_status(&home, "paused")["blockedBy"],
+        "shared_budget"
+    );
     assert_eq!(
         counted(&home),
         [("task:menu".into(), 700)],

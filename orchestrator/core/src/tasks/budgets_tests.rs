@@ -60,7 +60,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
     let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
     assert_eq!(
         (&waiting[0]["blockedBy"], &waiting[1]["blockedBy"]),
-        (&json!("budget"), &json!("budget"))
+        (&json!("shared_budget"), &json!("shared_budget"))
     );
     let warning = waiting[0]["warning"].as_str().unwrap();
     assert!(
