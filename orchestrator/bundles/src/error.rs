@@ -97,6 +97,10 @@ impl BundleError {
             text = format!("{text}: {error}");
             source = error.source();
         }
-        ControlError::new(code, text).suggest(list)
+        let hint = match self {
+            Self::NoInstance => "`gdn instance list` shows the conversations",
+            _ => list,
+        };
+        ControlError::new(code, text).suggest(hint)
     }
 }
