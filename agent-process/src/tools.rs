@@ -41,6 +41,7 @@ mod text_transform;
 pub(crate) mod tool_search;
 pub mod tool_supervisor;
 mod wait;
+pub(crate) mod work_area;
 mod worker_sandbox;
 
 use std::borrow::Cow;
@@ -80,6 +81,7 @@ use runtimes::Runtimes;
 use schema::ArgumentSchema;
 use secret_files::SecretFiles;
 use session::Sessions;
+use work_area::keep_directories;
 use worker_sandbox::WorkerSandbox;
 
 /// Longest error text about a tool that is not in the catalog, in characters.
@@ -439,7 +441,11 @@ pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
     let asked = sandbox
         .as_ref()
         .map_or(asked.clone(), |it| it.beside(asked));
-    Allowed::of(&asked, &ground)
+    let mut allowed = Allowed::of(&asked, &ground);
+    if assignment.task.is_some() {
+        keep_directories(&mut allowed, work_dir);
+    }
+    allowed
 }
 
 /// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
@@ -463,7 +469,12 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
     let work_dir = sandbox
         .as_ref()
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
-    let work = Arc::new(open("work directory", work_dir)?);
+    let work = open("work directory", work_dir)?;
+    let work = match &assignment.task {
+        Some(_) => work.as_work_area(),
+        None => work,
+    };
+    let work = Arc::new(work);
     let allowed = allowed_to(assignment);
     let mut beside = match &sandbox {
         Some(sandbox) => vec![
@@ -487,22 +498,28 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
     let path = allowed.path();
+    let purpose = match &assignment.task {
+        Some(_) => Purpose::Task {
+            work_area: work_dir,
+        },
+        None => Purpose::Agent {
+            mode: assignment.agent.cwd_mode,
+            work_dir,
+            project_root: &assignment.project_root,
+        },
+    };
     Ok(Places {
         work,
         project: open("project root", &assignment.project_root)?,
         beside,
         surroundings: Arc::new(Surroundings {
             supervisor,
-            cwd: working_directory(Purpose::Agent {
-                mode: assignment.agent.cwd_mode,
-                work_dir,
-                project_root: &assignment.project_root,
-            })
-            .to_owned(),
+            cwd: working_directory(purpose).to_owned(),
             work_dir: work_dir.to_owned(),
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),
             agent_name: assignment.agent.name.clone(),
+            task: assignment.task.clone(),
             allowed,
             residents: Residents::default(),
         }),

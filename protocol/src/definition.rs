@@ -15,6 +15,7 @@ use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::process_limits::ProcessLimits;
 use crate::sandbox::{Level, SandboxPolicy};
 use crate::script::Script;
+use crate::task::AssignedTask;
 use crate::working_directory::CwdMode;
 
 /// The built-in tool that starts what a model writes.
@@ -48,6 +49,9 @@ pub struct AgentAssignment {
     /// (`BUNDLE-3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changesets: Option<PathBuf>,
+    /// The task it works for, if it does: then `work_dir` is the work area of that (`TASK-8`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<AssignedTask>,
 }
 
 /// One Agent resource with its references resolved.

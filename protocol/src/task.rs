@@ -17,8 +17,10 @@ use crate::process_limits::ProcessLimits;
 use crate::sandbox::SandboxPolicy;
 use crate::usage::MicroUsd;
 
+mod conversation;
 mod notify;
 
+pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
 
 /// Characters of a task's id at most.
@@ -26,6 +28,10 @@ pub const TASK_ID_CHARS_MAX: usize = 64;
 
 /// Bytes of one [`TaskOutput`] at most.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// Directories of a work area that the daemon alone writes. What an agent could write there it could have approved by
+/// itself.
+pub const KEPT_DIRECTORIES: [&str; 3] = [".metadata", ".checkpoints", ".logs"];
 
 /// What stands for the prompt in the arguments of an agent's program.
 pub const PROMPT_PLACE: &str = "{prompt}";
@@ -299,6 +305,26 @@ impl fmt::Debug for TaskAssignment {
             .field("work_area", &self.work_area)
             .field("secrets", &self.secrets.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// The task that the agent of a conversation works for (`TASK-8`).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AssignedTask {
+    /// The task.
+    pub task_id: TaskId,
+    /// Secrets that people provided, as variables of what its tools start. Never logged.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for AssignedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AssignedTask")
+            .field("task_id", &self.task_id)
+            .field("secrets", &self.secrets.keys())
+            .finish()
     }
 }
 

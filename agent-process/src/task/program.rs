@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt as _;
 use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::frame::FrameCodec;
-use goondan_protocol::sandbox::{Level, SandboxPath};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::task::{TaskAssignment, TaskStarted};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::unistd::Pid;
@@ -23,6 +23,7 @@ use crate::tools::pipe::{Pipe, confined_supervisor};
 use crate::tools::rooted::Root;
 use crate::tools::tool_supervisor;
 use crate::tools::tool_supervisor::task::wire::{Order, Report};
+use crate::tools::work_area::keep_directories;
 
 /// Where temporary files go, within the work area, if programs may not write to the machine's own. No checkpoint
 /// holds it.
@@ -30,10 +31,6 @@ const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
 
 /// Bytes of orders that wait to be read by the supervisor, above which nothing more of the program is heard.
 const UNSENT_BYTES: usize = 1 << 20;
-
-/// Directories of a work area that the daemon alone writes. What a program could write there it could have approved by
-/// itself. A mount holds it to that, which there is at level `full`; Landlock cannot take away what it allows above.
-const KEPT_DIRECTORIES: [&str; 3] = [".metadata", ".checkpoints", ".logs"];
 
 /// What the program may touch.
 pub(super) fn allowed_to(assignment: &TaskAssignment) -> Allowed {
@@ -45,10 +42,7 @@ pub(super) fn allowed_to(assignment: &TaskAssignment) -> Allowed {
         egress: assignment.egress_socket.as_deref(),
     };
     let mut allowed = Allowed::of(&assignment.agent.sandbox, &ground);
-    let kept = KEPT_DIRECTORIES.map(|name| assignment.work_area.join(name));
-    let kept = kept.into_iter().filter(|path| path.is_dir());
-    let kept = kept.filter_map(|path| SandboxPath::try_from(path).ok());
-    allowed.policy.read.extend(kept);
+    keep_directories(&mut allowed, &assignment.work_area);
     allowed
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use goondan_confinement::Allowed;
 use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::task::AssignedTask;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -46,6 +47,8 @@ pub(crate) struct Surroundings {
     pub(crate) instance_key: InstanceKey,
     /// The agent.
     pub(crate) agent_name: AgentName,
+    /// The task it works for, if it does, with the secrets that were provided for that.
+    pub(crate) task: Option<AssignedTask>,
     /// What of the machine they may touch.
     pub(crate) allowed: Allowed,
     /// Tool supervisors that outlive a call.
@@ -66,6 +69,11 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key);
+    if let Some(task) = &surroundings.task {
+        supervisor
+            .env("GOONDAN_TASK_ID", task.task_id.as_str())
+            .envs(&task.secrets);
+    }
     supervisor
 }
 

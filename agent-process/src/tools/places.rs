@@ -110,5 +110,13 @@ pub(crate) fn locate<'a>(
             }
         }
     }
+    if access == Access::Write && root.keeps(&clean) {
+        return Err(ToolFault::new(
+            "E_PATH_READ_ONLY",
+            format!(
+                "`{path}` is in a directory of the task that goondan alone writes; write beside it"
+            ),
+        ));
+    }
     Ok((root, clean))
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_protocol::task::KEPT_DIRECTORIES;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, mkdirat};
@@ -28,6 +29,8 @@ pub(crate) struct Root {
     path: PathBuf,
     canonical: PathBuf,
     secret_files: Arc<SecretFiles>,
+    /// Directories at its top that are not written to. Then no link is followed: one might lead there.
+    kept: &'static [&'static str],
 }
 
 impl Root {
@@ -39,6 +42,7 @@ impl Root {
             path: path.to_owned(),
             canonical: path.canonicalize()?,
             secret_files: Arc::default(),
+            kept: &[],
         })
     }
 
@@ -48,6 +52,20 @@ impl Root {
             secret_files,
             ..self
         }
+    }
+
+    /// The same, as a work area, of which the daemon alone writes some directories.
+    pub(crate) fn as_work_area(self) -> Self {
+        Self {
+            kept: &KEPT_DIRECTORIES,
+            ..self
+        }
+    }
+
+    /// Whether a path beneath it is one that is not written to.
+    pub(super) fn keeps(&self, path: &Path) -> bool {
+        let first = path.components().next();
+        first.is_some_and(|first| self.kept.iter().any(|kept| first.as_os_str() == *kept))
     }
 
     /// Which of its files are not opened.
@@ -108,7 +126,10 @@ impl Root {
 #[cfg(target_os = "linux")]
 fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
     use nix::fcntl::{OpenHow, ResolveFlag, openat2};
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let mut resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    if !root.kept.is_empty() {
+        resolve |= ResolveFlag::RESOLVE_NO_SYMLINKS;
+    }
     let how = OpenHow::new().flags(flags).resolve(resolve);
     // The kernel refuses a mode where nothing is created.
     let how = if flags.contains(OFlag::O_CREAT) {

@@ -88,6 +88,7 @@ impl Site {
             egress_socket: None,
             sandbox: None,
             changesets: None,
+            task: None,
         }
     }
 

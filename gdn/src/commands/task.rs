@@ -202,7 +202,7 @@ pub(crate) struct TaskNewArgs {
     /// Its id; made of the title if it is not said
     #[arg(long, value_name = "ID")]
     id: Option<TaskId>,
-    /// The agent, one of `runtime.kind: cli`; may be left out where there is one only
+    /// The agent; may be left out where one only is a program, or where there is one only
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
     /// What kind of task it is

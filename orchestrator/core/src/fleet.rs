@@ -25,6 +25,7 @@ use self::models::Model;
 use self::room::Room;
 use self::runs::Run;
 use self::starts::Starts;
+use self::task_conversations::{ConversationRun, RunNews, TaskConversation};
 use self::tokens::Tokens;
 use self::watchers::Watchers;
 use crate::jobs::{Asked, Continuation, Jobs};
@@ -68,6 +69,7 @@ pub(crate) mod runs;
 pub(crate) mod sandboxes;
 pub(crate) mod slot;
 pub(crate) mod starts;
+pub(crate) mod task_conversations;
 pub(crate) mod tokens;
 pub(crate) mod turn;
 pub(crate) mod turns;
@@ -127,6 +129,8 @@ pub(crate) struct Workspace {
     models: BTreeMap<ResourceName, Model>,
     /// The runs of tasks that are under way.
     runs: BTreeMap<TaskId, Run>,
+    /// The conversations that work for tasks.
+    task_conversations: BTreeMap<InstanceKey, TaskConversation>,
     /// How many events of which instances are parked.
     parked: BTreeMap<InstanceKey, u64>,
     /// The secrets its configuration names, whether they are there or not.
@@ -158,6 +162,7 @@ impl Workspace {
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
             runs: BTreeMap::new(),
+            task_conversations: BTreeMap::new(),
             parked: BTreeMap::new(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
@@ -238,6 +243,8 @@ pub(crate) struct Fleet {
     holds: u64,
     /// Conversations that are held, and for which something may be next.
     holds_due: BTreeSet<InstanceRef>,
+    /// What became of the events of tasks' runs.
+    run_news: Vec<(ConversationRun, RunNews)>,
     next_process: u64,
     next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -262,6 +269,7 @@ impl Fleet {
             stopping: None,
             holds: 0,
             holds_due: BTreeSet::new(),
+            run_news: Vec::new(),
             next_process: 0,
             next_call: 0,
             next_uuid: Box::new(next_uuid),

@@ -12,6 +12,7 @@ use crate::exchange::{StateWork, TaskRef};
 use crate::fleet::Owner;
 use crate::fleet::asking::Beyond;
 use crate::fleet::cancelling::Cancelling;
+use crate::fleet::instance::DeleteReply;
 use crate::fleet::parking::Parking;
 use crate::fleet::turns::{Beginning, Completing};
 use crate::requests::proposals::Asker;
@@ -135,11 +136,28 @@ impl Core {
             let called = self.calls.take_done_for_tasks();
             let spending = self.tasks.take_spending();
             let mut bound = self.tasks.take_unjudged();
-            for id in self.calls.take_charged() {
+            let charged = self.calls.take_charged();
+            let unreckoned = self.tasks.take_unreckoned();
+            let conversing = charged.iter().flat_map(|id| self.tasks.conversing_in(id));
+            let reckoned: Vec<_> = conversing.chain(unreckoned).collect();
+            for id in charged {
                 bound.extend(self.tasks.bound_by_budgets(&id));
             }
-            if asked.is_empty() && called.is_empty() && spending.is_empty() && bound.is_empty() {
+            for (at, task) in &reckoned {
+                let taken = self.calls.taken_by(&at.workspace_id, task);
+                self.tasks.on_reckoned(&mut self.fleet, at, taken);
+            }
+            let news = self.fleet.take_run_news();
+            let gone = self.tasks.take_gone_conversations();
+            let is_quiet = asked.is_empty() && called.is_empty() && news.is_empty();
+            if is_quiet && gone.is_empty() && spending.is_empty() && bound.is_empty() {
                 return;
+            }
+            for (of, news) in news {
+                self.tasks.on_run_news(&mut self.fleet, &of, news);
+            }
+            for at in gone {
+                self.delete_instance(&at, None, DeleteReply::Policy);
             }
             for call in asked {
                 self.calls.on_task_call(&mut self.fleet, call);

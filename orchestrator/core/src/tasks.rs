@@ -5,6 +5,7 @@
 //! * `entry`: one task, and what of it is on its way to disk. Nothing that follows from a fact is done, and
 //!   nobody is told of it, before the fact is durable.
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
+//! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `disk`: what work areas take, and may take.
 //! * `budgets`: what tasks took, and whether the budgets that they share let them take more.
@@ -12,6 +13,7 @@
 //! * `retention`: tasks that ended long ago, and how they are removed.
 //! * `notifying`: when connections tell people what a task waits for.
 //! * `asking`, `reading`: what clients ask for. Only a person changes anything.
+//! * `workers`: which agent works for a new task.
 //! * `by_agents`: what agents ask for: tasks of their own conversation, and how they stand.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
@@ -19,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::agents::AgentAsk;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_tasks::fact::Fact;
@@ -37,6 +39,7 @@ mod budgets;
 mod budgets_tests;
 mod by_agents;
 mod checkpoints;
+mod conversations;
 mod disk;
 mod drills;
 mod entry;
@@ -51,6 +54,7 @@ mod retention;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod workers;
 #[cfg(test)]
 mod world;
 
@@ -75,6 +79,8 @@ pub(crate) struct Tasks {
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
     accounting: budgets::Accounting,
+    /// Conversations that go with their tasks.
+    gone_conversations: Vec<InstanceRef>,
     /// Agents that wait for tasks.
     waiters: Vec<by_agents::Waiter>,
 }
@@ -371,8 +377,8 @@ impl Tasks {
         if entry.begin_reload() {
             return Self::work(fleet, TaskWork::Reload { at: at.clone() });
         }
-        // What waits for a place shows no sign of life, and is not stalled for it.
-        if let Some(run) = entry.queued_run() {
+        // What waits for a place shows no sign of life, and is not stalled for it; a turn is looked after elsewhere.
+        if let Some(run) = entry.unwatched_run() {
             self.take_input(fleet, at, TaskInput::Alive { run }, None);
         }
         self.input(fleet, at, TaskInput::Tick, None);

@@ -51,6 +51,9 @@ pub enum Purpose {
         turn_id: TurnId,
         /// The step.
         step_id: StepId,
+        /// The task that the conversation works for, if it does (`TASK-8`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<LedgerTask>,
     },
     /// A task: what its agent's program told since the last line of it (`TASK-6`).
     Task {
@@ -114,7 +117,7 @@ impl Entry {
             instance_key: self.instance_key,
             task: match self.purpose {
                 Purpose::Task { task } => Some(task),
-                Purpose::Step { .. } => None,
+                Purpose::Step { task, .. } => task,
             },
             asked_by: self.asked_by,
             asked_by_agents: self.asked_by_agents,

@@ -32,6 +32,7 @@ fn purpose(number: u64) -> Purpose {
     Purpose::Step {
         turn_id: "t".parse().unwrap(),
         step_id: "t.1".parse().unwrap(),
+        task: None,
     }
 }
 

@@ -16,8 +16,11 @@ pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 pub struct NewTask {
     /// Its id.
     pub task_id: TaskId,
-    /// The agent, one of `runtime.kind: cli`.
+    /// The agent.
     pub agent: AgentName,
+    /// What that is.
+    #[serde(default, skip_serializing_if = "Runtime::is_program")]
+    pub runtime: Runtime,
     /// What people call it.
     pub title: String,
     /// What kind of task it is, such as `create_app`.
@@ -35,6 +38,23 @@ pub struct NewTask {
     /// The conversation whose agent made it; none of one that a person made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
+}
+
+/// What works for a task (`TASK-8`): the `runtime.kind` of its agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    /// A program, started for each run.
+    #[default]
+    Cli,
+    /// A model with tools, in a conversation for each session.
+    Llm,
+}
+
+impl Runtime {
+    fn is_program(&self) -> bool {
+        *self == Self::Cli
+    }
 }
 
 /// Who asks a question.
@@ -148,11 +168,13 @@ pub enum Fact {
         /// How many of the notes its prompt carries.
         carried: usize,
     },
-    /// The run's process is there.
+    /// The agent works on the run, by a process of its own if it is a program.
     AgentStarted {
         run: u64,
-        pid: u32,
-        start_time: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start_time: Option<u64>,
     },
     /// The agent has shown that it works on its prompt.
     PromptTaken {

@@ -143,11 +143,22 @@ impl Task {
                     now,
                     Fact::AgentStarted {
                         run,
-                        pid,
-                        start_time,
+                        pid: Some(pid),
+                        start_time: Some(start_time),
                     },
                 );
             }
+            Input::Begun { run } if self.is_current(run) => {
+                self.watch.active_at = Some(now);
+                let (pid, start_time) = (None, None);
+                let started = Fact::AgentStarted {
+                    run,
+                    pid,
+                    start_time,
+                };
+                self.record(now, started);
+            }
+            Input::CallRefused { run } if self.is_current(run) => self.call_refused(run, now),
             Input::NotSpawned { run, error } if self.is_current(run) => {
                 self.run_ended(run, Outcome::NotStarted(error), now);
             }
@@ -181,6 +192,8 @@ impl Task {
             }
             // Of a run that is over.
             Input::Spawned { .. }
+            | Input::Begun { .. }
+            | Input::CallRefused { .. }
             | Input::NotSpawned { .. }
             | Input::SecretsLost { .. }
             | Input::Told { .. }
@@ -333,6 +346,19 @@ impl Task {
         let reason = PauseReason::SharedBudget;
         let why = self.shortage.clone();
         self.record(now, Fact::TaskPaused { reason, why });
+    }
+
+    /// What the next call may take at most is known of it, and more than what is left.
+    fn call_refused(&mut self, run: u64, now: Timestamp) {
+        if self.state.ended.is_none() && self.state.is_paused.is_none() {
+            if self.shortage.is_some() {
+                self.pause_for_shortage(now);
+            } else {
+                let reason = PauseReason::Budget;
+                self.record(now, Fact::TaskPaused { reason, why: None });
+            }
+        }
+        self.end_run(run);
     }
 
     fn cancel(&mut self, now: Timestamp) -> Result<(), Refused> {

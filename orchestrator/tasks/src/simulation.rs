@@ -19,7 +19,7 @@ use goondan_protocol::task::NotifyOn;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
-use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Notification, Provision, TaskId};
+use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Notification, Provision, Runtime, TaskId};
 use crate::machine::{Effect, Input, Task};
 use crate::state::{Asked, Note, Stage, State, Status};
 use crate::work_area::WorkArea;
@@ -62,6 +62,7 @@ impl World {
             disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
         }
         let new = NewTask {
+            runtime: Runtime::Cli,
             task_id: TaskId::try_from("task".to_owned()).unwrap(),
             title: "t".to_owned(),
             kind: "k".to_owned(),

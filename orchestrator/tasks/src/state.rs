@@ -102,7 +102,8 @@ pub struct State {
     /// The run that is under way.
     pub run: Option<Run>,
     pub(crate) runs: u64,
-    pub(crate) session: Option<String>,
+    /// The session of its agent that the next run goes on with.
+    pub session: Option<String>,
     /// Whether the session that knew the task is gone, and no other has begun.
     pub(crate) is_session_lost: bool,
     /// What its program calls its model, once it has said so.
@@ -261,7 +262,7 @@ impl State {
                 pid, start_time, ..
             } => {
                 if let Some(run) = &mut self.run {
-                    run.process = Some((*pid, *start_time));
+                    run.process = pid.zip(*start_time);
                 }
             }
             Fact::PromptTaken { .. } => {

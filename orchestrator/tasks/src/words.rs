@@ -42,7 +42,10 @@ fn detail(fact: &Fact) -> String {
             Some(session) => format!("run {run}, goes on with session {session}"),
             None => format!("run {run}"),
         },
-        Fact::AgentStarted { run, pid, .. } => format!("run {run}, process {pid}"),
+        Fact::AgentStarted { run, pid, .. } => match pid {
+            Some(pid) => format!("run {run}, process {pid}"),
+            None => format!("run {run}"),
+        },
         Fact::PromptTaken { run } => format!("run {run}"),
         Fact::SessionLost { problem, .. } => format!("it has forgotten its session: {problem}"),
         Fact::SessionOpened { session, model, .. } => match model {

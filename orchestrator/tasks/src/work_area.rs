@@ -12,6 +12,7 @@ use goondan_cli_agents::blocks::Block;
 use goondan_durable::disk::{Disk, EntryKind, Folder, append_all, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
+use goondan_protocol::task::KEPT_DIRECTORIES;
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
@@ -45,9 +46,6 @@ const METADATA: &str = ".metadata";
 
 /// Where the logs lie.
 const LOGS: &str = ".logs";
-
-/// Directories that the daemon alone writes.
-const KEPT_DIRECTORIES: [&str; 3] = [METADATA, LOGS, ".checkpoints"];
 
 /// The history, which is what counts, below the work area.
 pub const HISTORY: &str = ".metadata/history.jsonl";

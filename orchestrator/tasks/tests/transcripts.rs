@@ -7,7 +7,7 @@ use std::path::Path;
 use goondan_cli_agents::{Format, Parser, Setup};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::fact::{Budget, NewTask, TaskId};
+use goondan_tasks::fact::{Budget, NewTask, Runtime, TaskId};
 use goondan_tasks::machine::{Effect, Input};
 use goondan_tasks::state::{State, Status};
 use goondan_tasks::work_area::WorkArea;
@@ -27,6 +27,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
     }
     let new = NewTask {
+        runtime: Runtime::Cli,
         task_id: TaskId::try_from("task".to_owned()).unwrap(),
         title: "A shop".to_owned(),
         kind: "create_app".to_owned(),

@@ -14,6 +14,7 @@ use goondan_protocol::ipc::{Head, RefusalCode, ToAgent, ToConnector, ToOrchestra
 use goondan_protocol::limits;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::task::AssignedTask;
 use goondan_protocol::version::PROTOCOL_VERSION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -138,6 +139,7 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
                     "TurnOutcome" => drop(round_trip::<TurnOutcome>(&json)),
                     "RuntimeEvent" => drop(round_trip::<RuntimeEvent>(&json)),
                     "AgentAssignment" => drop(round_trip::<AgentAssignment>(&json)),
+                    "AssignedTask" => drop(round_trip::<AssignedTask>(&json)),
                     "ConnectorAssignment" => drop(round_trip::<ConnectorAssignment>(&json)),
                     "ModelAssignment" => drop(round_trip::<ModelAssignment>(&json)),
                     other => panic!("an example of the unknown type `{other}`"),

@@ -91,6 +91,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         egress_socket: None,
         sandbox: None,
         changesets: None,
+        task: None,
     };
     let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),

@@ -106,6 +106,7 @@ mod supervision;
 mod taken_elsewhere;
 #[cfg(test)]
 mod task_budgets;
+mod task_conversations;
 #[cfg(test)]
 mod task_kills;
 #[cfg(test)]

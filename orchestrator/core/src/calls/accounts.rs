@@ -47,13 +47,23 @@ impl Accounts {
         let mut accounts = Self::default();
         for line in lines {
             accounts.take(line);
-            if let Some(task) = &line.task {
-                let taken = accounts.tasks.entry(task.clone()).or_default();
-                taken.usage.add(&line.spending.usage);
-                taken.cost = taken.cost.plus(line.spending.cost_micro_usd);
-            }
+            accounts.take_for_task(line);
         }
         accounts
+    }
+
+    /// Takes in what counts for a task, if the line is of one, and was not taken in when it was told.
+    pub(crate) fn take_for_task(&mut self, line: &Line) {
+        if let Some(task) = &line.task {
+            let taken = self.tasks.entry(task.clone()).or_default();
+            taken.usage.add(&line.spending.usage);
+            taken.cost = taken.cost.plus(line.spending.cost_micro_usd);
+        }
+    }
+
+    /// All that a task took, as far as it was put down or is about to be.
+    pub(crate) fn taken_by(&self, task: &LedgerTask) -> Taken {
+        self.tasks.get(task).copied().unwrap_or_default()
     }
 
     /// What a task took that was not put down, and now is taken to be; none if it is nothing.

@@ -203,6 +203,29 @@ impl Calls {
         }
     }
 
+    /// The same with what a person allowed the task that a conversation works for. Of other tasks their own machine
+    /// knows what they took.
+    fn each_own_limit(
+        &self,
+        fleet: &Fleet,
+        id: &WorkspaceId,
+        payers: &[Payer],
+        mut each: impl FnMut(Amount, BudgetPeriod, &Payer, Charge),
+    ) {
+        let accounts = self.accounts.get(id);
+        for payer in payers {
+            let (Payer::Task(task), Some(accounts)) = (payer, accounts) else {
+                continue;
+            };
+            let budget = fleet.budget_of_task(id, task).unwrap_or_default();
+            let tokens = budget.tokens.map(Amount::Tokens);
+            let money = budget.micro_usd.map(Amount::MicroUsd);
+            for limit in tokens.into_iter().chain(money) {
+                each(limit, BudgetPeriod::Ever, payer, accounts.ever(payer));
+            }
+        }
+    }
+
     /// Everybody whom the reply to a call counts against; nobody, if it is no model's.
     pub(super) fn payers_of(
         &self,
@@ -216,7 +239,10 @@ impl Calls {
         let asked_by = fleet.asked_by(at);
         let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
         let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
-        let own = Payer::Instance(at.instance_key.clone());
+        let own = match fleet.task_of(at) {
+            Some(conversation) => Payer::Task(conversation.ledger_task()),
+            None => Payer::Instance(at.instance_key.clone()),
+        };
         payers((agent, &agents), (own, &asked_by)).collect()
     }
 
@@ -233,6 +259,9 @@ impl Calls {
             return;
         };
         accounts.take(line);
+        if step.is_some() {
+            accounts.take_for_task(line);
+        }
         self.charged.insert(at.workspace_id.clone());
         let own: Vec<Payer> = payers_of_line(line).collect();
         let charge = line.charge();
@@ -282,7 +311,10 @@ impl Calls {
             return Verdict::Fits(None);
         };
         match fleet.bundle(&call.at.workspace_id) {
-            Some(bundle) if !bundle.budgets.is_empty() && !call.payers.is_empty() => {
+            Some(bundle)
+                if !call.payers.is_empty()
+                    && (!bundle.budgets.is_empty() || fleet.task_of(&call.at).is_some()) =>
+            {
                 self.verdict_in(fleet, bundle, call)
             }
             _ => Verdict::Fits(None),
@@ -298,7 +330,7 @@ impl Calls {
         let estimate = estimate(&call.params, bundle.models.get(name), price);
         let (mut refused, mut waits) = (None, false);
         let id = &call.at.workspace_id;
-        self.each_limit(fleet, id, &call.payers, |limit, period, payer, spent| {
+        let mut judge = |limit: Amount, period, payer: &Payer, spent: Charge| {
             let named = || name_of(limit, period, payer);
             let Some(wanted) = estimate.of(limit) else {
                 let why = format!(
@@ -325,7 +357,9 @@ impl Calls {
             } else if needed.saturating_add(reserved) > limit.number() {
                 waits = true;
             }
-        });
+        };
+        self.each_limit(fleet, id, &call.payers, &mut judge);
+        self.each_own_limit(fleet, id, &call.payers, &mut judge);
         match refused {
             Some((why, hint)) => {
                 let error = CallError::new(CallErrorCode::OverBudget, why);
@@ -402,6 +436,9 @@ pub(super) fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
         (BudgetPeriod::Day, _) => "raise it under `budgets`, or wait for the next day (UTC)",
         (BudgetPeriod::Ever, Payer::Instance(_)) => {
             "raise it under `budgets`, or begin a new conversation"
+        }
+        (BudgetPeriod::Ever, Payer::Task(_)) => {
+            "raise it by `gdn task budget`, or under `budgets` if it is that of its agent"
         }
         (BudgetPeriod::Ever, _) => "raise it under `budgets`; `gdn usage` shows what was spent",
     }

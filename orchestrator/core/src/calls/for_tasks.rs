@@ -2,15 +2,13 @@
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{InstanceKey, InstanceRef};
+use goondan_protocol::task::TASK_KEY_PREFIX;
 
 use super::of_daemon::DaemonCall;
 use super::{Calls, Origin};
 use crate::exchange::TaskRef;
 use crate::exchange::task_calls::{TaskCall, TaskCalled};
 use crate::fleet::Fleet;
-
-/// What such calls are said to be of, in place of a conversation.
-const TASK_KEY_PREFIX: &str = "task:";
 
 /// Under which name the calls of a task wait their turn, and what it took is put down.
 pub(super) fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {

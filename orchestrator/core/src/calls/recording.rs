@@ -22,6 +22,7 @@ use super::messages::answer_call;
 use super::replied::Replied;
 use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
+use crate::fleet::task_conversations::TaskConversation;
 use crate::jobs::continuation;
 use crate::{LogEvent, ProcessId};
 
@@ -183,6 +184,7 @@ impl Calls {
         let mut asked_by_agents = agents_of(&call.payers);
         let agent_name = fleet.agent_name(&at)?.clone();
         asked_by_agents.retain(|agent| *agent != agent_name);
+        let task = fleet.task_of(&at).map(TaskConversation::ledger_task);
         Some(Entry {
             id: entry_id,
             at: received_at,
@@ -190,7 +192,11 @@ impl Calls {
             agent_name,
             asked_by_agents,
             instance_key: at.instance_key,
-            purpose: Purpose::Step { turn_id, step_id },
+            purpose: Purpose::Step {
+                turn_id,
+                step_id,
+                task,
+            },
             model,
             usage: spent.usage,
             cost_micro_usd: spent.cost,

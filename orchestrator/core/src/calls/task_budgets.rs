@@ -8,6 +8,7 @@ use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, ResourceName, WorkspaceId};
 use goondan_protocol::usage::Charge;
 use goondan_store::ledger::{Entry, LedgerTask, Purpose};
+use goondan_tasks::state::Taken;
 
 use super::Calls;
 use super::accounts::{Payer, payers};
@@ -63,6 +64,12 @@ impl Calls {
             assumed: Charge::default(),
         };
         self.put_down(fleet, at, Box::new(entry));
+    }
+
+    /// All that the ledger has of a task.
+    pub(crate) fn taken_by(&self, id: &WorkspaceId, task: &LedgerTask) -> Taken {
+        let accounts = self.accounts.get(id);
+        accounts.map_or_else(Taken::default, |accounts| accounts.taken_by(task))
     }
 
     /// The agent that had a task made, if it is another.

@@ -203,6 +203,7 @@ impl Fleet {
     fn may_begin(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.filter(|workspace| workspace.closing.is_none());
+        let workspace = workspace.filter(|workspace| !workspace.lacks_task(&at.instance_key));
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
         !self.is_stopping()
             && entry.is_some_and(|entry| entry.deleting.is_none() && entry.hold.is_none())
@@ -341,15 +342,18 @@ impl Fleet {
         let instances = self.facts.layout.instances(&at.workspace_id);
         let caller = EgressCaller::Agent(entry.agent.clone());
         let sandbox = &entry.running.as_ref()?.definition.sandbox;
+        let own_dir = || work_dir(&instances.join(instance_dir_name(&at.instance_key)));
+        let (task, work_area) = self.assigned_task(at).unzip();
         Some(Assignment::Agent(Box::new(AgentAssignment {
             workspace_id: at.workspace_id.clone(),
             instance_key: at.instance_key.clone(),
             agent: entry.running.as_ref()?.definition.clone(),
-            work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
+            work_dir: work_area.unwrap_or_else(own_dir),
             project_root: workspace.record.project_root.clone(),
             egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
-            sandbox: self.sandbox_dir_of(at),
+            sandbox: task.is_none().then(|| self.sandbox_dir_of(at)).flatten(),
             changesets: self.changesets_dir_of(at),
+            task,
         })))
     }
 

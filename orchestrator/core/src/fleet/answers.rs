@@ -22,6 +22,7 @@ use serde_json::json;
 
 use super::instance::Instance;
 use super::mailbox::AcceptReply;
+use super::task_conversations::RunNews;
 use super::waiters::Waiter;
 use super::{Fleet, Owner};
 use crate::LogEvent;
@@ -443,6 +444,7 @@ impl Fleet {
     ) {
         match (waiter, status) {
             (Waiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
+            (Waiter::Run(of), _) => self.tell_task(&of, RunNews::Ended(Err(error.clone()))),
             (Waiter::Agent(waiter), QuestionStatus::Lost) => {
                 self.tell_agent(at, event_id, &waiter, &outcome_of(error));
             }

@@ -1,4 +1,5 @@
-//! A person ends a turn that is in progress, or an event that waits (`STEER-1`, `STEER-2`).
+//! A turn that is in progress is ended, or an event that waits: by a person (`STEER-1`, `STEER-2`), or for the task
+//! it is of.
 //!
 //! The process that works on the turn is killed, with all its tools; what the turn had recorded is committed
 //! as it stands. So it works at any moment, whatever the process does, and a crash in between leaves a turn
@@ -22,7 +23,7 @@ use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
 /// Why it ended, for the model and for people.
-const REASON: &str = "a person cancelled it";
+pub(crate) const BY_PERSON: &str = "a person cancelled it";
 
 continuation! {
     /// An event that a person has ended.
@@ -32,14 +33,15 @@ continuation! {
         event_id: EventId,
         // Where its turn belongs, if that was in progress.
         trace: Option<TraceContext>,
+        reason: &'static str,
     } after CancelEvent => &core.on_cancelled
 }
 
-/// How a turn ended that a person ended.
-fn outcome() -> TurnOutcome {
+/// How a turn ended that was ended.
+fn outcome(reason: &str) -> TurnOutcome {
     TurnOutcome::Failed {
         code: CANCELLED.to_owned(),
-        message: format!("{REASON}; what it had done before stays in the conversation"),
+        message: format!("{reason}; what it had done before stays in the conversation"),
     }
 }
 
@@ -52,7 +54,7 @@ impl Cancelling {
             turn_id,
             event_id: self.event_id.clone(),
             also: Vec::new(),
-            outcome: outcome(),
+            outcome: outcome(self.reason),
         }
     }
 }
@@ -68,7 +70,7 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        self.cancel_for(Some(token), at, event_id);
+        self.cancel_for(Some(token), at, event_id, BY_PERSON);
     }
 
     /// The same, for a client or for what a client wants done next.
@@ -77,6 +79,7 @@ impl Fleet {
         token: Option<RequestToken>,
         at: InstanceRef,
         event_id: Option<EventId>,
+        reason: &'static str,
     ) {
         let wall = self.now.wall;
         let entry = self.instance_mut(&at);
@@ -101,8 +104,8 @@ impl Fleet {
         let cancel = CancelEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
-            outcome: outcome(),
-            reason: REASON.to_owned(),
+            outcome: outcome(reason),
+            reason: reason.to_owned(),
             at: wall,
         };
         let then = Cancelling {
@@ -110,6 +113,7 @@ impl Fleet {
             token,
             event_id,
             trace,
+            reason,
         };
         self.store(cancel, then);
     }
@@ -144,7 +148,7 @@ impl Fleet {
         if let Some(turn_id) = &turn_id {
             self.observe_cancelled(cancelling, turn_id);
         } else {
-            self.end_waiting(at, event_id);
+            self.end_waiting(at, event_id, cancelling.reason);
         }
         let answer = EventCancelled {
             event_id: event_id.clone(),
@@ -157,12 +161,12 @@ impl Fleet {
     }
 
     /// An event that waited is over: nobody will be answered.
-    fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId) {
+    fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId, reason: &str) {
         if let Some(entry) = self.instance_mut(at) {
             entry.inbox.done(|id| id == event_id);
             entry.inbox.forgive(event_id);
         }
-        let text = format!("event `{event_id}` was cancelled: {REASON}");
+        let text = format!("event `{event_id}` was cancelled: {reason}");
         let error = ControlError::new(ErrorCode::Cancelled, text);
         for waiter in self.take_waiters(at, event_id) {
             self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
@@ -180,7 +184,7 @@ impl Fleet {
         let kind = RuntimeEventKind::TurnFailed;
         let event = RuntimeEvent {
             event_id: Some(cancelling.event_id.clone()),
-            detail: Some(detail_of(REASON)),
+            detail: Some(detail_of(cancelling.reason)),
             ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
         };
         self.record_observation(at, &event);

@@ -7,6 +7,7 @@ use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
 use super::Fleet;
+use super::cancelling::BY_PERSON;
 use crate::RequestToken;
 use crate::exchange::joint::HoldId;
 
@@ -141,7 +142,7 @@ impl Fleet {
         let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
         let is_in_turn = event_id.is_some();
         if is_in_turn {
-            self.cancel_for(None, at.clone(), event_id);
+            self.cancel_for(None, at.clone(), event_id, BY_PERSON);
         }
         is_in_turn
     }

@@ -6,6 +6,7 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
 use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
+use goondan_protocol::task::{TASK_KEY_PREFIX, is_of_task};
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
@@ -13,6 +14,7 @@ use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
 
 use super::Fleet;
 use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
+use super::task_conversations::{ConversationRun, RunNews};
 use super::waiters::Waiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
@@ -46,6 +48,8 @@ pub(crate) enum AcceptReply {
     },
     /// Nobody: the event is the answer to a question of its instance.
     Answer,
+    /// A task, whose run it is.
+    Run(Box<ConversationRun>),
     /// A client; with `wait`, only when the turn is over.
     Client {
         token: RequestToken,
@@ -73,6 +77,13 @@ impl Fleet {
         event: AgentEvent,
         reply: AcceptReply,
     ) {
+        let is_run = matches!(reply, AcceptReply::Run(_));
+        if is_of_task(&instance.instance_key) && !is_run {
+            let message = format!(
+                "conversations named `{TASK_KEY_PREFIX}…` are of tasks; `gdn task` is how people speak with them"
+            );
+            return self.refuse(&reply, RefusalCode::Invalid, message);
+        }
         let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
             return;
         };
@@ -92,7 +103,10 @@ impl Fleet {
         entry.inbox.begin_accept();
         let former_id = match &reply {
             AcceptReply::Connector { said, .. } => Some(said.clone()),
-            AcceptReply::Agent { .. } | AcceptReply::Answer | AcceptReply::Client { .. } => None,
+            AcceptReply::Agent { .. }
+            | AcceptReply::Answer
+            | AcceptReply::Run(_)
+            | AcceptReply::Client { .. } => None,
         };
         let accept = Accept {
             instance: instance.clone(),
@@ -126,6 +140,7 @@ impl Fleet {
                 question,
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
+            AcceptReply::Run(of) => self.tell_task(of, RunNews::Refused(message)),
             // It is tried again: that it is to come is on record.
             AcceptReply::Answer => {}
             &AcceptReply::Client { token, .. } => {
@@ -225,6 +240,7 @@ impl Fleet {
                 before,
             ),
             AcceptReply::Answer => self.on_delivered(instance, event_id, true),
+            AcceptReply::Run(of) => self.on_run_accepted(of, before),
             AcceptReply::Client { token, sent, wait } => {
                 let sent = Sent { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
@@ -313,7 +329,7 @@ impl Fleet {
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
-            (_, AcceptReply::Client { .. }) => self.refuse(reply, code, text),
+            (_, AcceptReply::Client { .. } | AcceptReply::Run(_)) => self.refuse(reply, code, text),
             // Whoever posts is told nothing of this machine; the log has it.
             (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }
@@ -358,6 +374,7 @@ impl Fleet {
                     self.respond(token, &sent);
                 }
                 Waiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
+                Waiter::Run(of) => self.tell_task(&of, RunNews::Ended(Ok(outcome.clone()))),
             }
         }
     }

@@ -6,6 +6,7 @@ use goondan_protocol::control::Sent;
 use goondan_protocol::ids::{EventId, InstanceRef};
 
 use super::answers::waiting::AgentWaiter;
+use super::task_conversations::ConversationRun;
 use crate::RequestToken;
 
 /// Who waits for an event's turn.
@@ -18,6 +19,8 @@ pub(crate) enum Waiter {
     },
     /// An agent that asked.
     Agent(AgentWaiter),
+    /// A task, whose run it is.
+    Run(Box<ConversationRun>),
 }
 
 /// Who waits for turns of an instance, by their events.
@@ -42,20 +45,19 @@ impl Waiters {
         let waiters = self.of.get(id).into_iter().flatten();
         let clients = waiters.filter_map(|waiter| match waiter {
             Waiter::Client { token, .. } => Some(*token),
-            Waiter::Agent(_) => None,
+            Waiter::Agent(_) | Waiter::Run(_) => None,
         });
         clients.collect()
     }
 
-    /// Somebody waits for an event's turn. An agent waits once for it.
+    /// Somebody waits for an event's turn. An agent or a task waits once for it.
     pub(super) fn add(&mut self, id: EventId, waiter: Waiter) {
         let waiters = self.of.entry(id).or_default();
-        if let Waiter::Agent(new) = &waiter {
-            waiters.retain(|other| match other {
-                Waiter::Client { .. } => true,
-                Waiter::Agent(other) => other.requester != new.requester,
-            });
-        }
+        waiters.retain(|other| match (other, &waiter) {
+            (Waiter::Agent(other), Waiter::Agent(new)) => other.requester != new.requester,
+            (Waiter::Run(other), Waiter::Run(new)) => other != new,
+            _ => true,
+        });
         waiters.push(waiter);
     }
 
@@ -86,7 +88,7 @@ impl Waiters {
             let due = waiters.extract_if(.., is_late);
             late.extend(due.filter_map(|waiter| match waiter {
                 Waiter::Agent(waiter) => Some((id.clone(), waiter)),
-                Waiter::Client { .. } => None,
+                Waiter::Client { .. } | Waiter::Run(_) => None,
             }));
         }
         self.retain(|_| true);
@@ -97,14 +99,14 @@ impl Waiters {
     pub(super) fn forget_clients(&mut self, gone: &HashSet<RequestToken>) {
         self.retain(|waiter| match waiter {
             Waiter::Client { token, .. } => !gone.contains(token),
-            Waiter::Agent(_) => true,
+            Waiter::Agent(_) | Waiter::Run(_) => true,
         });
     }
 
     /// An instance that asked is gone.
     pub(super) fn forget_requester(&mut self, gone: &InstanceRef) {
         self.retain(|waiter| match waiter {
-            Waiter::Client { .. } => true,
+            Waiter::Client { .. } | Waiter::Run(_) => true,
             Waiter::Agent(waiter) => waiter.requester != *gone,
         });
     }

@@ -36,7 +36,7 @@ continuation! {
 
 impl Core {
     /// Stops an instance's process and removes the instance. `agent` is the owner as far as known.
-    pub(super) fn delete_instance(
+    pub(crate) fn delete_instance(
         &mut self,
         at: &InstanceRef,
         agent: Option<&AgentName>,

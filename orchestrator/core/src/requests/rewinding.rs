@@ -16,6 +16,7 @@ use goondan_store::instance::{Pins, RewindNote};
 use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
 use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
+use crate::fleet::cancelling::BY_PERSON;
 use crate::fleet::holding::{Next, Order, Step, in_turn};
 use crate::jobs::continuation;
 use crate::{Core, Effect, LogEvent, Peer, RequestToken, control_error};
@@ -157,7 +158,8 @@ impl Core {
         let Some(event_id) = event_id.filter(|_| may_cancel) else {
             return false;
         };
-        self.fleet.cancel_for(None, at.clone(), Some(event_id));
+        self.fleet
+            .cancel_for(None, at.clone(), Some(event_id), BY_PERSON);
         self.pin(at.clone(), hold);
         true
     }

@@ -5,15 +5,16 @@ use goondan_protocol::control::{
     AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, ReadTaskLog,
     RemoveTask, TaskRemoved,
 };
-use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
-use goondan_protocol::task::{AgentFormat, TASK_ID_CHARS_MAX, TaskId};
+use goondan_protocol::task::{TASK_ID_CHARS_MAX, TaskId};
 use goondan_tasks::fact::{NewTask, Provision};
 use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
 
 use super::disk::AfterLook;
 use super::entry::{Asker, Decision, Entry};
+use super::workers::worker_for;
 use super::{Space, Tasks, not_found, reading, refused};
 use crate::exchange::tasks::{Clear, FoundTask, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
@@ -196,7 +197,10 @@ impl Tasks {
                 let (what, text) = (format!("rework phase {phase}"), rework.text);
                 (TaskInput::Rework { phase, text }, what)
             }
-            Call::SetTaskBudget(set) => (TaskInput::SetBudget(set.budget), "budget".to_owned()),
+            Call::SetTaskBudget(set) => {
+                fleet.set_task_budget(at, set.budget);
+                (TaskInput::SetBudget(set.budget), "budget".to_owned())
+            }
             _ => return,
         };
         self.input(fleet, at, input, Some(Decision::new(token, what)));
@@ -345,7 +349,7 @@ impl Tasks {
         created_by: Option<&InstanceKey>,
     ) -> Result<TaskWork, ControlError> {
         let id = create.workspace_id;
-        let (agent, format, guide) = agent_for(fleet, &id, create.agent.as_ref())?;
+        let worker = worker_for(fleet, &id, create.agent.as_ref())?;
         let space = self.spaces.entry(id.clone()).or_default();
         has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
@@ -357,13 +361,14 @@ impl Tasks {
         let at = TaskRef::new(&id, &task_id);
         let new = NewTask {
             task_id: task_id.clone(),
-            agent,
+            agent: worker.name,
+            runtime: worker.runtime,
             title: create.title,
             kind: create.kind,
             description: create.description,
             total_phases: create.total_phases,
             budget: create.budget,
-            tells_result: format.tells_result(),
+            tells_result: worker.tells_result,
             created_by: created_by.cloned(),
         };
         let now = fleet.now().wall;
@@ -374,7 +379,7 @@ impl Tasks {
         Ok(TaskWork::Create {
             at,
             new: Box::new(new),
-            guide,
+            guide: worker.guide,
             now,
         })
     }
@@ -498,11 +503,13 @@ impl Tasks {
         result: Result<TaskRemoved, ControlError>,
     ) {
         self.work_done(&at.workspace_id);
+        let session = self.session_of(at);
         if result.is_ok() {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
             self.forget_notifications(|other| other == at);
+            self.forget_conversations(fleet, at, session);
             let what = match reply {
                 RemovalFor::Request(_) => "remove",
                 RemovalFor::Prune(_) => "remove for its age",
@@ -519,41 +526,6 @@ impl Tasks {
             (reply, result) => self.on_one_of_many_removed(fleet, at, reply, result),
         }
     }
-}
-
-/// The agent for a new task: the one that is named, or the only one.
-fn agent_for(
-    fleet: &Fleet,
-    id: &WorkspaceId,
-    named: Option<&AgentName>,
-) -> Result<(AgentName, AgentFormat, Option<std::path::PathBuf>), ControlError> {
-    let bundle = bundle_of(fleet.workspace(id)?)?;
-    let mut agents = bundle.cli_agents();
-    let names = bundle.cli_agents().map(|agent| agent.name.to_string());
-    let names: Vec<String> = names.collect();
-    let hint = if names.is_empty() {
-        "give an agent `runtime.kind: cli` in `goondan.yaml`".to_owned()
-    } else {
-        format!("the agents for tasks are: {}", names.join(", "))
-    };
-    let found = match named {
-        Some(name) => bundle.cli_agent(name),
-        None if agents.len() == 1 => agents.next(),
-        None => {
-            let text = if names.is_empty() {
-                "the project has no agent for tasks"
-            } else {
-                "the project has several agents for tasks, and none is named"
-            };
-            return Err(ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint));
-        }
-    };
-    let agent = found.ok_or_else(|| {
-        let name = named.map(ToString::to_string).unwrap_or_default();
-        let text = format!("there is no agent `{name}` of `runtime.kind: cli`");
-        ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint)
-    })?;
-    Ok((agent.name.clone(), agent.format, agent.guide.clone()))
 }
 
 /// Whether one more task may be in a workspace.

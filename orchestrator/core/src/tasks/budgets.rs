@@ -20,11 +20,22 @@ pub(super) struct Accounting {
     untold: BTreeSet<TaskRef>,
     /// Tasks whose run waits for a word on it.
     unjudged: BTreeSet<TaskRef>,
+    /// Tasks that are to be told what the ledger has of them.
+    unreckoned: BTreeSet<TaskRef>,
 }
 
 impl Accounting {
     pub(super) fn note_spent(&mut self, at: &TaskRef) {
         self.untold.insert(at.clone());
+    }
+
+    /// What the ledger has of a task is to be told.
+    pub(super) fn reckon(&mut self, at: &TaskRef) {
+        self.unreckoned.insert(at.clone());
+    }
+
+    pub(super) fn take_unreckoned(&mut self) -> BTreeSet<TaskRef> {
+        std::mem::take(&mut self.unreckoned)
     }
 
     pub(super) fn ask_for(&mut self, at: &TaskRef) {

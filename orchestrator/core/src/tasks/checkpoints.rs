@@ -35,7 +35,7 @@ impl Tasks {
         token: Option<RequestToken>,
     ) {
         let now = fleet.now().wall;
-        let is_live = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let is_live = self.run_of(fleet, at).is_some();
         let quota_bytes = self.quota_of(fleet, at);
         let Some(entry) = self.entry_mut(at) else {
             return;
@@ -141,7 +141,7 @@ impl Tasks {
                 if entry.checkpoint_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
                     continue;
                 }
-                let is_running = fleet.run_of(id, task).is_some();
+                let is_running = entry.conversing.is_some() || fleet.run_of(id, task).is_some();
                 let next = now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
                 entry.checkpoint_at_ms = is_running.then_some(next);
                 // While it is paused, nothing changes.
@@ -164,7 +164,7 @@ impl Tasks {
         at: &TaskRef,
         restore: RestoreTask,
     ) {
-        let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let running = self.run_of(fleet, at);
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
@@ -191,8 +191,11 @@ impl Tasks {
             token,
             checkpoint_id,
         });
-        if is_running {
-            return fleet.end_run(at, RESTORED);
+        if let Some(run) = running {
+            if !self.end_conversing(fleet, at, run, false) {
+                fleet.end_run(at, RESTORED);
+            }
+            return;
         }
         if let Some(run) = entry.queued_run() {
             self.forget_start(at);

@@ -129,8 +129,9 @@ impl Tasks {
             for (task, entry) in &space.entries {
                 let next = |look: LastLook| look.at_ms.saturating_add(TASK_DISK_EACH_MS);
                 let is_due = entry.last_look.is_none_or(|look| now_ms >= next(look));
-                if is_due && fleet.run_of(id, task).is_some() {
-                    due.push(TaskRef::new(id, task));
+                let at = TaskRef::new(id, task);
+                if is_due && self.run_of(fleet, &at).is_some() {
+                    due.push(at);
                 }
             }
         }

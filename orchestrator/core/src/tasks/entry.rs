@@ -14,6 +14,7 @@ use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
+use super::conversations::Conversing;
 use crate::exchange::tasks::Measured;
 use crate::fleet::answers::waiting::Requester;
 use crate::limits::TASK_RELOAD_MS;
@@ -153,6 +154,8 @@ pub(super) struct Entry {
     due: Option<Timestamp>,
     /// The run that is under way and has no process yet.
     pub(super) pending: Option<Pending>,
+    /// The run that is a turn.
+    pub(super) conversing: Option<Conversing>,
     /// Whoever waits for it to be made, and whether it is started then.
     pub(super) made_for: Option<(Decision, bool)>,
     /// Checkpoints that are asked for and not made yet.
@@ -184,6 +187,7 @@ impl Entry {
             next: Batch::default(),
             due: None,
             pending: None,
+            conversing: None,
             made_for: None,
             checkpoints: 0,
             checkpoint_at_ms: None,
@@ -399,6 +403,7 @@ impl Entry {
         now: Now,
     ) {
         let durable = self.durable.take();
+        let conversing = self.conversing.take();
         let Self {
             output_waiting,
             output_dropped,
@@ -411,6 +416,7 @@ impl Entry {
             output_dropped,
             checkpoints,
             is_restoring,
+            conversing,
             ..Self::found(result, now)
         };
         if self.durable.is_none() {
@@ -432,6 +438,12 @@ impl Entry {
     /// The number of the run that waits for its process.
     pub(super) fn queued_run(&self) -> Option<u64> {
         self.pending.as_ref().map(|pending| pending.order.run)
+    }
+
+    /// The number of a run that shows no sign of life by itself.
+    pub(super) fn unwatched_run(&self) -> Option<u64> {
+        let conversing = self.conversing.as_ref();
+        self.queued_run().or_else(|| Some(conversing?.run()))
     }
 
     /// Its work area is to be removed: nothing changes it any more.

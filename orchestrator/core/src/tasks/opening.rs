@@ -3,6 +3,7 @@
 use goondan_protocol::ids::WorkspaceId;
 use goondan_tasks::machine::Input as TaskInput;
 
+use super::conversations::converses;
 use super::entry::Entry;
 use super::{Space, Tasks};
 use crate::LogEvent;
@@ -85,6 +86,15 @@ impl Tasks {
         let Some(state) = self.entry(at).and_then(Entry::state) else {
             return;
         };
+        if state.run.is_some() && converses(state) {
+            if self
+                .entry(at)
+                .is_some_and(|entry| entry.conversing.is_none())
+            {
+                self.take_up_conversing(fleet, at);
+            }
+            return;
+        }
         let input = match &state.run {
             Some(run) => TaskInput::Exited {
                 run: run.number,

@@ -274,7 +274,7 @@ impl Tasks {
         if is_ending(fleet, at) {
             return Err(super::busy(at, "its workspace is being stopped"));
         }
-        let is_running = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
+        let is_running = self.run_of(fleet, at).is_some();
         let entry = self.entry(at).ok_or_else(|| super::not_found(at))?;
         let is_over = entry
             .state()

@@ -11,6 +11,7 @@ use goondan_protocol::task::{
 use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
+use super::conversations::converses;
 use super::entry::{Entry, Pending, StartOrder};
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
@@ -59,7 +60,8 @@ impl Tasks {
         if fleet.is_stopping() || fleet.now().mono_ms < self.start_at_ms {
             return;
         }
-        while fleet.runs_under_way() + self.reading.len() < TASK_RUNS_AT_ONCE_MAX
+        while fleet.runs_under_way() + self.conversing() + self.reading.len()
+            < TASK_RUNS_AT_ONCE_MAX
             && fleet.has_place_for_run()
         {
             let may_start = |at: &TaskRef| {
@@ -110,6 +112,9 @@ impl Tasks {
             // It does not wait any more.
             return;
         }
+        let Some(result) = self.on_secrets_of_conversing(fleet, at, run, result) else {
+            return;
+        };
         let queued = self.entry(at).and_then(Entry::queued_run);
         if queued == Some(run) {
             match result {
@@ -139,9 +144,13 @@ impl Tasks {
         };
         let name = state.task.agent.clone();
         let tells_result = state.task.tells_result;
+        let converses = converses(state);
         let Some(Pending { order, is_held, .. }) = entry.pending.take() else {
             return;
         };
+        if converses {
+            return self.begin_conversing(fleet, at, order, secrets);
+        }
         let run = order.run;
         let agent = agent_of(fleet, at, &name).and_then(|agent| {
             // How a run's end is read was settled when the task was made.
@@ -169,6 +178,9 @@ impl Tasks {
 
     /// A run is to end.
     pub(super) fn end_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
+        if self.end_conversing(fleet, at, run, false) {
+            return;
+        }
         if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
             return fleet.end_run(at, ENDED);
         }
@@ -185,6 +197,8 @@ impl Tasks {
         {
             pending.is_held = is_held;
             self.start_waiting(fleet);
+        } else if is_held && self.end_conversing(fleet, at, run, true) {
+            // The task goes on by another turn.
         } else if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
             fleet.hold_run(at, is_held);
         }
@@ -295,7 +309,7 @@ impl Tasks {
         Ok(())
     }
 
-    fn log(fleet: &mut Fleet, at: &TaskRef, text: LogText) {
+    pub(super) fn log(fleet: &mut Fleet, at: &TaskRef, text: LogText) {
         let at = at.clone();
         Self::work(fleet, TaskWork::Log { at, text });
     }
@@ -342,7 +356,8 @@ impl Tasks {
         let event = event.with("workspaceId", id.as_str());
         let event = event.with("taskId", task.as_str());
         fleet.log(event.with("error", error));
-        let is_running = fleet.run_of(id, task).is_some();
+        let running = self.run_of(fleet, at);
+        let is_running = running.is_some();
         let now_ms = fleet.now().mono_ms;
         self.forget_start(at);
         if let Some(token) = self.give_up_restore(at) {
@@ -354,6 +369,11 @@ impl Tasks {
             for asker in told {
                 Self::tell_error(fleet, &asker, super::damaged(at, error));
             }
+        }
+        if let Some(run) = running
+            && self.end_conversing(fleet, at, run, false)
+        {
+            return;
         }
         fleet.kill_run(at);
     }

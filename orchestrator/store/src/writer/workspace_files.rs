@@ -207,6 +207,7 @@ mod tests {
             purpose: ledger::Purpose::Step {
                 turn_id: "t".parse().unwrap(),
                 step_id: "t.1".parse().unwrap(),
+                task: None,
             },
             model: "big".parse().unwrap(),
             usage: None,

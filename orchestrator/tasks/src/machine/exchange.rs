@@ -94,6 +94,16 @@ pub enum Input {
         /// When it started, as the kernel counts.
         start_time: u64,
     },
+    /// A run that has no process of its own has begun.
+    Begun {
+        /// The run.
+        run: u64,
+    },
+    /// A call of a run was refused, since it might have passed a budget.
+    CallRefused {
+        /// The run.
+        run: u64,
+    },
     /// A run's process could not be started.
     NotSpawned {
         /// The run.

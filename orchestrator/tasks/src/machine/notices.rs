@@ -179,13 +179,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fact::{Budget, NewTask, Origin};
+    use crate::fact::{Budget, NewTask, Origin, Runtime};
     use crate::machine::{Input, Output};
 
     const NOW: i64 = 1_000;
 
     fn task() -> Task {
         let new = NewTask {
+            runtime: Runtime::Cli,
             task_id: "shop".parse().unwrap(),
             title: "A shop".to_owned(),
             kind: "k".to_owned(),

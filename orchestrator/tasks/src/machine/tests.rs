@@ -10,8 +10,8 @@ use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
 
 use super::*;
-use crate::fact::TaskId;
 use crate::fact::{Budget, Provision};
+use crate::fact::{Runtime, TaskId};
 use crate::limits::{
     DESCRIPTION_BYTES_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS,
     RATE_LIMIT_JITTER_MS,
@@ -25,6 +25,7 @@ struct Driven {
 
 fn new_task(phases: u32) -> NewTask {
     NewTask {
+        runtime: Runtime::Cli,
         task_id: TaskId::try_from("task_1".to_owned()).unwrap(),
         title: "A shop".to_owned(),
         kind: "create_app".to_owned(),

@@ -8,7 +8,7 @@ use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 
 use super::*;
-use crate::fact::{Budget, TaskId};
+use crate::fact::{Budget, Runtime, TaskId};
 use crate::machine::Input;
 use crate::state::Status;
 
@@ -25,6 +25,7 @@ fn after(number: usize) -> Timestamp {
 
 fn new_task() -> NewTask {
     NewTask {
+        runtime: Runtime::Cli,
         task_id: TaskId::try_from("task_20240215_abc123".to_owned()).unwrap(),
         title: "AI Todo App 개발".to_owned(),
         kind: "create_app".to_owned(),

@@ -1,0 +1,268 @@
+//! The conversations in which agents of `runtime.kind: llm` work for tasks (`TASK-8`).
+//!
+//! A run of such a task is an event of its conversation, whose id is made of the run's number: handed in again, after
+//! whatever crash, it is the same event, and what came of it is told. What a task does next is decided elsewhere.
+//!
+//! # Invariants
+//!
+//! * No turn of such a conversation begins before it is known here for which task it is: a step that nobody knows the
+//!   task of would count in no budget of that.
+//! * Nobody but the task hands an event in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use goondan_protocol::control::ControlError;
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::event::{AgentEvent, Chain, EventSource, TurnOutcome};
+use goondan_protocol::ids::{
+    AgentName, ConnectionName, EventId, InstanceKey, InstanceRef, WorkspaceId,
+};
+use goondan_protocol::task::{AssignedTask, TaskBudget, is_of_task};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::{SpanId, TraceId};
+use goondan_store::StoreError;
+use goondan_store::instance::EventState;
+use goondan_store::ledger::LedgerTask;
+use goondan_store::writer::operation::LookUpEvent;
+
+use super::waiters::Waiter;
+use super::{Fleet, Workspace};
+use crate::exchange::TaskRef;
+use crate::exchange::tasks::Clear;
+use crate::fleet::mailbox::AcceptReply;
+use crate::jobs::continuation;
+use crate::refusals::parked_error;
+
+/// The connector that the events of tasks are said to come from.
+const SOURCE: &str = "tasks";
+
+/// What the events are.
+const KIND: &str = "task";
+
+/// For which task a conversation is.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskConversation {
+    pub(crate) at: TaskRef,
+    pub(crate) created_at: Timestamp,
+    /// The conversation whose agent had the task made.
+    pub(crate) created_by: Option<InstanceKey>,
+    /// What the task itself may take.
+    pub(crate) budget: TaskBudget,
+    /// Variables of what its tools start.
+    pub(crate) secrets: BTreeMap<String, Clear>,
+}
+
+impl TaskConversation {
+    /// The task as the ledger names it.
+    pub(crate) fn ledger_task(&self) -> LedgerTask {
+        LedgerTask {
+            id: self.at.task_id.clone(),
+            created_at: self.created_at,
+        }
+    }
+
+    fn assigned(&self) -> AssignedTask {
+        let secrets = self.secrets.iter();
+        AssignedTask {
+            task_id: self.at.task_id.clone(),
+            secrets: secrets
+                .map(|(name, Clear(value))| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// A run, and the event that it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConversationRun {
+    pub(crate) at: TaskRef,
+    pub(crate) run: u64,
+    pub(crate) instance: InstanceRef,
+    pub(crate) event_id: EventId,
+}
+
+/// What became of the event of a run.
+#[derive(Debug)]
+pub(crate) enum RunNews {
+    /// What is known of it; an error if its conversation could not be asked. None: there is no such conversation.
+    Found(Result<Option<EventState>, String>),
+    /// It is durable, and its turn will begin.
+    Begun,
+    /// It was not accepted.
+    Refused(String),
+    /// Its turn is over, or will never be.
+    Ended(Result<TurnOutcome, ControlError>),
+}
+
+continuation! {
+    /// What is known of the event of a run.
+    LookingUpRun { of: Box<ConversationRun> } after LookUpEvent => &core.fleet.on_run_looked_up
+}
+
+impl Workspace {
+    /// The task that a conversation works for, if that is known.
+    pub(crate) fn task_of(&self, key: &InstanceKey) -> Option<&TaskConversation> {
+        self.task_conversations.get(key)
+    }
+
+    /// Whether a conversation is for a task that is not known yet.
+    pub(super) fn lacks_task(&self, key: &InstanceKey) -> bool {
+        is_of_task(key) && !self.task_conversations.contains_key(key)
+    }
+}
+
+impl Fleet {
+    /// The task that a conversation works for, if it does.
+    pub(crate) fn task_of(&self, at: &InstanceRef) -> Option<&TaskConversation> {
+        self.workspaces
+            .get(&at.workspace_id)?
+            .task_of(&at.instance_key)
+    }
+
+    /// What a task that is worked for in a conversation may take by itself; none for others.
+    pub(crate) fn budget_of_task(&self, id: &WorkspaceId, task: &LedgerTask) -> Option<TaskBudget> {
+        let conversations = &self.workspaces.get(id)?.task_conversations;
+        let mut conversations = conversations.values();
+        let found = conversations.find(|it| it.ledger_task() == *task)?;
+        Some(found.budget)
+    }
+
+    /// What a task may take by itself is another now.
+    pub(crate) fn set_task_budget(&mut self, of: &TaskRef, budget: TaskBudget) {
+        let workspace = self.workspaces.get_mut(&of.workspace_id).into_iter();
+        let conversations = workspace.flat_map(|w| w.task_conversations.values_mut());
+        for conversation in conversations.filter(|conversation| conversation.at == *of) {
+            conversation.budget = budget;
+        }
+    }
+
+    /// What an agent that works for a task is told of it, and where it works.
+    pub(super) fn assigned_task(&self, at: &InstanceRef) -> Option<(AssignedTask, PathBuf)> {
+        let conversation = self.task_of(at)?;
+        Some((conversation.assigned(), self.work_area(&conversation.at)))
+    }
+
+    /// A conversation is for this task from now on. A process that was started without what it says now is
+    /// replaced.
+    pub(crate) fn know_task(&mut self, at: &InstanceRef, conversation: TaskConversation) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let key = at.instance_key.clone();
+        let before = workspace.task_conversations.insert(key, conversation);
+        let assigned = self.task_of(at).map(TaskConversation::assigned);
+        let is_another = before.is_some_and(|before| Some(before.assigned()) != assigned);
+        if is_another && !self.is_in_turn(at) {
+            self.end_idle_process(at);
+        }
+        self.pump(at);
+    }
+
+    /// The conversations of a task that is no more.
+    pub(crate) fn forget_task(&mut self, of: &TaskRef) -> Vec<InstanceRef> {
+        let Some(workspace) = self.workspaces.get_mut(&of.workspace_id) else {
+            return Vec::new();
+        };
+        let gone = workspace
+            .task_conversations
+            .extract_if(.., |_, conversation| conversation.at == *of);
+        let refs = gone.map(|(instance_key, _)| InstanceRef {
+            workspace_id: of.workspace_id.clone(),
+            instance_key,
+        });
+        refs.collect()
+    }
+
+    /// An agent of `runtime.kind: llm`.
+    pub(crate) fn llm_agent(&self, at: &TaskRef, name: &AgentName) -> Option<&AgentDefinition> {
+        self.bundle(&at.workspace_id)?.agents.get(name)
+    }
+
+    /// Hands in the event of a run; [`RunNews`] tells what comes of it.
+    pub(crate) fn ask_for_run(&mut self, of: ConversationRun, agent: &AgentName, input: String) {
+        let conversation = self.task_of(&of.instance);
+        let created_by = conversation.and_then(|it| it.created_by.clone());
+        let chain = created_by.map(|root_instance| Chain {
+            root_instance,
+            root_event: of.event_id.clone(),
+            depth: 1,
+            through: Vec::new(),
+        });
+        let Ok(name) = ConnectionName::new(SOURCE) else {
+            return;
+        };
+        let event = AgentEvent {
+            id: of.event_id.clone(),
+            kind: KIND.to_owned(),
+            created_at: self.now.wall,
+            trace_id: Some(TraceId::from_uuid(self.uuid())),
+            parent_span_id: Some(SpanId::from_uuid(self.uuid())),
+            input: Some(input),
+            instance_key: Some(of.instance.instance_key.clone()),
+            source: EventSource::Connector { name },
+            auth: None,
+            reply_to: None,
+            chain,
+            metadata: goondan_protocol::JsonObject::new(),
+        };
+        let instance = of.instance.clone();
+        self.accept(instance, agent, event, AcceptReply::Run(Box::new(of)));
+    }
+
+    /// Looks up what is known of the event of a run.
+    pub(crate) fn look_up_run(&mut self, of: ConversationRun) {
+        let instance = of.instance.clone();
+        let look_up = LookUpEvent {
+            instance: instance.clone(),
+            event_id: of.event_id.clone(),
+        };
+        let of = Box::new(of);
+        self.store(look_up, LookingUpRun { instance, of });
+    }
+
+    fn on_run_looked_up(&mut self, sought: &LookingUpRun, result: Result<EventState, StoreError>) {
+        let found = match result {
+            Ok(state) => Ok(Some(state)),
+            Err(StoreError::NoInstance { .. }) => Ok(None),
+            Err(error) => Err(goondan_log::error_chain(&error)),
+        };
+        self.tell_task(&sought.of, RunNews::Found(found));
+        self.forget_if_done(&sought.instance);
+    }
+
+    /// The event of a run is durable, or was before.
+    pub(super) fn on_run_accepted(&mut self, of: Box<ConversationRun>, before: EventState) {
+        match before {
+            EventState::Done(outcome) => self.tell_task(&of, RunNews::Ended(Ok(outcome))),
+            EventState::Parked(parked) => {
+                let error = parked_error(&of.event_id, &parked.reason);
+                self.tell_task(&of, RunNews::Ended(Err(error)));
+            }
+            EventState::Unknown | EventState::Waiting => {
+                if let Some(error) = self.why_nothing_begins(&of.instance) {
+                    return self.tell_task(&of, RunNews::Ended(Err(error)));
+                }
+                self.tell_task(&of, RunNews::Begun);
+                if let Some(entry) = self.instance_mut(&of.instance) {
+                    let event_id = of.event_id.clone();
+                    entry.waiters.add(event_id, Waiter::Run(of));
+                }
+            }
+        }
+    }
+
+    /// Ends the event of a run, whether its turn has begun or not.
+    pub(crate) fn cancel_run(&mut self, of: &ConversationRun, reason: &'static str) {
+        self.cancel_for(None, of.instance.clone(), Some(of.event_id.clone()), reason);
+    }
+
+    pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunNews) {
+        self.run_news.push((of.clone(), news));
+    }
+
+    /// What became of the events of runs since this was last asked.
+    pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunNews)> {
+        std::mem::take(&mut self.run_news)
+    }
+}

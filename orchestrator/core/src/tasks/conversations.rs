@@ -1,0 +1,559 @@
+//! Runs of tasks whose agent is of `runtime.kind: llm`: each is the turn of one event in a conversation (`TASK-8`).
+//!
+//! What the agent answers is read as what a program writes in plain text: protocol blocks count in it. A pause ends the
+//! turn, and the task goes on in the same conversation; so does a run that a crash interrupted, by itself.
+
+use std::collections::BTreeMap;
+
+use goondan_cli_agents::usage::{Counter, UsageReport};
+use goondan_cli_agents::{Event, Format, Parser, RunResult, Setup};
+use goondan_protocol::control::ControlError;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, conversation_of, event_of};
+use goondan_store::instance::EventState;
+use goondan_store::ledger::LedgerTask;
+use goondan_tasks::fact::Runtime;
+use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::state::{State, Taken};
+
+use super::Tasks;
+use super::entry::{Entry, StartOrder};
+use super::runs::is_ending;
+use crate::LogEvent;
+use crate::exchange::tasks::{Clear, LogText, SecretsRead};
+use crate::exchange::{TaskRef, TaskWork};
+use crate::fleet::Fleet;
+use crate::fleet::task_conversations::{ConversationRun, RunNews, TaskConversation};
+use crate::fleet::turn::CANCELLED;
+use crate::limits::TASK_CHECKPOINT_EACH_MS;
+
+/// Why a turn is ended whose task is paused.
+const PAUSED: &str = "the task is paused";
+
+/// Why a turn is ended whose run is over.
+const ENDED: &str = "the run is over";
+
+/// The code of a turn that failed since a call might have passed a budget.
+const OVER_BUDGET: &str = "E_BUDGET";
+
+/// What the ledger has of a task is told as figures of this counter.
+const COUNTER: &str = "ledger";
+
+/// What agents hear whose conversation is gone.
+const GONE: &str = "the conversation is not there any more";
+
+/// A run that is the turn of an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Conversing {
+    of: ConversationRun,
+    stage: Stage,
+    ending: Option<Ending>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// It was under way when the daemon ended; what was provided for it is being read.
+    ReadingSecrets,
+    /// The conversation is looked for. With what the agent is to be told, if it was not told yet.
+    LookingUp(Option<String>),
+    /// The event is on its way, for the first time or again.
+    HandingIn { is_new: bool },
+    /// Its turn will be, or is, in progress.
+    UnderWay,
+}
+
+/// Why it is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Over,
+    Paused,
+}
+
+impl Conversing {
+    /// The number of the run.
+    pub(super) fn run(&self) -> u64 {
+        self.of.run
+    }
+}
+
+fn instance_of(id: &WorkspaceId, instance_key: InstanceKey) -> InstanceRef {
+    InstanceRef {
+        workspace_id: id.clone(),
+        instance_key,
+    }
+}
+
+/// The run as an event: of the session's conversation, or of one that it begins.
+fn run_of(at: &TaskRef, run: u64, session: Option<&str>) -> Result<ConversationRun, String> {
+    let key = match session {
+        Some(session) => InstanceKey::new(session),
+        None => conversation_of(&at.task_id, run),
+    };
+    let key = key.map_err(|error| error.to_string())?;
+    let event_id = event_of(&at.task_id, run).map_err(|error| error.to_string())?;
+    Ok(ConversationRun {
+        at: at.clone(),
+        run,
+        instance: instance_of(&at.workspace_id, key),
+        event_id,
+    })
+}
+
+fn ledger_task(at: &TaskRef, state: &State) -> LedgerTask {
+    LedgerTask {
+        id: at.task_id.clone(),
+        created_at: state.created_at(),
+    }
+}
+
+impl Tasks {
+    /// The run of a task that is under way, be it a process or a turn.
+    pub(super) fn run_of(&self, fleet: &Fleet, at: &TaskRef) -> Option<u64> {
+        let conversing = self.entry(at).and_then(|entry| entry.conversing.as_ref());
+        let in_conversation = conversing.map(|conversing| conversing.of.run);
+        in_conversation.or_else(|| fleet.run_of(&at.workspace_id, &at.task_id))
+    }
+
+    /// How many runs are turns.
+    pub(super) fn conversing(&self) -> usize {
+        let entries = self.spaces.values().flat_map(|s| s.entries.values());
+        entries.filter(|entry| entry.conversing.is_some()).count()
+    }
+
+    /// Begins a run in a conversation.
+    pub(super) fn begin_conversing(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        order: StartOrder,
+        secrets: BTreeMap<String, Clear>,
+    ) {
+        let run = order.run;
+        let Some(state) = self.entry(at).and_then(Entry::state) else {
+            return;
+        };
+        let agent = state.task.agent.clone();
+        let of = run_of(at, run, order.session.as_deref()).and_then(|of| {
+            if fleet.llm_agent(at, &agent).is_some() {
+                Ok(of)
+            } else {
+                Err(format!(
+                    "there is no agent `{agent}` of `runtime.kind: llm` in `goondan.yaml` any more"
+                ))
+            }
+        });
+        let of = match of {
+            Ok(of) => of,
+            Err(error) => {
+                return self.input(fleet, at, TaskInput::NotSpawned { run, error }, None);
+            }
+        };
+        self.let_know(fleet, &of, secrets);
+        let stage = if order.session.is_some() {
+            Stage::LookingUp(Some(order.prompt.clone()))
+        } else {
+            Stage::HandingIn { is_new: true }
+        };
+        let is_sought = order.session.is_some();
+        self.set_conversing(fleet, &of, stage);
+        if is_sought {
+            fleet.look_up_run(of);
+        } else {
+            fleet.ask_for_run(of, &agent, order.prompt);
+        }
+    }
+
+    fn set_conversing(&mut self, fleet: &Fleet, of: &ConversationRun, stage: Stage) {
+        let next = fleet.now().mono_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
+        if let Some(entry) = self.entry_mut(&of.at) {
+            entry.checkpoint_at_ms = Some(next);
+            entry.conversing = Some(Conversing {
+                of: of.clone(),
+                stage,
+                ending: None,
+            });
+        }
+    }
+
+    /// It is known from now on for which task a conversation is.
+    fn let_know(
+        &mut self,
+        fleet: &mut Fleet,
+        of: &ConversationRun,
+        secrets: BTreeMap<String, Clear>,
+    ) {
+        let Some(state) = self.entry(&of.at).and_then(Entry::state) else {
+            return;
+        };
+        let conversation = TaskConversation {
+            at: of.at.clone(),
+            created_at: state.created_at(),
+            created_by: state.task.created_by.clone(),
+            budget: state.task.budget,
+            secrets,
+        };
+        fleet.know_task(&of.instance, conversation);
+        self.accounting.reckon(&of.at);
+    }
+
+    /// A run that was under way when the daemon ended goes on.
+    pub(super) fn take_up_conversing(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        let Some(state) = self.entry(at).and_then(Entry::state) else {
+            return;
+        };
+        let Some(run) = &state.run else { return };
+        let references: Vec<_> = state.environment().into_iter().collect();
+        let (number, session) = (run.number, run.session.clone().or(state.session.clone()));
+        let of = match run_of(at, number, session.as_deref()) {
+            Ok(of) => of,
+            Err(error) => {
+                let input = TaskInput::NotSpawned { run: number, error };
+                return self.input(fleet, at, input, None);
+            }
+        };
+        if references.is_empty() {
+            return self.attach(fleet, of, BTreeMap::new());
+        }
+        self.set_conversing(fleet, &of, Stage::ReadingSecrets);
+        self.reading.insert(at.clone());
+        let work = TaskWork::ReadSecrets {
+            at: at.clone(),
+            run: number,
+            references,
+        };
+        Self::work(fleet, work);
+    }
+
+    fn attach(&mut self, fleet: &mut Fleet, of: ConversationRun, secrets: BTreeMap<String, Clear>) {
+        self.let_know(fleet, &of, secrets);
+        self.set_conversing(fleet, &of, Stage::LookingUp(None));
+        fleet.look_up_run(of);
+    }
+
+    /// What was provided for a run that goes on was read. Whether one waits for it.
+    pub(super) fn on_secrets_of_conversing(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        result: SecretsRead,
+    ) -> Option<SecretsRead> {
+        let conversing = self.entry(at).and_then(|entry| entry.conversing.as_ref());
+        let waits = conversing
+            .filter(|it| it.of.run == run && it.stage == Stage::ReadingSecrets)
+            .map(|it| it.of.clone());
+        let Some(of) = waits else {
+            return Some(result);
+        };
+        let secrets = result.unwrap_or_else(|lost| {
+            let event = LogEvent::error("what was provided for a task cannot be read");
+            let event = event.with("workspaceId", at.workspace_id.as_str());
+            let event = event.with("taskId", at.task_id.as_str());
+            fleet.log(event.with("error", lost.error));
+            BTreeMap::new()
+        });
+        self.attach(fleet, of, secrets);
+        None
+    }
+
+    /// The turn of a run is to end, since the run is over or paused. Whether there is one.
+    pub(super) fn end_conversing(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        is_pause: bool,
+    ) -> bool {
+        let entry = self.entry_mut(at);
+        let conversing = entry.and_then(|entry| entry.conversing.as_mut());
+        let Some(conversing) = conversing.filter(|it| it.of.run == run) else {
+            return false;
+        };
+        let is_first = conversing.ending.is_none();
+        // Who ends a run that is to be paused ends it.
+        if !is_pause || is_first {
+            conversing.ending = Some(if is_pause {
+                Ending::Paused
+            } else {
+                Ending::Over
+            });
+        }
+        if is_first && conversing.stage == Stage::UnderWay {
+            let of = conversing.of.clone();
+            fleet.cancel_run(&of, if is_pause { PAUSED } else { ENDED });
+        }
+        true
+    }
+
+    /// Something became of the event of a run.
+    pub(crate) fn on_run_news(&mut self, fleet: &mut Fleet, of: &ConversationRun, news: RunNews) {
+        let entry = self.entry_mut(&of.at);
+        let conversing = entry.and_then(|entry| entry.conversing.as_mut());
+        let Some(conversing) = conversing.filter(|it| it.of == *of) else {
+            return;
+        };
+        match news {
+            RunNews::Begun => {
+                let is_new = conversing.stage == Stage::HandingIn { is_new: true };
+                conversing.stage = Stage::UnderWay;
+                let ending = conversing.ending;
+                if is_new {
+                    self.tell_begun(fleet, of);
+                }
+                if let Some(ending) = ending {
+                    let reason = match ending {
+                        Ending::Over => ENDED,
+                        Ending::Paused => PAUSED,
+                    };
+                    fleet.cancel_run(of, reason);
+                }
+            }
+            RunNews::Found(found) => {
+                let told = match &mut conversing.stage {
+                    Stage::LookingUp(told) => told.take(),
+                    _ => return,
+                };
+                let ending = conversing.ending;
+                self.on_found(fleet, of, found, told, ending);
+            }
+            RunNews::Refused(error) => {
+                let error = format!("the conversation did not take its event: {error}");
+                let input = TaskInput::NotSpawned { run: of.run, error };
+                self.conversing_over(fleet, of, vec![input]);
+            }
+            RunNews::Ended(result) => self.on_turn_over(fleet, of, result),
+        }
+    }
+
+    fn tell_begun(&mut self, fleet: &mut Fleet, of: &ConversationRun) {
+        let (at, run) = (&of.at, of.run);
+        let agent = self.entry(at).and_then(Entry::state);
+        let agent = agent.and_then(|state| fleet.llm_agent(at, &state.task.agent));
+        let model = agent.map(|agent| agent.model.model.clone());
+        let session = Event::Session {
+            id: of.instance.instance_key.as_str().to_owned(),
+            model,
+        };
+        self.take_input(fleet, at, TaskInput::Begun { run }, None);
+        let event = session;
+        self.input(fleet, at, TaskInput::Told { run, event }, None);
+    }
+
+    fn on_found(
+        &mut self,
+        fleet: &mut Fleet,
+        of: &ConversationRun,
+        found: Result<Option<EventState>, String>,
+        told: Option<String>,
+        ending: Option<Ending>,
+    ) {
+        let run = of.run;
+        let stopped = || vec![TaskInput::Stopped { run, code: None }, TaskInput::Tick];
+        match (found, told) {
+            (Err(error), _) => {
+                let error = format!("its conversation cannot be read: {error}");
+                self.conversing_over(fleet, of, vec![TaskInput::NotSpawned { run, error }]);
+            }
+            // Nobody was told anything yet.
+            (Ok(_), Some(_)) if ending.is_some() => self.conversing_over(fleet, of, stopped()),
+            (Ok(Some(_)), Some(prompt)) => self.hand_in(fleet, of, prompt, true),
+            (Ok(None), Some(_)) => {
+                let event = Event::SessionRefused(GONE.to_owned());
+                let told = TaskInput::Told { run, event };
+                let exited = TaskInput::Exited { run, code: None };
+                self.conversing_over(fleet, of, vec![told, exited]);
+            }
+            // The daemon ended before the event was durable.
+            (Ok(Some(EventState::Unknown) | None), None) => {
+                self.conversing_over(fleet, of, stopped());
+            }
+            // It is the same event, whatever is said with it now.
+            (Ok(Some(_)), None) => self.hand_in(fleet, of, String::new(), false),
+        }
+    }
+
+    fn hand_in(&mut self, fleet: &mut Fleet, of: &ConversationRun, prompt: String, is_new: bool) {
+        let Some(entry) = self.entry_mut(&of.at) else {
+            return;
+        };
+        let agent = entry.state().map(|state| state.task.agent.clone());
+        if let (Some(conversing), Some(agent)) = (&mut entry.conversing, agent) {
+            conversing.stage = Stage::HandingIn { is_new };
+            fleet.ask_for_run(of.clone(), &agent, prompt);
+        }
+    }
+
+    /// The turn of a run is over, or will never be.
+    fn on_turn_over(
+        &mut self,
+        fleet: &mut Fleet,
+        of: &ConversationRun,
+        result: Result<TurnOutcome, ControlError>,
+    ) {
+        let (at, run) = (&of.at, of.run);
+        let conversing = self.entry(at).and_then(|entry| entry.conversing.as_ref());
+        let ending = conversing.and_then(|conversing| conversing.ending);
+        let exited = |code| TaskInput::Exited { run, code };
+        let stopped = TaskInput::Stopped { run, code: None };
+        let told = |event| TaskInput::Told { run, event };
+        let failed = |text: String| told(result_of(false, text));
+        let inputs = match (result, ending) {
+            (Ok(TurnOutcome::Completed { reply }), _) => {
+                for text in pieces(&reply) {
+                    Self::log(fleet, at, LogText::Output(OutputStream::Stdout, text));
+                }
+                let mut inputs = Vec::new();
+                for event in events_of(&reply) {
+                    if let Event::Block(block) = &event {
+                        let text = LogText::Block(fleet.now().wall, block.clone());
+                        Self::log(fleet, at, text);
+                    }
+                    inputs.push(told(event));
+                }
+                inputs.push(told(result_of(true, String::new())));
+                inputs.push(exited(Some(0)));
+                inputs
+            }
+            // The turn stays as it is on disk, and goes on when the task is opened again.
+            (Err(_), _) if is_ending(fleet, at) => Vec::new(),
+            (_, Some(Ending::Paused)) => vec![stopped, TaskInput::Tick],
+            (_, Some(Ending::Over)) => vec![exited(None)],
+            (Ok(TurnOutcome::Failed { code, .. }), None) if code == CANCELLED => {
+                // Whoever ended the turn does not want the task to begin it again.
+                vec![TaskInput::Pause, stopped]
+            }
+            (Ok(TurnOutcome::Failed { code, .. }), None) if code == OVER_BUDGET => {
+                vec![TaskInput::CallRefused { run }, exited(None)]
+            }
+            (Ok(TurnOutcome::Failed { message, .. }), None) => vec![failed(message), exited(None)],
+            (Err(error), None) => vec![failed(error.message), exited(None)],
+        };
+        self.conversing_over(fleet, of, inputs);
+    }
+
+    /// A run is over, and this is what the task hears of it.
+    fn conversing_over(&mut self, fleet: &mut Fleet, of: &ConversationRun, inputs: Vec<TaskInput>) {
+        let at = &of.at;
+        let now_ms = fleet.now().mono_ms;
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        entry.conversing = None;
+        if entry.damage().is_some() {
+            // What it did last may not be on disk: the task is read again, and the run is looked for.
+            entry.reload_at(now_ms);
+        } else {
+            let is_restoring = entry.is_restoring;
+            for input in inputs {
+                let input = match input {
+                    // The files are to be taken back before anything else runs.
+                    TaskInput::Exited { run, code } if is_restoring => {
+                        TaskInput::Stopped { run, code }
+                    }
+                    TaskInput::Tick if is_restoring => continue,
+                    input => input,
+                };
+                self.take_input(fleet, at, input, None);
+            }
+            self.flush(fleet, at);
+            self.begin_restore(fleet, at);
+        }
+        self.start_waiting(fleet);
+    }
+
+    /// The tasks whose agents converse, as the ledger names them.
+    pub(crate) fn conversing_in(&self, id: &WorkspaceId) -> Vec<(TaskRef, LedgerTask)> {
+        let entries = self.spaces.get(id).into_iter().flat_map(|s| &s.entries);
+        let conversing = entries.filter(|(_, entry)| entry.conversing.is_some());
+        let named = conversing.filter_map(|(task, entry)| {
+            let at = TaskRef::new(id, task);
+            let named = ledger_task(&at, entry.state()?);
+            Some((at, named))
+        });
+        named.collect()
+    }
+
+    /// The tasks of which it is to be told what the ledger has of them.
+    pub(crate) fn take_unreckoned(&mut self) -> Vec<(TaskRef, LedgerTask)> {
+        let unreckoned = self.accounting.take_unreckoned();
+        let named = unreckoned.into_iter().filter_map(|at| {
+            let named = ledger_task(&at, self.entry(&at)?.state()?);
+            Some((at, named))
+        });
+        named.collect()
+    }
+
+    /// What the ledger has of a task whose agent converses.
+    pub(crate) fn on_reckoned(&mut self, fleet: &mut Fleet, at: &TaskRef, taken: Taken) {
+        let state = self.entry(at).and_then(Entry::state);
+        let Some(run) = state.and_then(|state| state.run.as_ref()) else {
+            return;
+        };
+        let run = run.number;
+        let event = Event::Usage(UsageReport {
+            counter: Counter::Session(COUNTER.to_owned()),
+            usage: taken.usage,
+            cost: (taken.cost.0 > 0).then_some(taken.cost),
+        });
+        self.input(fleet, at, TaskInput::Told { run, event }, None);
+    }
+
+    /// The conversation of a task that goes on by one.
+    pub(super) fn session_of(&self, at: &TaskRef) -> Option<String> {
+        let state = self.entry(at).and_then(Entry::durable)?;
+        state.session.clone().filter(|_| converses(state))
+    }
+
+    /// The conversations of a task that is removed go with it.
+    pub(super) fn forget_conversations(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        session: Option<String>,
+    ) {
+        let mut gone = fleet.forget_task(at);
+        let last = session.and_then(|session| InstanceKey::new(session).ok());
+        let last = last.map(|key| instance_of(&at.workspace_id, key));
+        gone.extend(last.filter(|last| !gone.contains(last)));
+        self.gone_conversations.extend(gone);
+    }
+
+    /// The conversations that are to be deleted with their tasks.
+    pub(crate) fn take_gone_conversations(&mut self) -> Vec<InstanceRef> {
+        std::mem::take(&mut self.gone_conversations)
+    }
+}
+
+fn result_of(is_ok: bool, text: String) -> Event {
+    Event::Result(RunResult {
+        is_ok,
+        text,
+        denied: Vec::new(),
+    })
+}
+
+/// What an answer says, as what a program would have written.
+fn events_of(reply: &str) -> Vec<Event> {
+    let mut parser = Parser::new(Format::Plain, &Setup::default());
+    let mut events = parser.push(reply.as_bytes());
+    events.extend(parser.end());
+    events
+}
+
+/// An answer as output, a line at its end.
+fn pieces(reply: &str) -> Vec<String> {
+    let mut rest = format!("{}\n", reply.trim_end());
+    let mut pieces = Vec::new();
+    while rest.len() > TASK_OUTPUT_BYTES_MAX {
+        let after = rest.split_off(rest.floor_char_boundary(TASK_OUTPUT_BYTES_MAX));
+        pieces.push(std::mem::replace(&mut rest, after));
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// Whether a task's runs are turns.
+pub(super) fn converses(state: &State) -> bool {
+    state.task.runtime == Runtime::Llm
+}

@@ -1,0 +1,78 @@
+//! Who works for a new task (`TASK-8`).
+
+use std::path::PathBuf;
+
+use goondan_config::Bundle;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::task::CliAgentDefinition;
+use goondan_tasks::fact::Runtime;
+
+use crate::fleet::{Fleet, bundle_of};
+
+/// The agent that is to work for a task.
+pub(super) struct Worker {
+    pub(super) name: AgentName,
+    pub(super) runtime: Runtime,
+    pub(super) tells_result: bool,
+    pub(super) guide: Option<PathBuf>,
+}
+
+impl Worker {
+    fn program(agent: &CliAgentDefinition) -> Self {
+        Self {
+            name: agent.name.clone(),
+            runtime: Runtime::Cli,
+            tells_result: agent.format.tells_result(),
+            guide: agent.guide.clone(),
+        }
+    }
+
+    fn converses(name: &AgentName) -> Self {
+        Self {
+            name: name.clone(),
+            runtime: Runtime::Llm,
+            // How its turn ended is known.
+            tells_result: true,
+            guide: None,
+        }
+    }
+
+    /// The one that is named; if none is, the only program, or the only agent where there are no programs.
+    fn find(bundle: &Bundle, named: Option<&AgentName>) -> Option<Self> {
+        let mut programs = bundle.cli_agents();
+        let mut others = bundle.agents.keys();
+        match (named, programs.len(), others.len()) {
+            (Some(name), _, _) => match bundle.cli_agent(name) {
+                Some(agent) => Some(Self::program(agent)),
+                None => bundle
+                    .agents
+                    .get_key_value(name)
+                    .map(|(name, _)| Self::converses(name)),
+            },
+            (None, 1, _) => programs.next().map(Self::program),
+            (None, 0, 1) => others.next().map(Self::converses),
+            (None, _, _) => None,
+        }
+    }
+}
+
+/// The agent for a new task.
+pub(super) fn worker_for(
+    fleet: &Fleet,
+    id: &WorkspaceId,
+    named: Option<&AgentName>,
+) -> Result<Worker, ControlError> {
+    let bundle = bundle_of(fleet.workspace(id)?)?;
+    Worker::find(bundle, named).ok_or_else(|| {
+        let programs = bundle.cli_agents().map(|agent| &agent.name);
+        let names = programs.chain(bundle.agents.keys());
+        let names: Vec<&str> = names.map(AgentName::as_str).collect();
+        let text = match named {
+            Some(name) => format!("there is no agent `{name}`"),
+            None => "the project has several agents, and none is named for the task".to_owned(),
+        };
+        let hint = format!("name one with `--agent`: {}", names.join(", "));
+        ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint)
+    })
+}
