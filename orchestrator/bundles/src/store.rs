@@ -39,6 +39,8 @@ use crate::working_copies::{CHANGESETS, WorkingCopies, workdir_in};
 pub const BUNDLE_DIR: &str = "swarm-bundle";
 const CURSOR: &str = "cursor.yaml";
 const CHANGESETS_LOG: &str = "changesets.jsonl";
+/// What is set aside has this in its name.
+const ASIDE: &str = ".damaged";
 const STATUS_LOG: &str = "changeset-status.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -341,7 +343,9 @@ impl<'d> Store<'d> {
         for (dir, keep) in [("revisions", &names), ("blobs", &blobs)] {
             let dir = self.dir.join("store").join(dir);
             for entry in self.disk.list(&dir).during("list", &dir)? {
-                if !keep.contains(&*entry.name.to_string_lossy()) {
+                let name = entry.name.to_string_lossy();
+                // What `gdn verify --repair` set aside is a person's to look at.
+                if !keep.contains(&*name) && !name.contains(ASIDE) {
                     let path = dir.join(&entry.name);
                     self.disk.remove_file(&path).during("remove", &path)?;
                 }

@@ -485,3 +485,24 @@ fn bundle_7_a_module_that_does_not_start_is_rejected_with_its_own_words_and_dist
     assert!(home.work_dir("main").join("here").exists());
     assert_eq!(take(&home, "stays")["state"], "committed");
 }
+
+#[test]
+fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    home.gdn(&["verify"]).exits(0);
+    let verse = blob(&home, "in verse");
+    let mut altered = fs::File::options().append(true).open(&verse).unwrap();
+    altered.write_all(b"And obey.").unwrap();
+    let name = verse.file_name().unwrap().to_str().unwrap();
+    let found = home.gdn(&["--json", "verify"]).exits(15);
+    assert!(found.stdout.contains("replaced-file"), "{found:#?}");
+    assert!(found.stdout.contains(name), "{found:#?}");
+    home.gdn(&["verify", "--repair"]).exits(0);
+    assert!(!verse.exists());
+    home.gdn(&["verify"]).exits(0);
+    // The next process is one of the project.
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    says_why(&home, "there is no revision");
+}
