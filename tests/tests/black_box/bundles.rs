@@ -506,3 +506,24 @@ fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside()
     assert_eq!(home.ask("main", "hello"), PROSE);
     says_why(&home, "there is no revision");
 }
+
+#[test]
+fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    let verse = status(&home)["active"].clone();
+    home.ask("main", "undo");
+    let after = status(&home);
+    assert_eq!(after["active"], after["base"]);
+    let events = home
+        .work_dir("main")
+        .with_file_name("messages/runtime-events.jsonl");
+    let events = lines(&events);
+    let steps = events
+        .iter()
+        .rev()
+        .filter(|it| it["type"] == "step.started");
+    let on: Vec<&Value> = steps.take(2).map(|it| &it["bundleRevision"]).collect();
+    assert_eq!(on, [&after["base"], &verse]);
+}
