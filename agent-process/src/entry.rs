@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
+use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
@@ -17,6 +18,7 @@ use crate::link::{self, Link, LinkError, Work};
 use crate::process::{self, Ended, ProcessError};
 use crate::task;
 use crate::tools::orphan_reaper;
+use crate::tools::starting::{START_MODULES, Waits, start_modules};
 use crate::tools::tool_supervisor::{self, Supervision};
 
 /// The process did what it was asked to and was asked to end.
@@ -71,6 +73,10 @@ pub fn main_impl() -> ExitCode {
                 Ok("0") => run_agent(),
                 _ => tell(&mut std::io::stderr(), NOT_BY_HAND, EXIT_USAGE),
             },
+            [flag, load, stay] if flag == START_MODULES => match Waits::read(load, stay) {
+                Some(waits) => try_modules(waits),
+                None => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+            },
             [flag] => info(flag),
             _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
         }
@@ -110,6 +116,34 @@ fn hide_memory() {
     if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
         // What cannot be had on this system is done without: there is nothing to be done about it.
         nix::sys::prctl::set_dumpable(false).ok();
+    }
+}
+
+/// Starts the modules of an agent's tools once, and tells what is wrong with them.
+fn try_modules(waits: Waits) -> u8 {
+    hide_memory();
+    let tried = || -> Result<Vec<String>, Box<dyn std::error::Error>> {
+        let assignment: AgentAssignment = serde_json::from_reader(std::io::stdin())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let problems = runtime.block_on(async {
+            orphan_reaper::adopt_orphans()?;
+            process::ignore_signals()?;
+            process::confine(&assignment)?;
+            Ok::<_, Box<dyn std::error::Error>>(
+                start_modules(&assignment, own_executable(), waits).await,
+            )
+        });
+        orphan_reaper::end_all();
+        problems
+    };
+    match tried().and_then(|problems| Ok(serde_json::to_string(&problems)?)) {
+        Ok(text) => tell(&mut std::io::stdout(), &text, EXIT_DONE),
+        Err(error) => {
+            let text = error_chain(&*error);
+            tell(&mut std::io::stderr(), &format!("{text}\n"), EXIT_FAULT)
+        }
     }
 }
 

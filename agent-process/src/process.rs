@@ -128,7 +128,7 @@ pub(crate) async fn run(
 }
 
 /// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
-fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
     let mut policy = allowed_to(assignment).policy;
     // For its own file tools alone: the programs that it starts are held to what is theirs.
     let changesets = changesets_of(assignment).map(Path::to_owned);

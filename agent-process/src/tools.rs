@@ -35,6 +35,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+pub(crate) mod starting;
 mod swarm_bundle;
 mod tasks;
 mod text_transform;

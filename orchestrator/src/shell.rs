@@ -15,6 +15,7 @@ mod loading;
 mod logs;
 mod masking;
 mod memory;
+mod module_gate;
 mod oauth;
 mod orphans;
 mod programs;

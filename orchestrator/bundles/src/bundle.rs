@@ -31,6 +31,14 @@ pub trait Gate {
     ///
     /// Everything that is wrong with it, in words.
     fn load(&self, files: &Tree) -> Result<Self::Loaded, String>;
+
+    /// Starts the modules once, confined, that `loaded` has and the configuration of `before` has not, or
+    /// otherwise. Only asked for what may become active: a module is a program.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them, in words.
+    fn start(&self, before: &Tree, loaded: &Self::Loaded) -> Result<(), String>;
 }
 
 /// What the daemon needs to know of a bundle.
@@ -38,7 +46,8 @@ pub trait Gate {
 pub struct Standing {
     /// What the agent works with; none if nothing was proposed yet.
     pub active: Option<RevisionId>,
-    /// Whether another revision becomes active with the next step.
+    /// Whether another process is to make the next step: another revision becomes active, or the agent is told
+    /// something.
     pub is_pending: bool,
     /// Whether the active revision has to prove itself.
     pub is_on_probation: bool,
@@ -130,7 +139,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
     fn remember(&mut self, state: &State) {
         self.standing = Some(Standing {
             active: Some(state.active.clone()),
-            is_pending: state.is_pending(),
+            is_pending: state.needs_process(),
             is_on_probation: state.probation.is_some(),
             problem: state.problem.clone(),
         });
@@ -206,8 +215,13 @@ impl<'a, G: Gate> Bundle<'a, G> {
     }
 
     fn status_of(&self, state: &State) -> Result<BundleStatus, BundleError> {
-        let (base, head) = (self.store.tree(&state.base)?, self.store.tree(&state.head)?);
-        let files = changed_paths(&base, &head);
+        let trees = self.store.tree(&state.base);
+        let trees = trees.and_then(|base| Ok((base, self.store.tree(&state.head)?)));
+        // What is damaged is found, and told of, before it is mended.
+        let (files, damage) = match trees {
+            Ok((base, head)) => (changed_paths(&base, &head), None),
+            Err(error) => (BTreeSet::new(), Some(error.in_words())),
+        };
         let files = files.into_iter().map(|path| BundleFile {
             changeset_id: state.origins.get(&path).cloned(),
             path,
@@ -221,7 +235,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             probation: state.probation.clone(),
             files: files.collect(),
             conflicts: state.conflicts.clone(),
-            problem: state.problem.clone(),
+            problem: damage.or_else(|| state.problem.clone()),
             quarantined: state.quarantined.clone(),
             changesets: state.changesets.iter().rev().cloned().collect(),
         })
@@ -358,10 +372,32 @@ impl<'a, G: Gate> Bundle<'a, G> {
         self.status_of(&state)
     }
 
-    /// What is changed of the project by a revision, as one digest.
-    fn digest(&self, state: &State, revision: &RevisionId) -> Result<String, BundleError> {
-        let (base, tree) = (self.store.tree(&state.base)?, self.store.tree(revision)?);
-        Ok(overlay_digest(&base, &tree))
+    /// What is changed of the project by the active revision, as one digest; none if that cannot be read.
+    fn digest(&self, state: &State) -> Option<String> {
+        let base = self.store.tree(&state.base).ok()?;
+        let tree = self.store.tree(&state.active).ok()?;
+        Some(overlay_digest(&base, &tree))
+    }
+
+    /// Gives up revisions that cannot be read any more, and what stands on them. Gives whether there are any.
+    fn mend(&self, state: &mut State) -> Result<bool, BundleError> {
+        let Some(project) = &self.with.project else {
+            return Ok(false);
+        };
+        // Also brings the files of the base back if the project still is what it was.
+        let project = self.store.keep(project)?;
+        let at = self.with.at;
+        if let Err(error) = self.store.tree(&state.base) {
+            state.give_up(project, &error.in_words(), at);
+            return Ok(true);
+        }
+        let mut lost = BTreeMap::new();
+        for revision in [&state.head, &state.active, &state.promoted] {
+            if let Err(error) = self.store.tree(revision) {
+                lost.insert(revision.clone(), error.in_words());
+            }
+        }
+        Ok(!lost.is_empty() && state.lose(&lost, at))
     }
 
     /// Takes the project's edits into account, if there are any.
@@ -406,10 +442,11 @@ impl<'a, G: Gate> Bundle<'a, G> {
             self.standing = Some(Standing::default());
             return Ok(nothing);
         };
-        let mut is_changed = self.follow_project(&mut state)?;
+        let mut is_changed = self.mend(&mut state)?;
+        is_changed |= self.follow_project(&mut state)?;
         let was_on_probation = state.probation.is_some();
-        let digest = self.digest(&state, &state.active)?;
-        is_changed |= state.step(&digest, self.with.at) == Stepped::Activated;
+        let digest = self.digest(&state);
+        is_changed |= state.step(digest.as_deref(), self.with.at) == Stepped::Activated;
         let mut loaded = None;
         while state.active != state.base {
             let tree = self.store.tree(&state.active)?;
@@ -420,8 +457,8 @@ impl<'a, G: Gate> Bundle<'a, G> {
                     break;
                 }
                 Err(problems) => {
-                    let digest = self.digest(&state, &state.active)?;
-                    state.cannot_load(cut(&problems), &digest, self.with.at);
+                    let digest = self.digest(&state);
+                    state.cannot_load(cut(&problems), digest.as_deref(), self.with.at);
                     is_changed = true;
                 }
             }
@@ -431,6 +468,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             let base = self.store.tree(&state.base)?;
             loaded = self.with.gate.load(&base).ok();
         }
+        is_changed |= std::mem::take(&mut state.is_notice_new);
         if is_changed || was_on_probation || state.probation.is_some() {
             let told = told_of(&state);
             self.save(&mut state)?;
@@ -453,12 +491,12 @@ impl<'a, G: Gate> Bundle<'a, G> {
             return Ok(());
         };
         if state.probation.is_some() {
-            let digest = self.digest(&state, &state.active)?;
+            let digest = self.digest(&state);
             let outcome = match outcome {
                 Outcome::Failed(why) => Outcome::Failed(cut(why).to_owned()),
                 other => other.clone(),
             };
-            state.note(&outcome, &digest, self.with.at);
+            state.note(&outcome, digest.as_deref(), self.with.at);
             let told = told_of(&state);
             self.save(&mut state)?;
             self.happened.extend(told);

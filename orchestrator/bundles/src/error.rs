@@ -77,6 +77,18 @@ impl From<InvalidId> for BundleError {
 }
 
 impl BundleError {
+    /// The error and what led to it, in one line.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        text
+    }
+
     /// The error as a client is told of it.
     #[must_use]
     pub fn to_control(&self, list: &str) -> ControlError {
@@ -91,12 +103,7 @@ impl BundleError {
             | Self::Invalid(_)
             | Self::NotAllowed => ErrorCode::InvalidRequest,
         };
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
+        let text = self.in_words();
         let hint = match self {
             Self::NoInstance => "`gdn instance list` shows the conversations",
             _ => list,

@@ -42,6 +42,16 @@ pub const PROBATION_MS: u64 = 10 * 60 * 1_000;
 /// Failures after which a revision is taken back.
 pub const PROBATION_FAILURES_MAX: u32 = 2;
 
+/// How long a module in JavaScript or TypeScript may take to be loaded before it counts, in milliseconds.
+pub const MODULE_LOAD_MS: u64 = 15_000;
+
+/// How long a module that is a program of its own has to go on before it counts, in milliseconds.
+pub const MODULE_STAY_MS: u64 = 2_000;
+
+/// How long all modules of a configuration may take to be started before it counts, in milliseconds. Shorter than
+/// clients wait.
+pub const GATE_MS: u64 = 40_000;
+
 // What is bounded by itself always fits: the changesets above all, with their JSON escaped once.
 const _: () = assert!(
     CHANGESETS_MAX * 2 * (DETAIL_BYTES_MAX + SUMMARY_FILES_MAX * PATH_BYTES_MAX)

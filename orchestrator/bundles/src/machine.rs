@@ -51,6 +51,9 @@ pub(crate) struct State {
     pub(crate) problem: Option<String>,
     /// What the agent is told with its prompt until something of it becomes active.
     pub(crate) notice: Option<String>,
+    /// Whether no process was started with it yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_notice_new: bool,
     /// Which changeset each file comes from that is not the project's.
     pub(crate) origins: BTreeMap<String, ChangesetId>,
     /// The newest last.
@@ -128,11 +131,23 @@ impl State {
             conflicts: Vec::new(),
             problem: None,
             notice: None,
+            is_notice_new: false,
             origins: BTreeMap::new(),
             changesets: Vec::new(),
             seq: 0,
             unlogged: Unlogged::default(),
         }
+    }
+
+    /// The agent is told this from its next step on.
+    fn tell_agent(&mut self, text: String) {
+        self.notice = Some(text);
+        self.is_notice_new = true;
+    }
+
+    /// Whether another process is to make the next step.
+    pub(crate) fn needs_process(&self) -> bool {
+        self.is_pending() || self.is_notice_new
     }
 
     /// Whether another revision becomes active with the next step.
@@ -333,6 +348,11 @@ impl State {
         }
         let phase = (StatusPhase::Commit, result);
         let revision = proposed.revision;
+        if state == ChangesetState::Rejected {
+            self.tell_agent(format!(
+                "Your changeset {id} was approved by a person, and is rejected all the same: {detail}"
+            ));
+        }
         self.log_status(phase, Some(id.clone()), revision.clone(), detail, at);
         if let (ChangesetState::Committed, Some(revision)) = (state, revision) {
             self.become_head(id, revision, proposed.paths);
@@ -348,7 +368,7 @@ impl State {
         info.state = ChangesetState::Rejected;
         info.detail.clone_from(&detail);
         let revision = info.revision.clone();
-        self.notice = Some(format!("Your changeset {id} was {detail}."));
+        self.tell_agent(format!("Your changeset {id} was {detail}."));
         let phase = (StatusPhase::Commit, StatusResult::Rejected);
         self.log_status(phase, Some(id.clone()), revision, detail, at);
     }
@@ -393,7 +413,7 @@ impl State {
         self.head = to;
         if by == "person" {
             let said = said_by_person("taken back", reason);
-            self.notice = Some(format!("Your changes of your configuration were {said}."));
+            self.tell_agent(format!("Your changes of your configuration were {said}."));
         }
         self.forget_old()
     }
@@ -433,7 +453,7 @@ impl State {
         if !conflicts.is_empty() {
             let files = conflicts.join(", ");
             detail = format!("{detail}; what the project says of {files} holds");
-            self.notice = Some(format!(
+            self.tell_agent(format!(
                 "A person changed {files} in the project: their text holds instead of yours."
             ));
         }
@@ -449,8 +469,8 @@ impl State {
     }
 
     /// A process of the agent is about to start, between two steps: what it works with. `digest` is that of what
-    /// the active revision changes.
-    pub(crate) fn step(&mut self, digest: &str, at: Timestamp) -> Stepped {
+    /// the active revision changes; none if that cannot be read any more.
+    pub(crate) fn step(&mut self, digest: Option<&str>, at: Timestamp) -> Stepped {
         let was = self.active.clone();
         if self.is_pending() {
             self.activate(at);
@@ -502,7 +522,7 @@ impl State {
     }
 
     /// The active revision cannot be loaded: the next best one is active instead, and gets no chance less.
-    pub(crate) fn cannot_load(&mut self, why: &str, digest: &str, at: Timestamp) {
+    pub(crate) fn cannot_load(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let problem = format!("revision {} does not load: {why}", self.active);
         if self.probation.is_some() {
             self.take_back(&problem, digest, at);
@@ -518,14 +538,53 @@ impl State {
             };
             self.head = next.clone();
             self.promoted = next.clone();
-            self.notice = Some(format!("{problem}. Another revision is active instead."));
+            self.tell_agent(format!("{problem}. Another revision is active instead."));
         }
         self.activate(at);
         self.problem = Some(problem);
     }
 
+    /// Some revisions cannot be read any more, each for a reason: what they were to be is given up. Gives whether
+    /// anything changed.
+    pub(crate) fn lose(&mut self, lost: &BTreeMap<RevisionId, String>, at: Timestamp) -> bool {
+        let mut is_changed = false;
+        if lost.contains_key(&self.promoted) {
+            self.promoted = self.base.clone();
+            is_changed = true;
+        }
+        if self.is_pending()
+            && let Some(why) = lost.get(&self.head)
+        {
+            let detail = format!("revision {} cannot become active: {why}", self.head);
+            let phase = (StatusPhase::Activate, StatusResult::Failed);
+            self.log_status(phase, None, Some(self.head.clone()), detail.clone(), at);
+            self.head = self.active.clone();
+            self.tell_agent(detail);
+            is_changed = true;
+        }
+        if let Some(why) = lost.get(&self.active) {
+            self.cannot_load(why, None, at);
+            is_changed = true;
+        }
+        is_changed
+    }
+
+    /// What the project was cannot be read any more, so that nothing can be put on top of what it is: that holds.
+    pub(crate) fn give_up(&mut self, project: RevisionId, why: &str, at: Timestamp) {
+        let was = std::mem::replace(&mut self.base, project.clone());
+        self.promoted = project.clone();
+        self.head = project;
+        let problem = format!("revision {was} does not load: {why}");
+        let (phase, revision) = ((StatusPhase::Activate, StatusResult::Failed), Some(was));
+        self.log_status(phase, None, revision, problem.clone(), at);
+        self.activate(at);
+        self.conflicts.clear();
+        self.tell_agent(format!("{problem}. What you changed is given up."));
+        self.problem = Some(problem);
+    }
+
     /// Something is known of a turn, or of a process that is gone.
-    pub(crate) fn note(&mut self, outcome: &Outcome, digest: &str, at: Timestamp) {
+    pub(crate) fn note(&mut self, outcome: &Outcome, digest: Option<&str>, at: Timestamp) {
         let Some(probation) = &mut self.probation else {
             return;
         };
@@ -551,7 +610,7 @@ impl State {
         }
     }
 
-    fn fail(&mut self, why: &str, digest: &str, at: Timestamp) {
+    fn fail(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let Some(probation) = &mut self.probation else {
             return;
         };
@@ -564,23 +623,28 @@ impl State {
         }
     }
 
-    /// The active revision is given up, and its content refused from now on.
-    fn take_back(&mut self, why: &str, digest: &str, at: Timestamp) {
+    /// The active revision is given up, and its content refused from now on if it is known.
+    fn take_back(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let revision = self.active.clone();
         let changeset = self.last_activated_changeset.clone();
-        self.quarantined.push(Quarantined {
+        self.quarantined.extend(digest.map(|digest| Quarantined {
             digest: digest.to_owned(),
             revision: revision.clone(),
             at,
             reason: why.to_owned(),
-        });
+        }));
         let over = self.quarantined.len().saturating_sub(QUARANTINED_MAX);
         self.quarantined.drain(..over);
         self.probation = None;
         self.head = self.promoted.clone();
         let id = changeset.as_ref().map_or("", ChangesetId::as_str);
-        self.notice = Some(format!(
-            "Your changeset {id} was taken back: {why}. The same content is refused from now on; propose another."
+        let refused = if digest.is_some() {
+            " The same content is refused from now on; propose another."
+        } else {
+            ""
+        };
+        self.tell_agent(format!(
+            "Your changeset {id} was taken back: {why}.{refused}"
         ));
         let phase = (StatusPhase::Activate, StatusResult::Failed);
         self.log_status(phase, changeset, Some(revision), why.to_owned(), at);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use goondan_config::ChangesetPolicy;
-use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk};
+use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk, read_all};
 use goondan_protocol::bundle::{
     BundleAsk, BundleStatus, BundleTold, ChangesetState, StatusPhase, StatusResult,
 };
@@ -20,7 +20,7 @@ use goondan_trees::Files;
 
 use crate::bundle::{Armed, Bundle, Gate, Surroundings};
 use crate::error::BundleError;
-use crate::limits::{PROBATION_FAILURES_MAX, PROBATION_MS};
+use crate::limits::{CURSOR_BYTES_MAX, PROBATION_FAILURES_MAX, PROBATION_MS};
 use crate::machine::{Outcome, State};
 use crate::store::Store;
 use crate::tree::{Tree, overlay_digest};
@@ -53,6 +53,14 @@ impl Gate for SayingSo {
         match files.values().flatten().any(is_broken) {
             true => Err("it says so".to_owned()),
             false => Ok(files.clone()),
+        }
+    }
+
+    fn start(&self, _before: &Tree, loaded: &Tree) -> Result<(), String> {
+        let does_not_start = |text: &String| text.contains("unstartable");
+        match loaded.values().flatten().any(does_not_start) {
+            true => Err("its module does not start".to_owned()),
+            false => Ok(()),
         }
     }
 }
@@ -160,7 +168,15 @@ impl World {
     }
 
     fn content(&mut self) -> String {
-        let words = ["two", "three", "four", "unloadable", "{{", "one"];
+        let words = [
+            "two",
+            "three",
+            "four",
+            "unloadable",
+            "unstartable",
+            "{{",
+            "one",
+        ];
         let number = self.rng.usize(..words.len());
         words[number].to_owned()
     }
@@ -293,6 +309,13 @@ impl World {
         for path in [".env", "../escape", "a/b/c", "resources/x.yaml"] {
             assert!(!active.contains_key(path), "seed {seed}: {path} is active");
         }
+        // The cursor carries what its last write was about, and no more: it does not grow, and nothing is told again.
+        let cursor = Path::new(INSTANCE).join("swarm-bundle/cursor.yaml");
+        let mut cursor = self.disk.open_read(&cursor).unwrap();
+        let written = read_all(cursor.as_mut(), CURSOR_BYTES_MAX).unwrap();
+        let written: State = serde_json::from_slice(&written).unwrap();
+        let carried = written.unlogged.statuses.len();
+        assert!(carried <= 8, "seed {seed}: {carried} records are carried");
         self.check_logs(&state);
     }
 
@@ -467,4 +490,103 @@ fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_ba
     assert!(armed.notice.unwrap().contains("was taken back"));
     let again = propose(&world, 3, "three").changeset.unwrap();
     assert_eq!(again.state, ChangesetState::Rejected, "{}", again.detail);
+}
+
+fn blob_of(world: &World, text: &str) -> std::path::PathBuf {
+    let name = crate::tree::digest_of(text.as_bytes());
+    let blobs = Path::new(INSTANCE)
+        .join(crate::store::BUNDLE_DIR)
+        .join("store/blobs");
+    let path = blobs.join(name);
+    assert!(world.disk.stat(&path).unwrap().is_some(), "{text}");
+    path
+}
+
+#[test]
+fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and_it_heals() {
+    let mut world = World::new(0);
+    propose(&world, 1, "two");
+    world.arm().unwrap();
+    world.now_ms += i64::try_from(PROBATION_MS).unwrap();
+    world
+        .with(|bundle| bundle.note(&Outcome::Completed))
+        .unwrap();
+    let promoted = active(&world);
+    propose(&world, 2, "three");
+    world.arm().unwrap();
+    // The project itself, in the store: it is brought back.
+    world.disk.remove_file(&blob_of(&world, "one")).unwrap();
+    world.arm().unwrap();
+    assert_ne!(active(&world), promoted);
+    world.disk.remove_file(&blob_of(&world, "three")).unwrap();
+    let problem = world.status().unwrap().problem.unwrap();
+    assert!(problem.contains("cannot be used"), "{problem}");
+    let armed = world.arm().unwrap();
+    assert_eq!(active(&world), promoted);
+    assert_eq!(armed.loaded.unwrap()[PROMPT].as_deref(), Some("two"));
+    // Nothing is held against content that was damaged.
+    assert!(world.status().unwrap().quarantined.is_empty());
+    world.disk.remove_file(&blob_of(&world, "two")).unwrap();
+    world.arm().unwrap();
+    let status = world.status().unwrap();
+    assert_eq!(status.active, status.base);
+    let again = propose(&world, 3, "two").changeset.unwrap();
+    assert_eq!(again.state, ChangesetState::Committed, "{}", again.detail);
+    world.arm().unwrap();
+    assert_eq!(active(&world), promoted);
+    // The project as it was, when it is another one by now.
+    world.disk.remove_file(&blob_of(&world, "one")).unwrap();
+    world.project = project("a person's", "Model/m");
+    world.arm().unwrap();
+    let status = world.status().unwrap();
+    assert_eq!(status.active, status.base);
+    assert!(status.problem.unwrap().contains("does not load"));
+    assert_eq!(world.arm().unwrap().loaded.unwrap(), world.project);
+}
+
+#[test]
+fn bundle_7_what_an_agent_is_to_know_has_its_next_step_made_by_another_process() {
+    let world = World::new(0);
+    let with_tool = project("one", "Model/m").remove("goondan.yaml").flatten();
+    let with_tool = with_tool
+        .unwrap()
+        .replace("tools: []", "tools: [unstartable]");
+    let call: ChangesetId = "t.1-o".parse().unwrap();
+    for ask in [
+        BundleAsk::Open { revision: None },
+        BundleAsk::Write {
+            changeset_id: None,
+            path: "goondan.yaml".to_owned(),
+            content: Some(with_tool),
+        },
+        BundleAsk::Commit {
+            changeset_id: None,
+            message: "m".to_owned(),
+        },
+    ] {
+        world.with(|bundle| bundle.ask(&ask, &call)).unwrap();
+    }
+    // What waits for a person is not started; what a person lets be is.
+    let waiting = world.status().unwrap().changesets[0].clone();
+    assert_eq!(waiting.state, ChangesetState::Waiting, "{}", waiting.detail);
+    let mut standing = None;
+    let approved = world.with(|bundle| {
+        let approved = bundle.approve(&call, "");
+        standing = bundle.take_standing();
+        approved
+    });
+    let approved = approved.unwrap();
+    assert_eq!(approved.state, ChangesetState::Rejected);
+    assert_eq!(approved.detail, "gate: its module does not start");
+    assert!(standing.take().unwrap().is_pending);
+    let mut armed = None;
+    world
+        .with(|bundle| {
+            armed = bundle.arm()?.notice;
+            standing = bundle.take_standing();
+            Ok(())
+        })
+        .unwrap();
+    assert!(armed.unwrap().contains("its module does not start"));
+    assert!(!standing.unwrap().is_pending);
 }

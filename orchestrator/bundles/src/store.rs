@@ -39,6 +39,8 @@ use crate::working_copies::{CHANGESETS, WorkingCopies, workdir_in};
 pub const BUNDLE_DIR: &str = "swarm-bundle";
 const CURSOR: &str = "cursor.yaml";
 const CHANGESETS_LOG: &str = "changesets.jsonl";
+/// What is set aside has this in its name.
+const ASIDE: &str = ".damaged";
 const STATUS_LOG: &str = "changeset-status.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -136,7 +138,7 @@ impl<'d> Store<'d> {
             return Ok(None);
         }
         let text = self.read(&path, CURSOR_BYTES_MAX)?;
-        let state: State =
+        let mut state: State =
             serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if state.version != STATE_VERSION {
             let problem = format!(
@@ -146,6 +148,7 @@ impl<'d> Store<'d> {
             return Err(Self::damaged(&path, &problem));
         }
         self.finish(&state)?;
+        state.unlogged = Unlogged::default();
         Ok(Some(state))
     }
 
@@ -238,18 +241,22 @@ impl<'d> Store<'d> {
         Ok(found.into())
     }
 
-    /// Keeps a tree as a revision. Durable when it returns.
+    /// Keeps a tree as a revision, also one of which some was lost or damaged. Durable when it returns.
     pub(crate) fn keep(&self, tree: &Tree) -> Result<RevisionId, BundleError> {
         check_size(tree)?;
         let files = manifest_of(tree);
         let id = revision_of(&files)?;
         let path = self.revision(&id);
-        if self.is_file(&path)? {
+        if self.is_file(&path)? && self.tree(&id).is_ok_and(|kept| kept == *tree) {
             return Ok(id);
         }
         for text in tree.values().flatten() {
             let path = self.blob(&digest_of(text.as_bytes()));
-            if !self.is_file(&path)? {
+            let is_whole = self.is_file(&path)?
+                && self
+                    .read(&path, TREE_BYTES_MAX)
+                    .is_ok_and(|kept| kept == text.as_bytes());
+            if !is_whole {
                 self.put(&path, text.as_bytes())?;
             }
         }
@@ -336,7 +343,9 @@ impl<'d> Store<'d> {
         for (dir, keep) in [("revisions", &names), ("blobs", &blobs)] {
             let dir = self.dir.join("store").join(dir);
             for entry in self.disk.list(&dir).during("list", &dir)? {
-                if !keep.contains(&*entry.name.to_string_lossy()) {
+                let name = entry.name.to_string_lossy();
+                // What `gdn verify --repair` set aside is a person's to look at.
+                if !keep.contains(&*name) && !name.contains(ASIDE) {
                     let path = dir.join(&entry.name);
                     self.disk.remove_file(&path).during("remove", &path)?;
                 }

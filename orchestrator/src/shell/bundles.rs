@@ -1,12 +1,18 @@
 //! Carrying out what is to be done about what agents make of their own configuration (`BUNDLE-7`).
 
-use goondan_bundles::{Bundle, BundleError, Gate, Outcome, Surroundings, Tree, tree_of};
+use std::io;
+use std::path::Path;
+
+use goondan_bundles::{
+    BUNDLE_DIR, Bundle, BundleError, Gate, Outcome, Surroundings, Tree, tree_of,
+};
 use goondan_core::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
 };
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::definition::{AgentAssignment, AgentDefinition, ToolDefinition, ToolSource};
+use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_protocol::sandbox::Network;
 use goondan_store::instance::Metadata;
 use goondan_store::naming::instance_dir_name;
 use goondan_trees::RealFiles;
@@ -15,11 +21,60 @@ use serde_json::Value;
 
 use super::loading::{OverlayOf, Projects};
 
+/// Where modules work that are tried, in the directory of the bundle. It is removed when they were.
+const GROUND: &str = "gate";
+
 /// Loads the whole configuration, as the daemon does.
 struct FullLoad<'a> {
     projects: &'a Projects,
     of: OverlayOf<'a>,
     agent: &'a AgentName,
+    at: &'a InstanceRef,
+    /// The directory of the conversation.
+    dir: &'a Path,
+}
+
+impl FullLoad<'_> {
+    /// Starts these tools where nothing of the conversation is.
+    fn start_apart(&self, agent: AgentDefinition) -> Result<(), String> {
+        let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
+        let prepared = || {
+            remove_all(&ground)?;
+            std::fs::create_dir(&ground)
+        };
+        prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
+        let started = self.projects.start_modules(&AgentAssignment {
+            workspace_id: self.at.workspace_id.clone(),
+            instance_key: self.at.instance_key.clone(),
+            agent,
+            work_dir: ground.clone(),
+            project_root: self.of.project_root.to_owned(),
+            egress_socket: None,
+            sandbox: None,
+            changesets: None,
+        });
+        if let Err(error) = remove_all(&ground) {
+            let path = ground.display();
+            tracing::warn!(%path, %error, "what modules left that were tried cannot be removed");
+        }
+        started
+    }
+}
+
+fn remove_all(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether a tool is a module that this agent does not have, or has with other exports.
+fn is_new_module(tool: &ToolDefinition, before: Option<&AgentDefinition>) -> bool {
+    let same = |other: &ToolDefinition| {
+        other.source == tool.source && other.exports == tool.exports && other.config == tool.config
+    };
+    let is_known = before.is_some_and(|agent| agent.tools.iter().any(same));
+    matches!(tool.source, ToolSource::Module { .. }) && !is_known
 }
 
 impl Gate for FullLoad<'_> {
@@ -30,6 +85,25 @@ impl Gate for FullLoad<'_> {
         let definition = bundle.agents.remove(self.agent);
         let gone = || format!("agent `{}` is not in it", self.agent);
         definition.map(Box::new).ok_or_else(gone)
+    }
+
+    fn start(&self, before: &Tree, loaded: &Self::Loaded) -> Result<(), String> {
+        let is_module = |tool: &ToolDefinition| matches!(tool.source, ToolSource::Module { .. });
+        if !loaded.tools.iter().any(is_module) {
+            return Ok(());
+        }
+        let before = self.load(before).ok();
+        let mut agent = (**loaded).clone();
+        agent
+            .tools
+            .retain(|tool| is_new_module(tool, before.as_deref()));
+        if agent.tools.is_empty() {
+            return Ok(());
+        }
+        // They are to start, not to work: nobody is to be reached yet.
+        agent.sandbox.network = Network::None;
+        agent.extensions.clear();
+        self.start_apart(agent)
     }
 }
 
@@ -73,6 +147,8 @@ fn perform(
             env_files: &work.env_files,
         },
         agent: &agent,
+        at: &work.instance,
+        dir: &dir,
     };
     let project = work.sources.as_ref();
     let mut bundle = Bundle::new(Surroundings {
@@ -95,12 +171,14 @@ fn perform(
             detail: it.detail,
         })
         .collect();
-    done.standing = bundle.take_standing().map(|it| BundleStanding {
+    let standing = bundle.take_standing().map(|it| BundleStanding {
         active: it.active,
         is_pending: it.is_pending,
         is_on_probation: it.is_on_probation,
         problem: it.problem,
     });
+    // What could not be armed has said so already.
+    done.standing = done.standing.take().or(standing);
     result
 }
 
@@ -114,7 +192,12 @@ fn act(
             if is_author {
                 bundle.prepare()?;
             }
-            let armed = bundle.arm()?;
+            let armed = bundle.arm().inspect_err(|error| {
+                done.standing = Some(BundleStanding {
+                    problem: Some(error.in_words()),
+                    ..BundleStanding::default()
+                });
+            })?;
             done.definition = armed
                 .loaded
                 .map(|definition| told(definition, armed.notice));

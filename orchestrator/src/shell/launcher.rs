@@ -149,11 +149,11 @@ impl Launcher {
     }
 }
 
-fn environment() -> BTreeMap<&'static str, OsString> {
+/// What a child gets of the daemon's environment.
+pub(super) fn passed_on() -> BTreeMap<&'static str, OsString> {
     PASSED_ON
         .into_iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)))
-        .chain([(IPC_FD_VAR, OsString::from("0"))])
         .collect()
 }
 
@@ -183,7 +183,8 @@ fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
         .stderr(their_output)
         .process_group(0)
         .env_clear()
-        .envs(environment())
+        .envs(passed_on())
+        .env(IPC_FD_VAR, "0")
         .current_dir(working_directory(Purpose::Own))
         .spawn()?;
     Ok((child, [ours.into(), output.into()]))

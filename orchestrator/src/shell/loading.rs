@@ -9,6 +9,7 @@ use goondan_config::{
 };
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
+use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::configuration::{self, KeptConfiguration};
@@ -20,6 +21,7 @@ use goondan_store::{StoreError, ledger, workspace};
 use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
+use super::module_gate;
 use super::secrets::SecretKeeper;
 use goondan_core::{Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, parked_among};
 
@@ -306,6 +308,13 @@ impl Projects {
         let loaded = loader.load_kept(of.project_root, &files.collect());
         self.masks.add(&loaded.secrets);
         loaded.bundle.map_err(|problems| problems.to_string())
+    }
+
+    /// Starts the modules of an agent's tools once, confined. Blocks.
+    pub(super) fn start_modules(&self, assignment: &AgentAssignment) -> Result<(), String> {
+        let started = module_gate::start_modules(&self.agent_process, assignment);
+        // A module may say what it is not to know.
+        started.map_err(|problems| self.masks.text(&problems).into_owned())
     }
 
     /// Reads which instances a workspace has, and which of them have something to do.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use goondan_durable::checksum::crc32;
 use goondan_durable::disk::Disk;
 use goondan_durable::manifest::Manifest;
-use goondan_durable::{FileError, Finding, IoContext as _, files};
+use goondan_durable::{FileError, Finding, IoContext as _, Verified, files};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionStates, InstanceKey, TurnId,
@@ -46,6 +46,7 @@ mod archive;
 mod awaiting;
 mod base;
 mod base_checksums;
+mod bundle_files;
 mod cancelling;
 mod check;
 mod checksum_diff;
@@ -73,7 +74,7 @@ mod turn;
 
 pub use approvals::{Approval, ApprovalMark, AskedCall, DecidedCall};
 pub use cancelling::Cancelled;
-pub(crate) use check::{check, check_json, check_ledger, check_log, odd};
+pub(crate) use check::{check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
 pub use inbox::{Awaited, EventState, ParkedEvent};
@@ -126,6 +127,12 @@ pub struct InstanceState {
     pub unacknowledged: Vec<Finding>,
     /// The rewind that has begun and is to be finished before a turn begins.
     pub rewind: Option<RewindNote>,
+}
+
+/// Looks at every file of the instance in `dir`.
+pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    check::check(disk, dir, out)?;
+    bundle_files::check(disk, dir, out)
 }
 
 /// Writes a record as one line.

@@ -2,6 +2,7 @@
 //! `self-improving`, and what becomes of it when anybody dies or a person has a say.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::{Daemon, Home, wait_until};
@@ -294,4 +295,235 @@ fn bundle_7_a_daemon_killed_right_after_an_activation_goes_on_with_it() {
         let status = fs::read_to_string(dir.join("logs/changeset-status.jsonl"));
         status.is_ok_and(|text| text.contains("\"activate\""))
     });
+}
+
+/// Where the store of a bundle has a file that says this.
+fn blob(home: &Home, text: &str) -> PathBuf {
+    let blobs = fs::read_dir(bundle_dir(home).join("store/blobs")).unwrap();
+    let mut paths = blobs.map(|entry| entry.unwrap().path());
+    let says = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(text);
+    paths.find(says).expect(text)
+}
+
+fn says_why(home: &Home, why: &str) {
+    let status = status(home);
+    let problem = status["problem"].as_str().unwrap();
+    assert!(problem.contains(why), "{problem}");
+    let said = home.gdn(&["status"]);
+    assert!(said.stderr.contains(why), "{said:#?}");
+}
+
+/// The example with a first change that has proved itself.
+fn promoted(home: &Home) -> Value {
+    improve(home);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let promoted = status(home);
+    assert_eq!(promoted["promoted"], promoted["active"]);
+    promoted["promoted"].clone()
+}
+
+#[test]
+fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one_then_on_the_project()
+ {
+    let home = poet();
+    let daemon = Daemon::serving(&home);
+    let promoted = promoted(&home);
+    home.gdn(&["send", "answer with noise"]).exits(7);
+    assert_ne!(status(&home)["active"], promoted);
+    daemon.kill();
+    let mut blob_file = fs::File::options()
+        .append(true)
+        .open(blob(&home, "with noise"))
+        .unwrap();
+    blob_file.write_all(b"damaged").unwrap();
+    let daemon = Daemon::start(&home);
+    // What is damaged can be looked at before anything is started.
+    let seen = status(&home);
+    assert!(seen["problem"].as_str().unwrap().contains("is damaged"));
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    assert_eq!(status(&home)["active"], promoted);
+    says_why(&home, "is damaged");
+    daemon.kill();
+    fs::remove_file(blob(&home, "in verse")).unwrap();
+    let _daemon = Daemon::start(&home);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let last = status(&home);
+    assert_eq!(last["active"], last["base"]);
+    says_why(&home, "cannot be used");
+    // The same can be made again: what was damaged does not stay in the way.
+    assert_eq!(
+        home.ask("main", "answer in verse"),
+        "So be it: from now on / each line a song."
+    );
+    assert_eq!(home.ask("main", "hello"), VERSE);
+}
+
+#[test]
+fn bundle_7_a_project_edit_that_the_active_revision_contradicts_leads_back_to_the_promoted_one() {
+    let home = poet();
+    let daemon = Daemon::serving(&home);
+    let before = promoted(&home);
+    home.ask("main", "give yourself a shell");
+    let id = status(&home)["changesets"][0]["changesetId"].clone();
+    home.gdn(&["bundle", "approve", id.as_str().unwrap()])
+        .exits(0);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    assert_ne!(status(&home)["active"], before);
+    daemon.kill();
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: shell}\nspec: {builtin: wait}\n";
+    home.write("project/goondan.yaml", &format!("{yaml}{tool}"));
+    let _daemon = Daemon::start(&home);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let after = status(&home);
+    assert_ne!(after["active"], after["base"]);
+    assert_eq!(after["active"], after["promoted"]);
+    says_why(&home, "does not load");
+}
+
+/// Modules that the project has, and no agent works with.
+const MODULES: [(&str, &str); 8] = [
+    ("throws.mjs", "throw new Error('no such luck');\n"),
+    ("exits.mjs", "process.exit(3);\n"),
+    ("loops.mjs", "for (;;);\n"),
+    (
+        "junk.mjs",
+        "import fs from 'node:fs';\nfor (let i = 0; i < 9999; i++) fs.writeSync(1, 'junk {}\\n');\n",
+    ),
+    ("lacks.mjs", "export const handlers = { come: () => 1 };\n"),
+    ("quits.py", "raise SystemExit('I quit')\n"),
+    ("stays.py", "import sys\nfor line in sys.stdin: pass\n"),
+    (
+        "good.mjs",
+        "import fs from 'node:fs';\nfs.writeFileSync('here', 'x');\n\
+         export const handlers = { go: () => 'it goes' };\n",
+    ),
+];
+
+/// The poet, in a file of its own, so that it can give itself a module of the project.
+fn poet_with_modules() -> Home {
+    let home = poet();
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let (head, rest) = yaml
+        .split_once("---\napiVersion: goondan.ai/v1\nkind: Agent")
+        .unwrap();
+    let (agent, rest) = rest.split_once("---\n").unwrap();
+    let agent = format!("apiVersion: goondan.ai/v1\nkind: Agent{agent}");
+    home.write("project/resources/poet.yaml", &agent);
+    let grown = format!("{agent}    - {{ref: Tool/${{name}}}}\n");
+    let rules = format!(
+        "    rules:
+      - when: {{user: '^take ', step: 1}}
+        call: [{{tool: swarm-bundle__open}}]
+      - when: {{tool: swarm-bundle__open, error: false, user: '^take (?P<name>\\S+)$'}}
+        call: [{{tool: swarm-bundle__write, args: {{path: resources/poet.yaml, content: {grown:?}}}}}]
+      - when: {{user: '^go$', step: 1}}
+        call: [{{tool: good__go}}]
+      - when: {{tool: good__go}}
+        say: \"${{result}}\"
+      - when: {{user: '^what do you know', system: '(?s)(?P<told>rejected all the same.*)'}}
+        say: \"${{told}}\"
+"
+    );
+    let mut project = format!("{head}---\n{rest}").replace("    rules:\n", &rules);
+    for (module, text) in MODULES {
+        home.write(&format!("project/tools/{module}"), text);
+        let name = module.split_once('.').unwrap().0;
+        project.push_str(&format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  \
+             entry: tools/{module}\n  exports: [{{name: go, description: Goes., parameters: {{type: object}}}}]\n"
+        ));
+    }
+    home.write("project/goondan.yaml", &project);
+    home
+}
+
+/// The agent proposes a tool that is this module, and a person lets it be.
+fn take(home: &Home, module: &str) -> Value {
+    let said = home.ask("main", &format!("take {module}"));
+    assert!(said.contains("waiting"), "{said}");
+    let id = status(home)["changesets"][0]["changesetId"].clone();
+    home.gdn_json(&["bundle", "approve", id.as_str().unwrap()])
+}
+
+#[test]
+fn bundle_7_a_module_that_does_not_start_is_rejected_with_its_own_words_and_disturbs_nothing() {
+    if !goondan_tests::needs::program("node") || !goondan_tests::needs::program("python3") {
+        return;
+    }
+    let home = poet_with_modules();
+    let _daemon = Daemon::serving(&home);
+    for (module, why) in [
+        ("throws", "no such luck"),
+        ("exits", "exit code 3"),
+        ("loops", "was not loaded within 15000 ms"),
+        ("junk", "the module exports no `handlers`"),
+        ("lacks", "`handlers` has no function `go`; it has come"),
+        ("quits", "I quit"),
+    ] {
+        let decided = take(&home, module);
+        let detail = decided["detail"].as_str().unwrap();
+        assert_eq!(decided["state"], "rejected", "{module}: {decided}");
+        assert!(
+            detail.starts_with(&format!("gate: tool `{module}`")),
+            "{module}: {detail}"
+        );
+        assert!(detail.contains(why), "{module}: {detail}");
+    }
+    let status = status(&home);
+    assert_eq!(status["active"], status["base"]);
+    let told = home.ask("main", "what do you know");
+    assert!(told.contains("I quit"), "{told}");
+    // Everything is told of once.
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert_eq!(audit.matches("no such luck").count(), 1, "{audit}");
+    assert_eq!(take(&home, "good")["state"], "committed");
+    // What it left when it was tried is gone, and nowhere that the conversation works.
+    assert!(!bundle_dir(&home).join("gate").exists());
+    assert!(!home.work_dir("main").join("here").exists());
+    assert_eq!(home.ask("main", "go"), "it goes");
+    assert!(home.work_dir("main").join("here").exists());
+    assert_eq!(take(&home, "stays")["state"], "committed");
+}
+
+#[test]
+fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    home.gdn(&["verify"]).exits(0);
+    let verse = blob(&home, "in verse");
+    let mut altered = fs::File::options().append(true).open(&verse).unwrap();
+    altered.write_all(b"And obey.").unwrap();
+    let name = verse.file_name().unwrap().to_str().unwrap();
+    let found = home.gdn(&["--json", "verify"]).exits(15);
+    assert!(found.stdout.contains("replaced-file"), "{found:#?}");
+    assert!(found.stdout.contains(name), "{found:#?}");
+    home.gdn(&["verify", "--repair"]).exits(0);
+    assert!(!verse.exists());
+    home.gdn(&["verify"]).exits(0);
+    // The next process is one of the project.
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    says_why(&home, "there is no revision");
+}
+
+#[test]
+fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    let verse = status(&home)["active"].clone();
+    home.ask("main", "undo");
+    let after = status(&home);
+    assert_eq!(after["active"], after["base"]);
+    let events = home
+        .work_dir("main")
+        .with_file_name("messages/runtime-events.jsonl");
+    let events = lines(&events);
+    let steps = events
+        .iter()
+        .rev()
+        .filter(|it| it["type"] == "step.started");
+    let on: Vec<&Value> = steps.take(2).map(|it| &it["bundleRevision"]).collect();
+    assert_eq!(on, [&after["base"], &verse]);
 }

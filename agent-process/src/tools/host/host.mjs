@@ -39,20 +39,43 @@ const hint = (error) =>
     ? "; name the file .mjs or .mts, or write \"type\": \"module\" into package.json"
     : "";
 
+const handlersOf = async (module) => {
+  const loaded = await load(module);
+  const handlers = loaded.handlers ?? loaded.default?.handlers;
+  if (handlers === null || typeof handlers !== "object") {
+    throw new Error("the module exports no `handlers`");
+  }
+  return handlers;
+};
+
+const handlerOf = (handlers, name) => {
+  const handler = Object.hasOwn(handlers, name) ? handlers[name] : undefined;
+  if (typeof handler !== "function") {
+    const there = Object.keys(handlers).join(", ");
+    throw new Error(`\`handlers\` has no function \`${name}\`; it has ${there || "none"}`);
+  }
+  return handler;
+};
+
+const brief = (error) =>
+  error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : format(error);
+
+// A module is only loaded, to see whether it can be.
+const check = async ({ id, module, exports }) => {
+  try {
+    const handlers = await handlersOf(module);
+    for (const name of exports) handlerOf(handlers, name);
+    send({ type: "result", id, output: null });
+  } catch (error) {
+    send({ type: "error", id, message: brief(error) });
+  }
+};
+
 const run = async ({ id, module, export: name, input, config, context }) => {
   const controller = new AbortController();
   signals.set(id, controller);
   try {
-    const loaded = await load(module);
-    const handlers = loaded.handlers ?? loaded.default?.handlers;
-    if (handlers === null || typeof handlers !== "object") {
-      throw new Error("the module exports no `handlers`");
-    }
-    const handler = Object.hasOwn(handlers, name) ? handlers[name] : undefined;
-    if (typeof handler !== "function") {
-      const there = Object.keys(handlers).join(", ");
-      throw new Error(`\`handlers\` has no function \`${name}\`; it has ${there || "none"}`);
-    }
+    const handler = handlerOf(await handlersOf(module), name);
     const { signal } = controller;
     const output = await handler({ ...context, input, config, logger, signal });
     send({ type: "result", id, output: output ?? null });
@@ -60,8 +83,7 @@ const run = async ({ id, module, export: name, input, config, context }) => {
     const message = error instanceof Error ? (error.stack ?? error.message) : format(error);
     const code = typeof error?.code === "string" ? error.code : undefined;
     log("error", "the handler failed:", message);
-    const brief = error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : message;
-    send({ type: "error", id, code, message: brief });
+    send({ type: "error", id, code, message: brief(error) });
   } finally {
     signals.delete(id);
   }
@@ -73,6 +95,7 @@ createInterface({ input: process.stdin, crlfDelay: Infinity })
   .on("line", (line) => {
     const message = JSON.parse(line);
     if (message.type === "call") running.run(message.id, run, message);
+    else if (message.type === "load") running.run(message.id, check, message);
     else if (message.type === "cancel") signals.get(message.id)?.abort(new Error(message.reason));
   })
   .on("close", () => process.exit(0));

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// What the agent says to a host.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(super) enum ToHost<'a> {
+pub(crate) enum ToHost<'a> {
     /// Run a handler.
     Call {
         /// Identifies the call while the host lives.
@@ -27,6 +27,15 @@ pub(super) enum ToHost<'a> {
         /// Where the call belongs.
         context: Context<'a>,
     },
+    /// Load a module, and see whether it has these handlers; call none.
+    Load {
+        /// Identifies the request while the host lives.
+        id: u64,
+        /// The module's absolute path.
+        module: &'a Path,
+        /// The exports of its tool.
+        exports: Vec<&'a str>,
+    },
     /// Nobody waits for a call any more: stop it, and answer all the same.
     Cancel {
         /// The call.
@@ -39,7 +48,7 @@ pub(super) enum ToHost<'a> {
 /// What a handler is told of its call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The work directory, which is also where the host was started.
     pub(super) work_dir: &'a Path,
     /// The project.
@@ -55,7 +64,7 @@ pub(super) struct Context<'a> {
 /// What a host says to the agent.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(super) enum FromHost {
+pub(crate) enum FromHost {
     /// A handler has done its work.
     Result {
         /// The call.

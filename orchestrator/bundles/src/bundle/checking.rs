@@ -81,8 +81,14 @@ impl<G: Gate> Bundle<'_, G> {
                 "the same content was taken back before and is refused: {why}"
             )));
         }
-        if let Err(problems) = self.with.gate.load(&tree) {
-            return Ok(rejected(format!("it does not load: {problems}")));
+        let loaded = match self.with.gate.load(&tree) {
+            Ok(loaded) => loaded,
+            Err(problems) => return Ok(rejected(format!("it does not load: {problems}"))),
+        };
+        let waits = matches!(&decision, Decision::Approval(_)) && !is_approved;
+        // A module is a program: none is started for what a person has not looked at yet.
+        if !waits && let Err(problems) = self.with.gate.start(&head, &loaded) {
+            return Ok(rejected(format!("gate: {problems}")));
         }
         let verdict = match decision {
             Decision::Approval(why) if !is_approved => {

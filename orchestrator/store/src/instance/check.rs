@@ -30,15 +30,17 @@ const OPENING_MAKES_CHECKSUMS: &str =
 
 /// Largest state of an extension that is looked at, in bytes.
 const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What its agent made of its own configuration, which is looked at beside this.
+pub(super) const SWARM_BUNDLE: &str = "swarm-bundle";
 /// The joint checkpoints of an instance, which are another crate's.
 const CHECKPOINTS: &str = ".checkpoints";
 /// Folders that hold no records of an instance.
-const FOLDERS: [&str; 5] = [MESSAGES, EXTENSIONS, WORK, "swarm-bundle", CHECKPOINTS];
+const FOLDERS: [&str; 5] = [MESSAGES, EXTENSIONS, WORK, SWARM_BUNDLE, CHECKPOINTS];
 /// What is set aside has one of these in its name.
 const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 
-/// Looks at every file of the instance in `dir`.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+/// Looks at every file of the instance in `dir`, but for its bundle.
+pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     check_metadata(disk, dir, out)?;
     let messages = dir.join(MESSAGES);
     if disk.stat(&messages).during("look at", &messages)?.is_none() {

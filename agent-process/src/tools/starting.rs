@@ -1,0 +1,157 @@
+//! Starting the modules of tools once, to see whether they start: what a configuration has to pass before it counts
+//! (`BUNDLE-7`).
+//!
+//! The daemon starts this binary for it, with the flag [`START_MODULES`], and gives it the assignment of an agent on
+//! its standard input. It answers with the list of what is wrong, as JSON. The modules are confined as they
+//! are when the agent calls them, and no handler is called.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use goondan_clock::timeout;
+use goondan_protocol::definition::{AgentAssignment, ToolDefinition, ToolSource};
+use goondan_protocol::module_file::ModuleKind;
+use goondan_protocol::process_limits::ProcessLimits;
+
+use super::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening};
+use super::host::wire::{FromHost, ToHost};
+use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
+use super::places::Places;
+use super::places_of;
+
+/// What the binary is called with to do this, with two numbers behind it: [`Waits`] in milliseconds.
+pub(crate) const START_MODULES: &str = "--start-modules";
+
+/// The number of the one request that a host gets.
+const REQUEST: u64 = 1;
+
+/// How long a module is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waits {
+    /// For a module in JavaScript or TypeScript to be loaded.
+    load: Duration,
+    /// For a program of its own to end, which it is not to do.
+    stay: Duration,
+}
+
+impl Waits {
+    /// The waits that the binary is called with; none if they are not numbers.
+    pub(crate) fn read(load: &std::ffi::OsStr, stay: &std::ffi::OsStr) -> Option<Self> {
+        let wait = |word: &std::ffi::OsStr| {
+            let millis = word.to_str()?.parse().ok()?;
+            Some(Duration::from_millis(millis))
+        };
+        Some(Self {
+            load: wait(load)?,
+            stay: wait(stay)?,
+        })
+    }
+}
+
+/// Starts every module among the tools of an agent, one after the other. Gives what is wrong with them, in words.
+pub(crate) async fn start_modules(
+    assignment: &AgentAssignment,
+    supervisor: PathBuf,
+    waits: Waits,
+) -> Vec<String> {
+    let places = match places_of(assignment, supervisor) {
+        Ok(places) => places,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut problems = Vec::new();
+    for tool in &assignment.agent.tools {
+        if let ToolSource::Module { entry, limits, .. } = &tool.source
+            && let Err(problem) = start(&places, tool, (entry, *limits), waits).await
+        {
+            problems.push(format!(
+                "tool `{}`: module `{}` {problem}",
+                tool.name,
+                entry.display()
+            ));
+        }
+    }
+    problems
+}
+
+async fn start(
+    places: &Places,
+    tool: &ToolDefinition,
+    (entry, limits): (&Path, ProcessLimits),
+    waits: Waits,
+) -> Result<(), String> {
+    let surroundings = &places.surroundings;
+    let module = surroundings.project_root.join(entry);
+    let runtimes = &places.runtimes;
+    let program = runtimes
+        .host_of(JAVASCRIPT_HOST, entry, &module, limits)
+        .await;
+    let program = program.map_err(|fault| format!("cannot be run: {}", fault.message))?;
+    let mut process = Process::start(surroundings, &program)
+        .map_err(|error| format!("could not be started: {error}"))?;
+    let answers = matches!(
+        ModuleKind::of(&module),
+        ModuleKind::JavaScript | ModuleKind::TypeScript
+    );
+    if answers {
+        let exports = tool.exports.iter().map(|export| export.name.as_str());
+        process.say(&ToHost::Load {
+            id: REQUEST,
+            module: &module,
+            exports: exports.collect(),
+        });
+    }
+    let wait = if answers { waits.load } else { waits.stay };
+    let mut process = Some(process);
+    let said = timeout(wait, hear(&mut process, answers)).await;
+    if let Some(process) = process {
+        process.end().await;
+    }
+    match said {
+        Ok(said) => said,
+        // A program of its own is asked nothing: it waits for calls.
+        Err(_) if !answers => Ok(()),
+        Err(_) => Err(format!("was not loaded within {} ms", wait.as_millis())),
+    }
+}
+
+/// Waits until the host says that the module is loaded, or why not, or ends. What else it prints is a line of its log
+/// when the agent runs it, and nothing here.
+async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String> {
+    loop {
+        match happening(process).await {
+            Happened::Wrote => {}
+            Happened::Stdout(chunk) => {
+                let Some(process) = process.as_mut() else {
+                    continue;
+                };
+                for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
+                    match serde_json::from_slice(&line) {
+                        Ok(FromHost::Result { id: REQUEST, .. }) if answers => return Ok(()),
+                        Ok(FromHost::Error {
+                            id: REQUEST,
+                            message,
+                            ..
+                        }) if answers => return Err(format!("does not load: {message}")),
+                        _ => {}
+                    }
+                }
+            }
+            Happened::Stderr(chunk) => {
+                let Some(process) = process.as_mut() else {
+                    continue;
+                };
+                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
+                    process.hear_last_words(String::from_utf8_lossy(&line).trim_end());
+                }
+            }
+            Happened::Ended(how) => {
+                let words = process.take().map(Process::last_words).unwrap_or_default();
+                return Err(if words.is_empty() {
+                    format!("ended as it was started ({how})")
+                } else {
+                    format!("ended as it was started ({how}); its last words:\n{words}")
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Starting modules once, confined, before a configuration counts that has them (`BUNDLE-7`).
+//!
+//! The binary of agents does it in a process of its own, which gets the tools on its standard input and says on its
+//! standard output what is wrong with them. It has no socket to the daemon, and ends within a time limit.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use goondan_bundles::limits::{GATE_MS, MODULE_LOAD_MS, MODULE_STAY_MS};
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::working_directory::{Purpose, working_directory};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::launcher::passed_on;
+
+/// What the binary of agents is called with to start modules; it reads the waits behind it.
+const START_MODULES: &str = "--start-modules";
+
+/// Starts the modules of an agent's tools once. Blocks, for at most [`GATE_MS`].
+///
+/// # Errors
+///
+/// What is wrong with them, in words.
+pub(super) fn start_modules(
+    agent_process: &Path,
+    assignment: &AgentAssignment,
+) -> Result<(), String> {
+    let cannot = |error: &dyn std::fmt::Display| format!("modules cannot be tried: {error}");
+    let assignment = serde_json::to_vec(assignment).map_err(|error| cannot(&error))?;
+    let mut child = launch(agent_process).map_err(|error| cannot(&error))?;
+    let said = converse(&mut child, assignment);
+    end(&mut child);
+    match said.map_err(|error| cannot(&error))? {
+        None => Err(format!("its modules did not start within {GATE_MS} ms")),
+        Some(said) => match serde_json::from_slice::<Vec<String>>(&said) {
+            Ok(problems) if problems.is_empty() => Ok(()),
+            Ok(problems) => Err(problems.join("\n")),
+            Err(_) => Err(cannot(&"the process that starts them ended early")),
+        },
+    }
+}
+
+fn launch(agent_process: &Path) -> io::Result<Child> {
+    Command::new(agent_process)
+        .arg(START_MODULES)
+        .args([MODULE_LOAD_MS.to_string(), MODULE_STAY_MS.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .process_group(0)
+        .env_clear()
+        .envs(passed_on())
+        .current_dir(working_directory(Purpose::Own))
+        .spawn()
+}
+
+/// Tells the process what to start; gives all it says until its end, or none if it takes too long.
+fn converse(child: &mut Child, assignment: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let missing = || io::Error::other("it has no pipes");
+    let mut input = child.stdin.take().ok_or_else(missing)?;
+    let output = child.stdout.take().ok_or_else(missing)?;
+    let (tell, told) = mpsc::channel();
+    // Ends with the process, which is killed if it does not end by itself.
+    thread::Builder::new()
+        .name("module-gate".to_owned())
+        .spawn(move || {
+            let talk = || -> io::Result<Vec<u8>> {
+                input.write_all(&assignment)?;
+                drop(input);
+                let mut said = Vec::new();
+                let most = u64::try_from(MAX_MESSAGE_BYTES).unwrap_or(u64::MAX);
+                output.take(most).read_to_end(&mut said)?;
+                Ok(said)
+            };
+            // Whoever gave up does not listen.
+            drop(tell.send(talk()));
+        })?;
+    told.recv_timeout(Duration::from_millis(GATE_MS))
+        .ok()
+        .transpose()
+}
+
+/// Kills what is left of it. What it had started ends when it does.
+fn end(child: &mut Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
+    }
+    child.kill().ok();
+    child.wait().ok();
+}

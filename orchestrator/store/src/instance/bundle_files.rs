@@ -1,0 +1,166 @@
+//! Looking at the files that agents made of their own configuration, and setting aside what is damaged. What they
+//! mean is another crate's; here it counts that they are as they were written (`BUNDLE-5`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Verified, files};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use super::check::{SWARM_BUNDLE, check_json, odd};
+use crate::error::StoreError;
+
+const CURSOR: &str = "cursor.yaml";
+const BLOBS: &str = "store/blobs";
+const REVISIONS: &str = "store/revisions";
+
+/// Largest file that is looked at, in bytes.
+const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+const ADVICE: &str = "restore the file from a backup to have the revision back; without it the conversation starts on \
+                      the last revision that proved itself, or on the project";
+
+/// Which files a revision has; one that is only named has no digest.
+#[derive(Deserialize)]
+struct Revision {
+    files: BTreeMap<String, Option<String>>,
+}
+
+/// Looks at the bundle of the instance in `dir`, if it has one.
+pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let dir = dir.join(SWARM_BUNDLE);
+    let cursor = dir.join(CURSOR);
+    if disk.stat(&cursor).during("look at", &cursor)?.is_some() {
+        check_json(disk, &cursor, out)?;
+    }
+    let blobs = dir.join(BLOBS);
+    for (path, kind, name) in entries(disk, &blobs)? {
+        match read_blob(disk, &path, kind, &name)? {
+            Some(blob) => {
+                out.count(blob.bytes);
+                if !blob.is_whole {
+                    let problem = "its content is not the one that it is named after";
+                    let finding = Finding::new(&path, FindingKind::ReplacedFile, problem);
+                    out.findings.push(finding.advice(ADVICE));
+                }
+            }
+            None => out.findings.push(odd(&path, kind, &name)),
+        }
+    }
+    for (path, kind, name) in entries(disk, &dir.join(REVISIONS))? {
+        if kind != EntryKind::File || !name.ends_with(".json") {
+            out.findings.push(odd(&path, kind, &name));
+            continue;
+        }
+        let before = out.findings.len();
+        check_json(disk, &path, out)?;
+        if out.findings.len() == before {
+            check_revision(disk, &path, &blobs, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether everything is there that a revision names.
+fn check_revision(
+    disk: &dyn Disk,
+    path: &Path,
+    blobs: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let mut file = disk.open_read(path).during("open", path)?;
+    let text = read_all(file.as_mut(), FILE_BYTES_MAX).during("read", path)?;
+    let Ok(Revision { files }) = serde_json::from_slice(&text) else {
+        let finding = Finding::new(path, FindingKind::UnreadableFile, "it is no revision");
+        out.findings.push(finding.advice(ADVICE));
+        return Ok(());
+    };
+    for digest in files.into_values().flatten() {
+        let blob = blobs.join(&digest);
+        if is_digest(&digest) && disk.stat(&blob).during("look at", &blob)?.is_none() {
+            let finding = Finding::new(&blob, FindingKind::MissingFile, "a revision names it");
+            let finding = finding.advice(ADVICE);
+            if !out.findings.contains(&finding) {
+                out.findings.push(finding);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Renames files whose content is not the one that they are named after, and revisions that need a file that is not
+/// there. Gives where they are now.
+pub(super) fn set_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let dir = dir.join(SWARM_BUNDLE);
+    let mut kept = Vec::new();
+    let mut aside = |path: &Path| -> Result<(), StoreError> {
+        let (name, _) = files::aside_name(disk, path, "damaged", None)?;
+        files::install(disk, path, &name)?;
+        kept.push(name);
+        Ok(())
+    };
+    let blobs = dir.join(BLOBS);
+    for (path, kind, name) in entries(disk, &blobs)? {
+        if read_blob(disk, &path, kind, &name)?.is_some_and(|blob| !blob.is_whole) {
+            aside(&path)?;
+        }
+    }
+    for (path, kind, name) in entries(disk, &dir.join(REVISIONS))? {
+        if kind != EntryKind::File || !name.ends_with(".json") {
+            continue;
+        }
+        let mut found = Verified::default();
+        check_json(disk, &path, &mut found)?;
+        if found.findings.is_empty() {
+            check_revision(disk, &path, &blobs, &mut found)?;
+        }
+        if !found.findings.is_empty() {
+            aside(&path)?;
+        }
+    }
+    Ok(kept)
+}
+
+struct Blob {
+    bytes: u64,
+    is_whole: bool,
+}
+
+/// Reads a file that is named after its content; none if it is not such a one.
+fn read_blob(
+    disk: &dyn Disk,
+    path: &Path,
+    kind: EntryKind,
+    name: &str,
+) -> Result<Option<Blob>, StoreError> {
+    if kind != EntryKind::File || !is_digest(name) {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(path).during("open", path)?;
+    let content = read_all(file.as_mut(), FILE_BYTES_MAX).during("read", path)?;
+    Ok(Some(Blob {
+        bytes: content.len() as u64,
+        is_whole: hex::encode(Sha256::digest(&content)) == name,
+    }))
+}
+
+/// Whether a name is the SHA-256 of something, as hex digits.
+fn is_digest(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+type Entry = (PathBuf, EntryKind, String);
+
+fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<Entry>, StoreError> {
+    if disk.stat(dir).during("look at", dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let listed = disk.list(dir).during("list", dir)?.into_iter();
+    let entry = |it: goondan_durable::disk::Entry| {
+        let name = it.name.to_string_lossy().into_owned();
+        (dir.join(&it.name), it.kind, name)
+    };
+    Ok(listed.map(entry).collect())
+}
