@@ -25,6 +25,7 @@ use serde_json::json;
 
 mod consents;
 mod oauth;
+mod rotation;
 mod tasks;
 
 use super::masking::Masks;
@@ -144,6 +145,7 @@ impl SecretKeeper {
                     .map(SecretsDone::Allowed)
             }
             SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
+            SecretWork::Rotate => self.rotate(at).map(SecretsDone::Rotated),
         };
         Ok(done?)
     }

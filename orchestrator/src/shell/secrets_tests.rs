@@ -392,3 +392,54 @@ fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
     let kept = DiskFiles(disk).read(path, 100).unwrap().unwrap();
     assert_eq!(kept, b"{\"version\": 1, \"cons");
 }
+
+#[test]
+fn sys_3_a_rotation_crashed_at_every_call_leaves_everything_readable_and_a_repetition_finishes_it()
+{
+    let start = disk();
+    for name in ["a", "b"] {
+        set(&keeper(&start), name, "k", "hunter2").unwrap();
+    }
+    let identity = Path::new("/s/system/identity.age");
+    let files = DiskFiles(start.clone());
+    let before = files.read(identity, 10_000).unwrap().unwrap();
+    let start = start.after_crash(Crash::KeepUnsynced);
+    let mut crashes = 1;
+    loop {
+        let disk = start.after_crash(Crash::KeepUnsynced);
+        disk.crash_at(disk.calls() + crashes);
+        let rotated = keeper(&disk).carry_out(SecretWork::Rotate, at());
+        for crash in [
+            Crash::LoseUnsynced,
+            Crash::KeepUnsynced,
+            Crash::Subset(crashes),
+        ] {
+            let after = disk.after_crash(crash);
+            for name in ["a", "b"] {
+                let found = find(&keeper(&after), name, "k");
+                assert_eq!(found.as_deref(), Some("hunter2"), "{crash:?} {crashes}");
+            }
+            let done = keeper(&after).carry_out(SecretWork::Rotate, at());
+            let Ok(SecretsDone::Rotated(done)) = done else {
+                panic!("{done:?}")
+            };
+            assert_eq!((done.documents, done.former_kept), (2, false));
+            assert_eq!(find(&keeper(&after), "a", "k").as_deref(), Some("hunter2"));
+            // The identity of before opens nothing any more.
+            let now = DiskFiles(after.clone())
+                .read(identity, 10_000)
+                .unwrap()
+                .unwrap();
+            assert_ne!(now, before);
+            let former = Identities::parse(&before).unwrap();
+            let bytes = DiskFiles(after).read(Path::new("/s/system/secrets/a.sops.yaml"), 100_000);
+            let opened = Document::open(&bytes.unwrap().unwrap(), &former);
+            assert!(matches!(opened, Err(DocumentError::OtherIdentity { .. })));
+        }
+        if rotated.is_ok() {
+            break;
+        }
+        crashes += 1;
+    }
+    assert!(crashes > 10, "it never crashed");
+}

@@ -331,3 +331,37 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
     assert_eq!(home.ask("main", "Hi."), "Hello.");
     assert_eq!(Some(key_of(&model)), server.access_token());
 }
+
+#[test]
+fn sys_4_a_turn_that_needs_consent_is_parked_over_a_restart_and_resumed_by_the_login() {
+    let (server, model) = (AuthorizationServer::start(3_600), model());
+    let home = home(&server, &model);
+    let daemon = Daemon::serving(&home);
+    let sending = home.start_gdn(&["send", "Hi."]);
+    sending.wait_for_stderr("gdn oauth login idp");
+    let waits = || {
+        let agent = home.ps_agent("main");
+        agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/idp"]))
+    };
+    wait_until("the turn waits for consent", waits);
+    home.gdn(&["ps"])
+        .exits(0)
+        .prints(&["waits for consent: OAuthApp/idp"]);
+    home.gdn(&["status"])
+        .exits(0)
+        .tells(&["log in for OAuthApp/idp"]);
+    daemon.kill();
+    drop(sending.wait());
+    let daemon = Daemon::start(&home);
+    wait_until("the turn waits again", waits);
+    assert_eq!(model.received().len(), 0);
+
+    log_in(&home, &server);
+    daemon
+        .log()
+        .wait_for("it is told", |line| line["message"] == "auth.granted");
+    wait_until("the turn goes on", || home.history("main").len() == 2);
+    assert_eq!(home.history("main")[1]["data"]["content"], "Hello.");
+    assert_eq!(Some(key_of(&model)), server.access_token());
+    assert_eq!(model.received().len(), 1);
+}

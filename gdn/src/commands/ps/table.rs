@@ -134,7 +134,9 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let questions: Vec<&str> = process.questions.iter().map(AsRef::as_ref).collect();
     let questions = (!questions.is_empty())
         .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
-    let parts: Vec<String> = [next, questions, waiting, process.detail.clone()]
+    let consents = (!process.consents.is_empty())
+        .then(|| format!("waits for consent: {}", process.consents.join(", ")));
+    let parts: Vec<String> = [next, consents, questions, waiting, process.detail.clone()]
         .into_iter()
         .flatten()
         .collect();
