@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,7 +26,13 @@ pub(crate) struct AgentClient(mpsc::Sender<AgentRequest>);
 pub(crate) struct AgentRequests {
     queue: mpsc::Receiver<AgentRequest>,
     /// Who waits for the answer to which request.
-    waiting: HashMap<u64, oneshot::Sender<AgentAnswer>>,
+    waiting: HashMap<u64, Waiter>,
+}
+
+struct Waiter {
+    waiter: oneshot::Sender<AgentAnswer>,
+    /// Whether a person is to approve something.
+    is_approval: bool,
 }
 
 impl std::fmt::Debug for AgentClient {
@@ -65,6 +71,11 @@ impl AgentRequests {
         request_id: u64,
     ) -> Option<(AgentAsk, Option<TraceContext>)> {
         let AgentRequest { ask, trace, waiter } = self.queue.recv().await?;
+        let is_approval = matches!(ask.question, Question::Approval { .. });
+        let waiter = Waiter {
+            waiter,
+            is_approval,
+        };
         self.waiting.insert(request_id, waiter);
         Some((ask, trace))
     }
@@ -73,7 +84,13 @@ impl AgentRequests {
     pub(crate) fn settle(&mut self, request_id: Option<u64>, answer: AgentAnswer) {
         if let Some(waiter) = request_id.and_then(|id| self.waiting.remove(&id)) {
             // Whoever waited may be gone.
-            drop(waiter.send(answer));
+            drop(waiter.waiter.send(answer));
         }
+    }
+
+    /// How many calls wait for a person to approve them.
+    pub(crate) fn approvals_waiting(&self) -> usize {
+        let waiting = self.waiting.values();
+        waiting.filter(|waiter| waiter.is_approval).count()
     }
 }

@@ -5,6 +5,7 @@
 //! here, so `ping` is answered while models and tools work.
 
 mod agent;
+mod approving;
 mod effects;
 mod fault;
 mod loading;
@@ -147,7 +148,8 @@ fn finish_loading(history: History, loading_since: Instant) -> Conversation {
 impl Agent {
     async fn run(&mut self) -> Result<Ended, ProcessError> {
         loop {
-            if self.is_draining && self.engine.turn_id().is_none() {
+            let may_leave = self.engine.turn_id().is_none() || self.only_waits_for_people();
+            if self.is_draining && may_leave {
                 let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
                 self.link.send(&ack, None, None).await?;
                 return Ok(Ended::Shutdown);

@@ -6,6 +6,10 @@ use goondan_protocol::message::ToolCall;
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
 
+/// What the model is told of a call that a crash cut short.
+pub(crate) const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call \
+                                      ran; its outcome is unknown";
+
 /// The place of a tool call in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey {
@@ -62,6 +66,10 @@ pub trait ToolRules {
 
     /// Whether the tool may be run a second time when nobody knows if it ran before.
     fn is_idempotent(&self, tool_name: &str) -> bool;
+
+    /// Whether a person is asked before the call is carried out. It is known elsewhere then whether it has
+    /// begun (`STEER-3`).
+    fn needs_person(&self, call: &ToolCall) -> bool;
 
     /// Longest error text the model is told about this tool, in characters.
     fn error_limit_chars(&self, tool_name: &str) -> usize;

@@ -6,7 +6,9 @@
 
 mod agents;
 mod answers;
+mod approval;
 mod bash;
+mod bundle_answers;
 mod capture;
 mod denial;
 mod export;
@@ -33,6 +35,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+mod swarm_bundle;
 mod tasks;
 mod text_transform;
 pub(crate) mod tool_search;
@@ -47,6 +50,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use goondan_confinement::{Allowed, Ground};
+use goondan_protocol::approval::Approve;
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
@@ -59,6 +63,7 @@ use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
+use approval::ApprovalRules;
 use export::{Export, Output, Run};
 pub(crate) use fault::ToolFault;
 use host::{HostProgram, Hosts};
@@ -138,6 +143,17 @@ pub enum ToolboxError {
         /// The full name.
         name: String,
     },
+    /// A rule by which calls are approved has a pattern that is none.
+    #[error("tool `{tool}`: `approve` has no regular expression for `{argument}`: {source}")]
+    BadRule {
+        /// The tool's name.
+        tool: ResourceName,
+        /// The argument.
+        argument: String,
+        /// Why.
+        #[source]
+        source: regex_lite::Error,
+    },
     /// A tool has the name of the tool that the extension `tool-search` adds.
     #[error(
         "the extension `tool-search` needs the name `{tool}` for its own tool; name the other otherwise"
@@ -167,6 +183,8 @@ pub struct Toolbox {
     catalog: Arc<[CatalogEntry]>,
     /// Whose tools are known when they are asked.
     servers: Arc<[Arc<Server>]>,
+    /// Which calls need a person.
+    approvals: Arc<ApprovalRules>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -233,7 +251,13 @@ impl Toolbox {
             tools: Arc::new(tools),
             catalog,
             servers,
+            approvals: Arc::new(ApprovalRules::of(&assignment.agent.tools)?),
         })
+    }
+
+    /// What becomes of a call before it is carried out.
+    pub(crate) fn approval_of(&self, call: &ToolCall) -> Approve {
+        self.approvals.of_call(call)
     }
 
     /// The tools as the model sees them.
@@ -384,6 +408,10 @@ impl ToolRules for Toolbox {
         }
     }
 
+    fn needs_person(&self, call: &ToolCall) -> bool {
+        self.approval_of(call) == Approve::Ask
+    }
+
     fn error_limit_chars(&self, tool_name: &str) -> usize {
         let tool = self.tools.get(tool_name).map(|tool| tool.error_limit_chars);
         let server = || Some(self.server_of(tool_name)?.error_limit_chars);
@@ -431,7 +459,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let work = Arc::new(open("work directory", work_dir)?);
     let allowed = allowed_to(assignment);
-    let beside = match &sandbox {
+    let mut beside = match &sandbox {
         Some(sandbox) => vec![
             (
                 open("baseline of the sandbox", sandbox.input())?,
@@ -444,6 +472,11 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
+    // It is made before the process of an agent starts that may write there.
+    if let Some(changesets) = assignment.changesets.as_ref().filter(|it| it.is_dir()) {
+        let opened = open("directory of the changesets", changesets)?;
+        beside.push((opened, Access::Write));
+    }
     if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
@@ -598,6 +631,7 @@ fn exports_of(
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
+        (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),
         (BASE_PACKAGE, "tasks") => tasks::exports(),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),

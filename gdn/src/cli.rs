@@ -152,10 +152,15 @@ commands! {
     Event(args: event::EventCommand) => commands::event::run(args, context).await,
     #[command(subcommand)]
     Question(args: question::QuestionCommand) => commands::question::run(args, context).await,
+    Approvals(args: approval::ApprovalsArgs) => commands::approval::list(args, context).await,
+    Approve(args: approval::ApproveArgs) => commands::approval::approve(args, context).await,
+    Deny(args: approval::DenyArgs) => commands::approval::deny(args, context).await,
     #[command(subcommand)]
     Sandbox(args: sandbox::SandboxCommand) => commands::sandbox::run(args, context).await,
     #[command(subcommand)]
     Proposal(args: proposal::ProposalCommand) => commands::proposal::run(args, context).await,
+    #[command(subcommand)]
+    Bundle(args: bundle::BundleCommand) => commands::bundle::run(args, context).await,
     #[command(subcommand)]
     Task(args: task::TaskCommand) => commands::task::run(args, context).await,
     #[command(subcommand)]

@@ -1,10 +1,12 @@
 //! Each command in a file of its own: what it takes, what it does, and what it prints. The other modules are
 //! what several commands stand on.
 
+pub(crate) mod approval;
 mod archive;
 mod ask;
 mod attach;
 pub(crate) mod audit;
+pub(crate) mod bundle;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 mod checkpoints;

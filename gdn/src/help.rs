@@ -12,7 +12,17 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         "Talk to agents, and give them work",
         &["chat", "send", "cancel", "task", "question"],
     ),
-    ("Decide about what they change", &["sandbox", "proposal"]),
+    (
+        "Decide about what they do and change",
+        &[
+            "approvals",
+            "approve",
+            "deny",
+            "sandbox",
+            "proposal",
+            "bundle",
+        ],
+    ),
     (
         "See what happens",
         &["ps", "status", "watch", "logs", "trace", "usage", "audit"],

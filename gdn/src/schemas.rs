@@ -61,6 +61,14 @@ pub const QUESTION_SHOW: &str = "gdn.question.show/v1";
 pub const QUESTION_ANSWER: &str = "gdn.question.answer/v1";
 /// `gdn question decline`.
 pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
+/// `gdn approvals`.
+pub const APPROVALS: &str = "gdn.approvals/v1";
+/// `gdn approvals ID`.
+pub const APPROVALS_SHOW: &str = "gdn.approvals.show/v1";
+/// `gdn approve`.
+pub const APPROVE: &str = "gdn.approve/v1";
+/// `gdn deny`.
+pub const DENY: &str = "gdn.deny/v1";
 /// `gdn sandbox prepare`.
 pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
 /// `gdn sandbox list`.
@@ -87,6 +95,24 @@ pub const PROPOSAL_MERGE: &str = "gdn.proposal.merge/v1";
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
 pub const PROPOSAL_REVERT: &str = "gdn.proposal.revert/v1";
+/// `gdn bundle status`.
+pub const BUNDLE_STATUS: &str = "gdn.bundle.status/v1";
+/// `gdn bundle log`.
+pub const BUNDLE_LOG: &str = "gdn.bundle.log/v1";
+/// `gdn bundle show`.
+pub const BUNDLE_SHOW: &str = "gdn.bundle.show/v1";
+/// `gdn bundle diff`.
+pub const BUNDLE_DIFF: &str = "gdn.bundle.diff/v1";
+/// `gdn bundle blame`.
+pub const BUNDLE_BLAME: &str = "gdn.bundle.blame/v1";
+/// `gdn bundle approve`.
+pub const BUNDLE_APPROVE: &str = "gdn.bundle.approve/v1";
+/// `gdn bundle reject`.
+pub const BUNDLE_REJECT: &str = "gdn.bundle.reject/v1";
+/// `gdn bundle revert`.
+pub const BUNDLE_REVERT: &str = "gdn.bundle.revert/v1";
+/// `gdn bundle pin`.
+pub const BUNDLE_PIN: &str = "gdn.bundle.pin/v1";
 /// `gdn task new`, and what changes how a task stands: `start`, `pause`, `resume`, `cancel`, `provide`, `answer`,
 /// `approve`, `rework`, `budget` and `import`.
 pub const TASK: &str = "gdn.task/v1";
@@ -188,6 +214,10 @@ pub const ALL: &[&str] = &[
     QUESTION_SHOW,
     QUESTION_ANSWER,
     QUESTION_DECLINE,
+    APPROVALS,
+    APPROVALS_SHOW,
+    APPROVE,
+    DENY,
     SANDBOX_PREPARE,
     SANDBOX_LIST,
     SANDBOX_SHOW,
@@ -201,6 +231,15 @@ pub const ALL: &[&str] = &[
     PROPOSAL_MERGE,
     PROPOSAL_REJECT,
     PROPOSAL_REVERT,
+    BUNDLE_STATUS,
+    BUNDLE_LOG,
+    BUNDLE_SHOW,
+    BUNDLE_DIFF,
+    BUNDLE_BLAME,
+    BUNDLE_APPROVE,
+    BUNDLE_REJECT,
+    BUNDLE_REVERT,
+    BUNDLE_PIN,
     TASK,
     TASK_LIST,
     TASK_SHOW,

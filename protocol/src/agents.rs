@@ -7,11 +7,15 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::approval::ApprovalDecision;
+use crate::bundle::{BundleAsk, BundleTold};
 use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
-    AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, TurnId, WorkerId,
+    AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, ToolCallId, TurnId,
+    WorkerId,
 };
 use crate::task::TaskId;
 
@@ -107,6 +111,19 @@ pub enum Question {
     },
     /// Which agents there are.
     Catalog {},
+    /// Have a person approve a call before it is carried out (`STEER-3`).
+    #[serde(rename = "approval")]
+    Approval {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The tool's full name.
+        tool_name: String,
+        /// Its arguments.
+        input: Value,
+        /// Whether a process before this one may have begun the call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_begun: bool,
+    },
     /// Restart the requester's own process after its running turn.
     Restart {
         /// Why, for people.
@@ -171,6 +188,12 @@ pub enum Question {
         task_id: TaskId,
         /// How long, in milliseconds. Then it is told how the task stands.
         timeout_ms: u64,
+    },
+    /// Ask about the configuration of the requester's own conversation, or change it (`BUNDLE-8`).
+    #[serde(rename = "bundle")]
+    Bundle {
+        /// What.
+        ask: BundleAsk,
     },
     /// Tell how a proposal of the requester's conversation stands.
     #[serde(rename = "proposal.status")]
@@ -267,6 +290,17 @@ pub enum AgentAnswer {
     },
     /// The process ends after the turn, and another one does what comes next.
     Restarting {},
+    /// What a person decided about a call.
+    Approval {
+        /// What was decided.
+        decision: ApprovalDecision,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Whether a process before this one was told, and may have begun the call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_begun: bool,
+    },
     /// A sandbox.
     Sandbox {
         /// What there is of it.
@@ -288,6 +322,11 @@ pub enum AgentAnswer {
         tasks: Vec<TaskInfo>,
         /// How many more there are.
         more: usize,
+    },
+    /// What came of it for the requester's own configuration.
+    Bundle {
+        /// What there is to tell.
+        told: Box<BundleTold>,
     },
     /// It cannot be done.
     Refused {

@@ -20,6 +20,10 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("proposal", &["submit", "status"]),
     ("sandbox", &["prepare", "status"]),
     ("self-restart", &["request"]),
+    (
+        "swarm-bundle",
+        &["open", "write", "diff", "commit", "status", "revert"],
+    ),
     ("tasks", &["create", "status", "wait"]),
     (
         "text-transform",

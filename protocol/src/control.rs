@@ -6,6 +6,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::{BundleStatus, ChangesetInfo};
+
 /// Declares requests that are about one thing of a workspace, with what each of them says beside it.
 macro_rules! requests_about {
     ($about:tt $($(#[$doc:meta])* $name:ident { $($fields:tt)* })*) => {
@@ -28,6 +30,8 @@ macro_rules! requests_about {
     };
 }
 
+mod approval;
+mod bundle;
 mod daemon;
 mod event;
 mod instance;
@@ -47,6 +51,13 @@ mod watch;
 mod wire;
 mod workspace;
 
+pub use approval::{
+    ApprovalDecided, ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, ShowApproval,
+};
+pub use bundle::{
+    ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RejectChangeset, RevertBundle,
+    ShowBundle, ShowChangeset, ShownChangeset,
+};
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventStanding, ListEvents, RetryEvent,
@@ -184,6 +195,12 @@ methods! {
     AnswerQuestion = "question.answer" -> QuestionClosed;
     /// Gives a question no answer. Only a person may.
     DeclineQuestion = "question.decline" -> QuestionClosed;
+    /// The tool calls that wait for a person to approve them.
+    ListApprovals = "approval.list" -> Vec<ApprovalInfo>;
+    /// One of them, with its arguments.
+    ShowApproval = "approval.show" -> ApprovalDetail;
+    /// Approves or denies a tool call that waits. Only a person may.
+    DecideApproval = "approval.decide" -> ApprovalDecided;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> Vec<InstanceSummary>;
     /// One instance.
@@ -240,6 +257,20 @@ methods! {
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
+    /// How the configuration of a conversation stands, and what its agent proposed.
+    ShowBundle = "bundle.status" -> BundleStatus;
+    /// What became of each changeset, in order.
+    ReadBundleLog = "bundle.log" -> BundleLogs;
+    /// One changeset, with what it changes.
+    ShowChangeset = "bundle.show" -> ShownChangeset;
+    /// Makes a changeset that waits the head. Only a person may.
+    ApproveChangeset = "bundle.approve" -> ChangesetInfo;
+    /// Turns it down. Only a person may.
+    RejectChangeset = "bundle.reject" -> ChangesetInfo;
+    /// Goes back to a revision. Only a person may.
+    RevertBundle = "bundle.revert" -> BundleStatus;
+    /// Keeps the revision that is active, or lets changesets be made again. Only a person may.
+    PinBundle = "bundle.pin" -> BundleStatus;
     /// Makes a task with a work area of its own. Only a person may.
     CreateTask = "task.new" -> TaskInfo;
     /// The tasks.

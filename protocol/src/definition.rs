@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::approval::ApproveRule;
 use crate::base_package::BASE_PACKAGE;
 use crate::egress::EgressDoor;
 use crate::ids::{
@@ -43,6 +44,10 @@ pub struct AgentAssignment {
     /// agent that may hand in proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
+    /// Where the working copies of its changesets are, if it may make any: its file tools may write there
+    /// (`BUNDLE-3`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changesets: Option<PathBuf>,
 }
 
 /// One Agent resource with its references resolved.
@@ -219,6 +224,9 @@ pub struct ToolDefinition {
     /// The connections it may work by, if it is one that does ([`crate::service::SERVICES`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionName>,
+    /// Which of its calls need a person, the first that fits; empty: none (`STEER-3`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approve: Vec<ApproveRule>,
     /// Longest error text a model is told, in characters.
     pub error_message_limit: usize,
 }

@@ -270,6 +270,15 @@ text_id!(
 );
 
 text_id!(
+    /// Names one changeset of a conversation's configuration (`BUNDLE-3`). A folder is named after it.
+    ChangesetId, "changeset id", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// Names one revision of a conversation's configuration: the digest of its files (`BUNDLE-1`).
+    RevisionId, "revision id", MAX_NAME_BYTES, NAME
+);
+
+text_id!(
     /// Identifies one question to a person.
     QuestionId, "question id", MAX_NAME_BYTES, NAME
 );
@@ -282,6 +291,23 @@ impl QuestionId {
         let [.., a, b, c, d] = uuid.into_bytes();
         Self(Arc::from(format!(
             "q-{:08x}",
+            u32::from_be_bytes([a, b, c, d])
+        )))
+    }
+}
+
+text_id!(
+    /// Identifies one tool call that waits for a person to approve it.
+    ApprovalId, "approval id", MAX_NAME_BYTES, NAME
+);
+
+impl ApprovalId {
+    /// The id of a call that is asked about now; like that of a question.
+    #[must_use]
+    pub fn of_uuid(uuid: uuid::Uuid) -> Self {
+        let [.., a, b, c, d] = uuid.into_bytes();
+        Self(Arc::from(format!(
+            "a-{:08x}",
             u32::from_be_bytes([a, b, c, d])
         )))
     }

@@ -17,8 +17,10 @@
 //! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
 
 pub mod agents;
+pub mod approval;
 pub mod base_package;
 pub mod budget;
+pub mod bundle;
 pub mod call;
 pub mod control;
 pub mod conversation;

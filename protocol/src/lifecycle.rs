@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{
-    AgentName, ConnectionName, EventId, InstanceKey, QuestionId, ResourceName, RunId, TurnId,
-    WorkerId,
+    AgentName, ApprovalId, ChangesetId, ConnectionName, EventId, InstanceKey, QuestionId,
+    ResourceName, RevisionId, RunId, TurnId, WorkerId,
 };
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -301,6 +301,28 @@ pub enum LifecycleEvent {
         /// In which way it was closed.
         how: String,
     },
+    /// A tool call waits for a person to approve it.
+    #[serde(rename = "approval.asked")]
+    ApprovalAsked {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// What it is approved by.
+        approval_id: ApprovalId,
+        /// The tool's full name.
+        tool_name: String,
+    },
+    /// It waits no longer.
+    #[serde(rename = "approval.closed")]
+    ApprovalClosed {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// What it was approved by.
+        approval_id: ApprovalId,
+        /// The tool's full name.
+        tool_name: String,
+        /// What came of it.
+        how: String,
+    },
     /// A worker handed in what it changed.
     #[serde(rename = "proposal.created")]
     ProposalCreated {
@@ -358,6 +380,22 @@ pub enum LifecycleEvent {
         agent_id: WorkerId,
         /// Which proposal of the worker's: the digest of its `proposal.json`.
         digest: String,
+        /// What there is to say of it.
+        detail: String,
+    },
+    /// What an agent made of its own configuration stands in another way.
+    #[serde(rename = "bundle.changed")]
+    BundleChanged {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// In which way: `committed`, `waits`, `rejected`, `activated`, `promoted`, `reverted`, `rebased`.
+        what: String,
+        /// The changeset, if one led to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changeset_id: Option<ChangesetId>,
+        /// The revision it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revision: Option<RevisionId>,
         /// What there is to say of it.
         detail: String,
     },
@@ -431,8 +469,11 @@ impl LifecycleEvent {
             | Self::EventCancelled { instance_key, .. }
             | Self::TurnStarted { instance_key, .. }
             | Self::TurnCommitted { instance_key, .. }
+            | Self::ApprovalAsked { instance_key, .. }
+            | Self::ApprovalClosed { instance_key, .. }
             | Self::QuestionAsked { instance_key, .. }
             | Self::QuestionClosed { instance_key, .. }
+            | Self::BundleChanged { instance_key, .. }
             | Self::BudgetWarning { instance_key, .. } => Some(instance_key),
             Self::WorkspaceOpened { .. }
             | Self::WorkspaceStopped { .. }

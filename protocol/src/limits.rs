@@ -91,6 +91,16 @@ pub const MAX_QUESTIONS_PER_CONNECTION: usize = 16;
 /// Longest time a question to a person waits, in milliseconds.
 pub const MAX_QUESTION_TIMEOUT_MS: u64 = 3_600_000;
 
+/// Largest arguments of a tool call that a person is asked to approve, in bytes of JSON: so much can be shown
+/// whole. A call with more is refused to the model.
+pub const MAX_APPROVAL_INPUT_BYTES: usize = 64 * 1024;
+
+/// Longest reason that a person gives for a decision about a tool call, in bytes. A longer one is refused.
+pub const MAX_APPROVAL_REASON_BYTES: usize = 4 * 1024;
+
+/// Rules by which calls of one tool are approved at most. More are an error of the configuration.
+pub const MAX_APPROVE_RULES: usize = 64;
+
 /// Longest reason that an agent gives for a restart of its process, in characters.
 pub const MAX_RESTART_REASON_CHARS: usize = 500;
 

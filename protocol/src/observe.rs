@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
-use crate::ids::{AgentName, EventId, InstanceKey, QuestionId, StepId, ToolCallId, TurnId};
+use crate::ids::{
+    AgentName, ApprovalId, EventId, InstanceKey, QuestionId, RevisionId, StepId, ToolCallId, TurnId,
+};
 use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
 use crate::sandbox::Level;
@@ -60,6 +62,12 @@ pub enum RuntimeEventKind {
     /// It waits no longer: the question was answered, declined or withdrawn, or its time was up.
     #[serde(rename = "question.closed")]
     QuestionClosed,
+    /// A tool call waits for a person to approve it.
+    #[serde(rename = "approval.asked")]
+    ApprovalAsked,
+    /// It waits no longer: a person approved or denied it.
+    #[serde(rename = "approval.closed")]
+    ApprovalClosed,
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning,
@@ -86,6 +94,8 @@ impl RuntimeEventKind {
             Self::ToolFailed => "tool.failed",
             Self::QuestionAsked => "question.asked",
             Self::QuestionClosed => "question.closed",
+            Self::ApprovalAsked => "approval.asked",
+            Self::ApprovalClosed => "approval.closed",
             Self::BudgetWarning => "budget.warning",
             Self::MessageWarning => "message.warning",
         }
@@ -169,9 +179,15 @@ pub struct RuntimeEvent {
     /// The question to a person, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question_id: Option<QuestionId>,
+    /// What a tool call is approved by, if it is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// The SHA-256 of the configuration the turn runs under, as hex digits, for the start of a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
+    /// The revision that the agent works with, if its conversation has a configuration of its own (`BUNDLE-7`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_revision: Option<RevisionId>,
     /// How long it took, for the end of a span, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -224,7 +240,9 @@ impl RuntimeEvent {
             tool_call_id: None,
             tool_name: None,
             question_id: None,
+            approval_id: None,
             config_digest: None,
+            bundle_revision: None,
             duration_ms: None,
             usage: None,
             cost_micro_usd: None,
@@ -341,6 +359,8 @@ mod tests {
             K::ToolFailed,
             K::QuestionAsked,
             K::QuestionClosed,
+            K::ApprovalAsked,
+            K::ApprovalClosed,
             K::BudgetWarning,
             K::MessageWarning,
         ] {

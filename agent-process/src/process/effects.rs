@@ -68,7 +68,11 @@ impl Agent {
                     system,
                     text,
                 } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
-                Effect::RunTool { key, call } => self.run_tool(key, &call),
+                Effect::RunTool {
+                    key,
+                    call,
+                    may_have_begun,
+                } => self.run_tool(key, call, may_have_begun),
                 Effect::Log { extension, line } => {
                     tracing::info!(extension = extension.as_str(), "{line}");
                 }
@@ -91,17 +95,6 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    /// Runs a tool beside the loop.
-    fn run_tool(&mut self, key: CallKey, call: &ToolCall) {
-        let span = self.log_span(key, call);
-        let site = self.site_of(key, &call.id, &call.tool_name);
-        let running = span.in_scope(|| self.toolbox.run_at(call, site));
-        self.work.spawn(async move {
-            let outcome = running.await;
-            Done::Tool { key, outcome }
-        });
     }
 
     /// Tells the orchestrator and the modules of extensions what happened.
@@ -138,7 +131,7 @@ impl Agent {
     }
 
     /// What a call is logged under.
-    fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
+    pub(super) fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
         match (&self.recorder, self.engine.turn_id()) {
             (Some(recorder), Some(turn_id)) => {
                 recorder.log_span(&StepId::of_turn(turn_id, key.step), call)
@@ -147,7 +140,12 @@ impl Agent {
         }
     }
 
-    fn site_of(&self, key: CallKey, call_id: &ToolCallId, tool_name: &str) -> Option<CallSite> {
+    pub(super) fn site_of(
+        &self,
+        key: CallKey,
+        call_id: &ToolCallId,
+        tool_name: &str,
+    ) -> Option<CallSite> {
         let turn_id = self.engine.turn_id()?.clone();
         let scope = Scope::Call {
             step_id: StepId::of_turn(&turn_id, key.step),

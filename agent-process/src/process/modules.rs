@@ -335,12 +335,14 @@ fn told(answer: AgentAnswer) -> Answered {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // Only the tools are told so that ask for a restart, and for what concerns files and tasks.
+        // Only those are told so that ask for a restart, for an approval, and for what concerns files and tasks.
         AgentAnswer::Restarting {}
+        | AgentAnswer::Approval { .. }
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
         | AgentAnswer::Task { .. }
-        | AgentAnswer::Tasks { .. } => Ok(Value::Null),
+        | AgentAnswer::Tasks { .. }
+        | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }
 }

@@ -7,6 +7,7 @@ use goondan_protocol::control::{ProposalState, TaskDetail, TaskInfo};
 use goondan_protocol::event::TurnOutcome;
 use serde_json::json;
 
+use super::bundle_answers;
 use super::fault::ToolFault;
 use crate::tool_call::ToolOutcome;
 
@@ -58,6 +59,8 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
         AgentAnswer::Restarting {} => ToolOutcome::ok(
             "the process is restarted after this turn; whatever comes next is done by the new one",
         ),
+        // No tool asks for that: it is asked before the tool runs.
+        AgentAnswer::Approval { decision, .. } => ToolOutcome::ok(decision.as_str()),
         AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
         AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
         AgentAnswer::Task { task } => ToolOutcome::ok(text_of_task(&task)),
@@ -71,6 +74,7 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             }
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Bundle { told } => bundle_answers::outcome_of(&told),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
 }

@@ -126,6 +126,7 @@ pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) pid: Pid,
+    pub(crate) parent: Pid,
     /// Its state, as the kernel has it in `/proc/<pid>/stat`.
     pub(crate) state: char,
     /// The processor time that it and its ended children have taken, in ticks of the kernel's clock.
@@ -136,6 +137,16 @@ impl Seen {
     /// Whether it does nothing: it is stopped, or has ended.
     pub(crate) fn is_still(&self) -> bool {
         matches!(self.state, 'T' | 't' | 'Z' | 'X')
+    }
+
+    /// Whether it waits in the kernel, where no signal but `SIGKILL` reaches it.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.state == 'D'
+    }
+
+    /// Whether a signal has stopped it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state == 'T'
     }
 
     /// Whether it has ended, and nobody has taken note.
@@ -160,7 +171,8 @@ pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        if let Some((parent, seen)) = read_stat(Pid::from_raw(pid), &stat) {
+        if let Some(seen) = read_stat(Pid::from_raw(pid), &stat) {
+            let parent = seen.parent.as_raw();
             children.entry(parent).or_default().push(seen);
         }
     }
@@ -189,23 +201,23 @@ pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
     fields.nth(19)?.parse().ok()
 }
 
-/// Reads the text of `/proc/<pid>/stat`, and gives the parent's id, too. What is told stands behind the program's
-/// name, which is in parentheses and may itself hold anything.
+/// Reads the text of `/proc/<pid>/stat`. What is told stands behind the program's name, which is in parentheses and may
+/// itself hold anything.
 #[cfg(target_os = "linux")]
-fn read_stat(pid: Pid, stat: &str) -> Option<(i32, Seen)> {
+fn read_stat(pid: Pid, stat: &str) -> Option<Seen> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let parent = fields.next()?.parse().ok()?;
+    let parent = fields.next()?.parse().map(Pid::from_raw).ok()?;
     // Of the process in user and kernel mode, then of the children it has waited for.
     let times = fields.skip(9).take(4);
     let cpu_ticks = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    let seen = Seen {
+    Some(Seen {
         pid,
+        parent,
         state,
         cpu_ticks,
-    };
-    Some((parent, seen))
+    })
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -215,8 +227,8 @@ mod tests {
     #[test]
     fn a_process_is_read_behind_any_program_name() {
         let read = |stat: &str| {
-            let (parent, seen) = read_stat(Pid::from_raw(7), stat)?;
-            Some((parent, seen.state, seen.cpu_ticks))
+            let seen = read_stat(Pid::from_raw(7), stat)?;
+            Some((seen.parent.as_raw(), seen.state, seen.cpu_ticks))
         };
         let rest = "7 7 0 -1 4194304 100 0 0 0 5 6 7 8 20";
         assert_eq!(read(&format!("7 (bash) S 3 {rest}")), Some((3, 'S', 26)));

@@ -12,12 +12,8 @@ use goondan_protocol::usage::Spent;
 use super::effect::{Effect, Observation};
 use super::fault::EngineFault;
 use super::recorded::Replied;
-use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, INTERRUPTED, Misfit, ToolOutcome, ToolRules};
 use slot::{Slot, State, called, scope_of};
-
-/// What the model is told of a call that a crash cut short.
-const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call ran; \
-                           its outcome is unknown";
 
 /// The calls of one step and how far each has come.
 #[derive(Debug)]
@@ -40,7 +36,11 @@ impl Calls {
     ) -> Self {
         let slots = calls.into_iter().map(|call| {
             let state = first_state(rules, &step_id, &call, effects);
-            Slot::new(call, state)
+            let needs_person = rules.needs_person(&call);
+            Slot {
+                needs_person,
+                ..Slot::new(call, state)
+            }
         });
         let slots = slots.collect();
         Self {
@@ -52,7 +52,7 @@ impl Calls {
     }
 
     /// The calls of a recorded reply. A call without a result may have run or not: it is run again
-    /// only if that does no harm.
+    /// only if that does no harm. Of one that needs a person it is known elsewhere whether it has begun.
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
         step_id: StepId,
@@ -60,17 +60,23 @@ impl Calls {
         effects: &mut Vec<Effect>,
     ) -> Self {
         let slots = replied.calls.into_iter().map(|call| {
+            let is_idempotent = rules.is_idempotent(&call.tool_name);
+            let needs_person = rules.needs_person(&call);
             let state = if replied.answered.contains(&call.id) {
                 State::Recorded
             } else {
                 match first_state(rules, &step_id, &call, effects) {
-                    State::ToRun if !rules.is_idempotent(&call.tool_name) => {
+                    State::ToRun if !is_idempotent && !needs_person => {
                         State::Finished(ToolOutcome::error(INTERRUPTED))
                     }
                     state => state,
                 }
             };
-            Slot::new(call, state)
+            Slot {
+                needs_person,
+                may_have_begun: !is_idempotent,
+                ..Slot::new(call, state)
+            }
         });
         let slots = slots.collect();
         Self {
@@ -139,6 +145,7 @@ impl Calls {
                         index,
                     },
                     call: slot.call.clone(),
+                    may_have_begun: slot.may_have_begun,
                 });
             }
         }
@@ -171,15 +178,27 @@ impl Calls {
         }
     }
 
-    /// The next result to be recorded, if it is there: results keep the order of their calls.
+    /// Whether so many calls run that wait for people, and of all others the result is recorded.
+    pub(crate) fn only_wait_for_people(&self, count: usize) -> bool {
+        let open = self.slots.iter();
+        let mut open = open.filter(|slot| !matches!(slot.state, State::Recorded));
+        let waits = |slot: &Slot| slot.needs_person && matches!(slot.state, State::Running);
+        open.clone().count() == count && open.all(waits)
+    }
+
+    /// The next result to be recorded, if it is there: results keep the order of their calls, but that none
+    /// waits for one which needs a person.
     pub(crate) fn next_result(&mut self, now: Timestamp) -> Result<Option<Message>, EngineFault> {
-        while let Some(slot) = self.slots.get_mut(self.first_open) {
+        let is_recorded = |slot: &&Slot| matches!(slot.state, State::Recorded);
+        let recorded = self.slots.iter().skip(self.first_open);
+        self.first_open += recorded.take_while(is_recorded).count();
+        for index in self.first_open..self.slots.len() {
+            let Some(slot) = self.slots.get_mut(index) else {
+                break;
+            };
             let outcome = match std::mem::replace(&mut slot.state, State::Recorded) {
                 State::Finished(outcome) => outcome,
-                State::Recorded => {
-                    self.first_open += 1;
-                    continue;
-                }
+                State::Recorded => continue,
                 waiting @ (State::ToRun
                 | State::Unfit(_)
                 | State::Inwards(_)
@@ -187,11 +206,12 @@ impl Calls {
                 | State::Running
                 | State::Outwards(_)) => {
                     slot.state = waiting;
+                    if slot.needs_person {
+                        continue;
+                    }
                     return Ok(None);
                 }
             };
-            let index = self.first_open;
-            self.first_open += 1;
             let call = &slot.call;
             let result = ToolResult {
                 tool_call_id: call.id.clone(),

@@ -136,6 +136,8 @@ pub enum Effect {
         key: CallKey,
         /// The call.
         call: ToolCall,
+        /// Whether a process before this one may have begun it.
+        may_have_begun: bool,
     },
     /// Tell whoever watches.
     Observe(Observation),

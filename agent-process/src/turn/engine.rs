@@ -93,6 +93,13 @@ impl<R: ToolRules> Engine<R> {
         self.extensions.states_of_modules()
     }
 
+    /// Whether the turn waits for people to approve so many of its calls, and for nothing else.
+    #[must_use]
+    pub(crate) fn only_waits_for_people(&self, count: usize) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| turn.only_waits_for_people(count))
+    }
+
     /// The running turn.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {

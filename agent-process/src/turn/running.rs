@@ -102,6 +102,12 @@ impl Turn {
         matches!(&self.phase, Phase::Calling(calls) if calls.is_running(key))
     }
 
+    /// Whether it waits for people to approve so many calls, and for nothing else.
+    pub(crate) fn only_waits_for_people(&self, count: usize) -> bool {
+        let is_settled = self.durable_seq == self.sent_seq;
+        is_settled && matches!(&self.phase, Phase::Calling(it) if it.only_wait_for_people(count))
+    }
+
     pub(crate) fn is_completing(&self) -> bool {
         matches!(self.phase, Phase::Completing)
     }

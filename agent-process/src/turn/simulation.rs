@@ -29,12 +29,12 @@ use super::recorded::OpenTurn;
 use crate::extensions::Extensions;
 use crate::model::ModelPlace;
 use crate::model::{ModelError, ModelReply};
-use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, INTERRUPTED, Misfit, ToolOutcome, ToolRules};
 
 /// More actions than any turn here has, crashes included.
 const ACTIONS_MAX: usize = 10_000;
 
-/// Tools named `bad` are refused, tools named `read` are idempotent.
+/// Tools named `bad` are refused, tools named `read` are idempotent, for those named `ask` a person is asked.
 struct Rules;
 
 impl ToolRules for Rules {
@@ -48,6 +48,10 @@ impl ToolRules for Rules {
 
     fn is_idempotent(&self, tool_name: &str) -> bool {
         tool_name == "read"
+    }
+
+    fn needs_person(&self, call: &ToolCall) -> bool {
+        call.tool_name == "ask"
     }
 
     fn error_limit_chars(&self, _: &str) -> usize {
@@ -264,7 +268,11 @@ impl World {
                     answer
                 });
             }
-            Effect::RunTool { key, call } => {
+            Effect::RunTool {
+                key,
+                call,
+                may_have_begun,
+            } => {
                 assert_eq!(
                     life.acknowledged_seq,
                     u64::try_from(self.journal.len()).unwrap(),
@@ -272,7 +280,15 @@ impl World {
                 );
                 let is_known = |m: &Message| m.data.content.tool_calls().contains(&call);
                 assert!(self.messages().any(is_known), "an unrecorded call ran");
-                *self.begun_runs.entry((key.step, key.index)).or_default() += 1;
+                let place = (key.step, key.index);
+                if call.tool_name == "ask" && self.begun_runs.contains_key(&place) {
+                    // A process before this one was told that it is approved.
+                    assert!(may_have_begun, "it is not said that it may have begun");
+                    let outcome = ToolOutcome::error(INTERRUPTED);
+                    life.answers.push(Input::ToolFinished { key, outcome });
+                    return;
+                }
+                *self.begun_runs.entry(place).or_default() += 1;
                 if call.tool_name != "read" {
                     let runs = self.begun_runs[&(key.step, key.index)];
                     assert_eq!(runs, 1, "a tool that is not idempotent ran twice");
@@ -400,7 +416,8 @@ impl World {
         assert_eq!(ids.len(), history.len(), "a message is there twice");
     }
 
-    /// What must hold at the end: one user message, and behind each call its one result, in order.
+    /// What must hold at the end: one user message, and behind each call its one result, in order but for
+    /// those that wait for a person.
     fn check_pairs(&self) {
         let users = self.messages().filter(|m| m.data.role == Role::User);
         assert_eq!(users.count(), 1 + self.answered.len());
@@ -410,21 +427,26 @@ impl World {
             let times = came.iter().filter(|id| **id == json!(event_id)).count();
             assert_eq!(times, 1, "{event_id} is over, and there {times} times");
         }
-        let mut awaited = VecDeque::new();
+        let mut awaited: Vec<ToolCall> = Vec::new();
         for message in self.messages() {
             let is_user = message.data.role == Role::User;
             let is_of_extension = matches!(message.source, MessageSource::Extension { .. });
             let is_between = (is_user || is_of_extension) && !awaited.is_empty();
             assert!(!is_between, "between call and result");
             for result in message.data.content.tool_results() {
-                assert_eq!(awaited.pop_front(), Some(result.tool_call_id));
+                let id = result.tool_call_id;
+                let place = awaited.iter().position(|call| call.id == id);
+                let place = place.expect("a result of no call");
+                let mut before = awaited[..place].iter();
+                assert!(before.all(|call| call.tool_name == "ask"), "out of order");
+                awaited.remove(place);
             }
             let calls = message.data.content.tool_calls();
             assert!(
                 calls.is_empty() || awaited.is_empty(),
                 "a result is missing"
             );
-            awaited.extend(calls.into_iter().map(|call| call.id));
+            awaited.extend(calls);
         }
         assert!(awaited.is_empty(), "a result is missing at the end");
     }
@@ -499,9 +521,10 @@ fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
             vec![
                 Act::Call(vec!["run"]),
                 Act::Call(vec!["read", "bad", "run"]),
+                Act::Call(vec!["ask", "run", "ask"]),
                 Act::Say("done"),
             ],
-            3,
+            4,
             completed("done"),
         ),
         (
@@ -583,6 +606,24 @@ fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
 }
 
 #[test]
+fn steer_3_what_waits_for_a_person_is_asked_again_after_a_crash_and_begins_once() {
+    let plan = [Act::Call(vec!["ask", "run"]), Act::Say("done")];
+    let mut seen = BTreeSet::new();
+    for seed in 0..40 {
+        for crash_at in 1..40 {
+            let mut world = World::new(&plan, 9, seed, &[crash_at]);
+            world.play();
+            world.check_pairs();
+            let results = world.messages().flat_map(|m| m.data.content.tool_results());
+            let mut of_asked = results.filter(|result| result.tool_call_id.as_str() == "1:0");
+            seen.insert(of_asked.next().unwrap().is_error);
+            assert!(world.begun_runs[&(1, 0)] == 1, "it began not once");
+        }
+    }
+    assert_eq!(seen.len(), 2, "both ends were seen: done, and cut short");
+}
+
+#[test]
 fn a_broken_protocol_is_refused() {
     let mut world = World::new(&[Act::Say("hi")], 9, 0, &[]);
     let turn_id = world.turn_id.clone();
@@ -647,8 +688,11 @@ fn ipc_2_an_answer_is_part_of_the_next_step_and_over_with_the_turn() {
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
-    prop::collection::vec(prop::sample::select(vec!["run", "read", "bad"]), 1..5)
-        .prop_map(Act::Call)
+    prop::collection::vec(
+        prop::sample::select(vec!["run", "read", "bad", "ask"]),
+        1..5,
+    )
+    .prop_map(Act::Call)
 }
 
 proptest! {

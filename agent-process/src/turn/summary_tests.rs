@@ -31,6 +31,10 @@ impl ToolRules for NoTools {
         false
     }
 
+    fn needs_person(&self, _call: &ToolCall) -> bool {
+        false
+    }
+
     fn error_limit_chars(&self, _tool_name: &str) -> usize {
         100
     }

@@ -80,6 +80,7 @@ fn module(name: &str, entry: &str, exports: &[&str], timeout_ms: u64) -> ToolDef
         exports: exports.collect(),
         config: json!({"shelf": 3}).as_object().unwrap().clone(),
         connections: Vec::new(),
+        approve: Vec::new(),
         error_message_limit: 1_000,
     }
 }

@@ -87,6 +87,7 @@ impl Site {
             project_root: self.project.clone(),
             egress_socket: None,
             sandbox: None,
+            changesets: None,
         }
     }
 
@@ -124,6 +125,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
         exports: Vec::new(),
         config: JsonObject::new(),
         connections: Vec::new(),
+        approve: Vec::new(),
         error_message_limit: 1_000,
     }
 }

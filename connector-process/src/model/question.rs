@@ -64,6 +64,7 @@ impl Question {
                 messages.push(said);
             }
         }
+        pair_in_order(&mut messages);
         Self {
             system: (!system.is_empty()).then(|| system.join("\n\n")),
             messages,
@@ -100,6 +101,28 @@ impl Said {
     /// Whether it is text and nothing else.
     pub(super) fn is_text(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+    }
+}
+
+/// Brings results into the order of their calls: one of a call that waited for a person came last, and some
+/// providers tell them apart by their places.
+fn pair_in_order(messages: &mut [Said]) {
+    let mut rest = messages;
+    while let Some(at) = rest.iter().position(|said| !said.calls.is_empty()) {
+        let (asked, behind) = rest.split_at_mut(at + 1);
+        let count = behind
+            .iter()
+            .take_while(|said| said.role == Role::Tool)
+            .count();
+        let (results, behind) = behind.split_at_mut(count);
+        if let Some(asked) = asked.last() {
+            let place_of = |said: &Said| {
+                let id = said.results.first().map(|result| &result.tool_call_id);
+                asked.calls.iter().position(|call| Some(&call.id) == id)
+            };
+            results.sort_by_key(place_of);
+        }
+        rest = behind;
     }
 }
 
@@ -242,6 +265,29 @@ mod tests {
         let mut told = model("http://127.0.0.1:8080/v1");
         told.send_reasoning = Some(true);
         assert!(sends_reasoning(&told));
+    }
+
+    #[test]
+    fn steer_3_results_go_out_in_the_order_of_their_calls_whenever_they_came() {
+        let call =
+            |id: &str| json!({"type": "tool-call", "toolCallId": id, "toolName": "t", "input": {}});
+        let result = |id: &str| {
+            let output = json!({"type": "text", "value": id});
+            json!({"role": "tool", "content": [
+                {"type": "tool-result", "toolCallId": id, "toolName": "t", "output": output}]})
+        };
+        let completion = json!({"messages": [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": [call("a"), call("b"), call("c")]},
+            result("b"), result("c"), result("a"),
+            {"role": "assistant", "content": [call("d"), call("e")]},
+            result("e"), result("d"),
+        ]});
+        let completion = serde_json::from_value(completion).unwrap();
+        let question = Question::of(&model("http://localhost"), completion);
+        let results = question.messages.iter().flat_map(|said| &said.results);
+        let ids: Vec<&str> = results.map(|result| result.tool_call_id.as_str()).collect();
+        assert_eq!(ids, ["a", "b", "c", "d", "e"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::ask::{Question, To, is_shown, reply_of};
-use super::{cancel, transcript};
+use super::{approval, cancel, transcript};
 use crate::client::{Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -67,6 +67,7 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
         left: None,
     };
     session.greet();
+    session.tell_of_approvals().await?;
     let mut lines = stdin_lines();
     // From here on Ctrl-C ends the waiting or the chat, not this process.
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -197,6 +198,15 @@ impl Session<'_> {
             agent.map_or("the swarm", |agent| agent.as_str()),
             self.conversation()
         ));
+    }
+
+    /// What waits in the conversation for a person, whoever began it.
+    async fn tell_of_approvals(&mut self) -> Result<(), Failure> {
+        let key = self.conversation();
+        match &mut self.client {
+            Some(client) => approval::report_of(client, &self.workspace, key, self.context).await,
+            None => Ok(()),
+        }
     }
 
     fn prompt(&self) {

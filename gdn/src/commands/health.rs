@@ -4,6 +4,7 @@ use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo,
 };
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
 
 use super::running::{self, Running};
@@ -50,6 +51,15 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
             "{warning} {id}: the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
         ));
     }
+    for (key, problem) in &workspace.bundle_problems {
+        let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+        let show = context.daemon_command(&format!("--workspace {id} bundle status {key}"));
+        let warning = output.err.paint(style::WARN, "warning:");
+        let problem = text::one_line(problem);
+        output.note(format!(
+            "{warning} {id}, conversation {key}: {problem}: `{show}`"
+        ));
+    }
     if workspace.questions > 0 {
         let list = context.daemon_command(&format!("--workspace {id} question list"));
         let count = text::count(workspace.questions, "question");
@@ -63,6 +73,16 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     for need in &workspace.consents {
         let list = context.daemon_command(&format!("--workspace {id} oauth list"));
         output.note(format!("{id}: somebody has to log in for {need}: `{list}`"));
+    }
+    if workspace.approvals > 0 {
+        let list = context.daemon_command(&format!("--workspace {id} approvals"));
+        let count = text::count(workspace.approvals, "tool call");
+        let verb = if workspace.approvals == 1 {
+            "waits"
+        } else {
+            "wait"
+        };
+        output.note(format!("{id}: {count} {verb} for your approval: `{list}`"));
     }
     let more = workspace
         .unhealthy_total

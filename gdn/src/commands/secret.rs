@@ -359,7 +359,7 @@ async fn rotate(args: &SecretRotateArgs, context: &Context) -> Result<(), Failur
             path.display()
         )),
         (None, _) => {
-            output.note("The identity is given from outside: take the former ones out there.")
+            output.note("The identity is given from outside: take the former ones out there.");
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, Worksp
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 
 use self::observation::Observation;
-use super::health;
+use super::{approval, health};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -52,6 +52,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     for workspace in &status.workspaces {
         health::report(workspace, context);
     }
+    approval::report(&mut client, &status, context).await?;
     health::verdict_of_all(&status, context)
 }
 

@@ -283,6 +283,8 @@ impl Story {
             | Kind::ToolCompleted
             | Kind::QuestionAsked
             | Kind::QuestionClosed
+            | Kind::ApprovalAsked
+            | Kind::ApprovalClosed
             | Kind::BudgetWarning
             | Kind::MessageWarning => {}
         }

@@ -140,6 +140,7 @@ fn summary(snapshot: &WorkspaceSnapshot) -> String {
         text::count(workspace.pending_events, "waiting event"),
         text::count(workspace.parked_events, "parked event"),
         text::count(workspace.questions, "open question"),
+        text::count(workspace.approvals, "waiting approval"),
     ];
     format!("Now: {}", counted.join(", "))
 }
@@ -329,8 +330,44 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         Event::QuestionClosed {
             question_id, how, ..
         } => (PLAIN, format!("question {question_id} closed: {how}")),
+        Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => told_of_approval(event),
         Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
+        Event::BundleChanged {
+            what,
+            changeset_id,
+            detail,
+            ..
+        } => {
+            let id = changeset_id.as_ref().map_or("", |id| id.as_str());
+            let said = format!("own configuration {what}: {id} {detail}");
+            let needs_person = matches!(what.as_str(), "waits" | "reverted");
+            (if needs_person { WARN } else { PLAIN }, said)
+        }
         // Versions agree exactly, so there is nothing else.
+        other => (PLAIN, format!("{other:?}")),
+    }
+}
+
+fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
+    use style::{PLAIN, WARN};
+    match event {
+        Event::ApprovalAsked {
+            approval_id,
+            tool_name,
+            ..
+        } => {
+            let id = approval_id;
+            let what =
+                format!("{tool_name} waits for approval: gdn approve {id}, or gdn deny {id}");
+            (WARN, what)
+        }
+        Event::ApprovalClosed {
+            approval_id,
+            tool_name,
+            how,
+            ..
+        } => (PLAIN, format!("{tool_name}, {approval_id}: {how}")),
+        // There are no others.
         other => (PLAIN, format!("{other:?}")),
     }
 }

@@ -61,9 +61,19 @@ pub(crate) struct TurnView {
     quiet: bool,
     /// The command that shows a question, but for its id.
     show_question: String,
+    /// The commands about a call that needs a person.
+    decide: Decide,
     streaming: Streaming,
     columns: usize,
     shown: RefCell<Shown>,
+}
+
+/// Commands about a call that needs a person, but for its id.
+#[derive(Debug)]
+struct Decide {
+    show: String,
+    approve: String,
+    deny: String,
 }
 
 impl TurnView {
@@ -76,6 +86,11 @@ impl TurnView {
             output,
             quiet,
             show_question: context.command("question show"),
+            decide: Decide {
+                show: context.command("approvals"),
+                approve: context.command("approve"),
+                deny: context.command("deny"),
+            },
             streaming,
             columns,
             shown: RefCell::default(),
@@ -101,6 +116,18 @@ impl TurnView {
                 "    see it, and how to answer: {} {id}",
                 self.show_question
             ));
+        }
+        if event.kind == RuntimeEventKind::ApprovalAsked
+            && let Some(id) = &event.approval_id
+        {
+            let Decide {
+                show,
+                approve,
+                deny,
+            } = &self.decide;
+            self.line(&format!("    see it whole: {show} {id}"));
+            self.line(&format!("    allow it:     {approve} {id}"));
+            self.line(&format!("    or do not:    {deny} {id} --reason '…'"));
         }
         if let Some(status) = status_of(event) {
             self.status(&status);
@@ -300,7 +327,11 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
             let id = event.question_id.as_ref();
             id.map(|id| format!("waits for an answer: gdn question answer {id}"))
         }
-        Kind::QuestionClosed => Some("waiting for tools".to_owned()),
+        Kind::ApprovalAsked => {
+            let id = event.approval_id.as_ref();
+            id.map(|id| format!("waits for your approval: gdn approve {id}, or gdn deny {id}"))
+        }
+        Kind::QuestionClosed | Kind::ApprovalClosed => Some("waiting for tools".to_owned()),
         Kind::TurnStarted
         | Kind::TurnResumed
         | Kind::TurnCompleted
@@ -351,6 +382,16 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
         Kind::QuestionClosed => {
             let id = event.question_id.as_ref()?;
             ("?", style::FAINT, Some(format!("question {id}")))
+        }
+        Kind::ApprovalAsked => {
+            let id = event.approval_id.as_ref()?;
+            let tool = event.tool_name.as_deref().unwrap_or("a tool");
+            let what = format!("{tool} waits for your approval, {id}:");
+            ("?", style::WARN, Some(what))
+        }
+        Kind::ApprovalClosed => {
+            let id = event.approval_id.as_ref()?;
+            ("?", style::FAINT, Some(format!("approval {id}")))
         }
         Kind::BudgetWarning => ("!", style::WARN, Some("budget".to_owned())),
         Kind::MessageWarning => ("!", style::WARN, Some("warning".to_owned())),

@@ -27,14 +27,12 @@ use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::task::CliAgentDefinition;
 use goondan_protocol::usage::PriceTable;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use agents::resolve_agent;
 use connections::resolve_connections;
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::Ground;
-
-pub(crate) use oauth::AskedToken;
 
 use crate::codes;
 use crate::digest;
@@ -44,7 +42,7 @@ use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
 use crate::machine::Machine;
 use crate::report::{Problem, Report};
-use crate::{ConnectionDefinition, Lifecycle, Package, TaskPolicy};
+use crate::{ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolicy};
 
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +81,8 @@ pub struct Bundle {
     pub observation: ObservationBounds,
     /// What becomes of tasks with time.
     pub tasks: TaskPolicy,
+    /// What agents may change of their own configuration; none for nothing.
+    pub changesets: Option<ChangesetPolicy>,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
@@ -147,10 +147,7 @@ impl Bundle {
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         let oauth_needs = oauth::resolve_needs(&resources, report);
-        let oauth_apps = resources.oauth_apps.values();
-        let oauth_apps: BTreeMap<_, _> = oauth_apps
-            .map(|app| (app.name.clone(), app.clone()))
-            .collect();
+        let oauth_apps = oauth::apps_of(&resources);
         oauth::add(&oauth_apps, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
@@ -159,20 +156,7 @@ impl Bundle {
             }
             resources.names.warn_unused(&kinds, report);
         }
-        let called = agents.values().filter_map(|agent: &AgentDefinition| {
-            let hosted = resources.hosted.get(&agent.model.name)?;
-            Some((hosted.model.name.clone(), hosted))
-        });
-        let called: BTreeMap<_, _> = called.collect();
-        let prices = called
-            .iter()
-            .filter(|(_, hosted)| !hosted.prices.is_empty());
-        let prices = prices.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
-        let prices = prices.collect();
-        let models = called.into_iter();
-        let models = models
-            .map(|(name, hosted)| (name, hosted.model.clone()))
-            .collect();
+        let (models, prices) = called_models(&agents, &resources);
         let budgets = budgets_of(swarm, &membership, &resources);
         for budget in &budgets {
             check_prices(budget, &agents, &resources, report);
@@ -192,6 +176,7 @@ impl Bundle {
             lifecycle: membership.policy.lifecycle,
             observation: membership.policy.observation,
             tasks: membership.policy.tasks,
+            changesets: membership.policy.changesets,
             models,
             oauth_apps,
             oauth_needs,
@@ -202,6 +187,29 @@ impl Bundle {
         bundle.digest = digest_of(&bundle);
         Some(bundle)
     }
+}
+
+/// Models, and what those with prices cost.
+type Called = (
+    BTreeMap<ResourceName, HostedModel>,
+    BTreeMap<ResourceName, PriceTable>,
+);
+
+/// The models that agents call, and what they cost where that is said.
+fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Resources) -> Called {
+    let called = agents.values().filter_map(|agent| {
+        let hosted = resources.hosted.get(&agent.model.name)?;
+        Some((hosted.model.name.clone(), hosted))
+    });
+    let called: BTreeMap<_, _> = called.collect();
+    let priced = called
+        .iter()
+        .filter(|(_, hosted)| !hosted.prices.is_empty());
+    let prices = priced.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
+    let prices = prices.collect();
+    let models = called.into_iter();
+    let models = models.map(|(name, hosted)| (name, hosted.model.clone()));
+    (models.collect(), prices)
 }
 
 /// What of a bundle makes it another one.
@@ -234,36 +242,43 @@ fn digest_of(bundle: &Bundle) -> String {
             "idleMs": bundle.lifecycle.idle_ms,
         },
     });
-    // What was not said before it could be said has the digest it had.
-    if bundle.observation != ObservationBounds::default()
-        && let Some(content) = content.as_object_mut()
-    {
-        let ObservationBounds { bytes, days } = bundle.observation;
-        content.insert(
-            "observation".to_owned(),
-            json!({"bytes": bytes, "days": days}),
-        );
+    if let Some(content) = content.as_object_mut() {
+        add_said(bundle, content);
     }
-    if bundle.tasks != TaskPolicy::default()
-        && let Some(content) = content.as_object_mut()
-    {
+    digest::digest(content)
+}
+
+/// What was not said before it could be said leaves the digest as it was.
+fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
+    if bundle.observation != ObservationBounds::default() {
+        let ObservationBounds { bytes, days } = bundle.observation;
+        let bounds = json!({"bytes": bytes, "days": days});
+        content.insert("observation".to_owned(), bounds);
+    }
+    if bundle.tasks != TaskPolicy::default() {
         let TaskPolicy { keep_ms, drill_ms } = bundle.tasks;
         let policy = json!({"keepMs": keep_ms, "drillMs": drill_ms});
         content.insert("tasks".to_owned(), policy);
     }
-    if !bundle.oauth_apps.is_empty()
-        && let Some(content) = content.as_object_mut()
-    {
+    if let Some(policy) = bundle.changesets {
+        let ChangesetPolicy {
+            prompts,
+            tools,
+            models,
+        } = policy;
+        let rules = json!({
+            "prompts": prompts.as_str(), "tools": tools.as_str(), "models": models.as_str(),
+        });
+        content.insert("changesets".to_owned(), rules);
+    }
+    if !bundle.oauth_apps.is_empty() {
         let apps: Vec<Value> = bundle.oauth_apps.values().map(|app| json!(app)).collect();
         content.insert("oauthApps".to_owned(), apps.into());
     }
-    if !bundle.cli_agents.is_empty()
-        && let Some(content) = content.as_object_mut()
-    {
+    if !bundle.cli_agents.is_empty() {
         let agents: Vec<Value> = bundle.cli_agents().map(|agent| json!(agent)).collect();
         content.insert("cliAgents".to_owned(), agents.into());
     }
-    digest::digest(content)
 }
 
 /// The budgets of the swarm, then those of its agents.
@@ -273,10 +288,14 @@ fn budgets_of<'r>(
     resources: &'r Resources,
 ) -> Vec<&'r Located<Budget>> {
     let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
-    let members = resources.agents.iter().map(|agent| &agent.value);
-    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
+    let agents = resources.agents.iter().map(|agent| &agent.value);
+    let agents = agents.map(|agent| (&agent.name, &agent.budgets));
+    let programs = resources.cli_agents.iter().map(|agent| &agent.value);
+    let programs = programs.map(|agent| (&agent.name, &agent.budgets));
+    let members = agents.chain(programs);
+    let members = members.filter(|(name, _)| membership.members.contains(name.as_str()));
     of_swarm
-        .chain(members.flat_map(|agent| &agent.budgets))
+        .chain(members.flat_map(|(_, budgets)| budgets))
         .collect()
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod agent;
 pub(crate) mod budgets;
 pub(crate) mod builtin_settings;
 mod captures;
+pub(crate) mod changesets;
 pub(crate) mod cli_agent;
 pub(crate) mod connection;
 pub(crate) mod connector;
@@ -38,7 +39,7 @@ use goondan_protocol::oauth::OAuthApp;
 use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
-use crate::bundle::AskedToken;
+use crate::asked_token::AskedToken;
 use crate::codes;
 use crate::document::Document;
 use crate::environment::Variables;

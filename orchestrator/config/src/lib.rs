@@ -23,6 +23,8 @@
 //! `docs/configuration.md` is the users' reference for everything read here.
 
 mod advice;
+mod approve;
+mod asked_token;
 mod autofix;
 mod bundle;
 pub mod codes;
@@ -56,6 +58,7 @@ mod similar;
 mod sources;
 mod syntax;
 mod tree;
+mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -80,6 +83,7 @@ pub use machine::{AnyMachine, Machine, ThisMachine};
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;
 pub use sources::Sources;
+pub use written::{is_resource_file, resources_of};
 
 /// Loads and validates the project in `project_root`.
 ///
@@ -193,6 +197,50 @@ impl Default for TaskPolicy {
         Self {
             keep_ms: Some(limits::DEFAULT_TASK_KEEP_DAYS * limits::DAY_MS),
             drill_ms: None,
+        }
+    }
+}
+
+/// What agents may change of their own configuration (`BUNDLE-7`): `Swarm.spec.policy.changesets`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangesetPolicy {
+    /// Prompts and descriptions.
+    pub prompts: ChangeRule,
+    /// Tools.
+    pub tools: ChangeRule,
+    /// Models and their parameters.
+    pub models: ChangeRule,
+}
+
+impl Default for ChangesetPolicy {
+    fn default() -> Self {
+        Self {
+            prompts: ChangeRule::Automatic,
+            tools: ChangeRule::Approval,
+            models: ChangeRule::Approval,
+        }
+    }
+}
+
+/// Who has a say in a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeRule {
+    /// Its agent alone.
+    Automatic,
+    /// A person, too.
+    Approval,
+    /// A person alone, in the project's own files.
+    Never,
+}
+
+impl ChangeRule {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Automatic => "automatic",
+            Self::Approval => "approval",
+            Self::Never => "never",
         }
     }
 }

@@ -105,11 +105,6 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "CliAgentSpec",
-        &["budgets"],
-        "what an Agent of `runtime.kind: cli` may take is said for each task: `gdn task new`",
-    ),
-    (
-        "CliAgentSpec",
         &["command", "preset", "resume", "format", "guide"],
         "it stands in `runtime`",
     ),

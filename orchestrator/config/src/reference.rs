@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_connectors::BUILTINS;
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_exports, tool_names};
 
+use crate::approve;
 use crate::codes;
 use crate::fields::{Fields, Label, one_of};
 use crate::kind::Kind;
@@ -79,6 +80,8 @@ pub(crate) struct Reference {
     pub(crate) place: Place,
     /// The settings that stand beside it in a list.
     pub(crate) config: Option<ListedConfig>,
+    /// Which calls of it need a person, where that stands beside it in a list.
+    pub(crate) approve: approve::Written,
 }
 
 /// Settings beside a reference.
@@ -140,9 +143,14 @@ impl Reference {
             }),
             None => None,
         };
+        let approve = match shape.field("approve") {
+            Some(_) => approve::read(&mut fields, report),
+            None => approve::Written::new(),
+        };
         fields.close();
         reference.map(|reference| Self {
             config,
+            approve,
             ..reference
         })
     }
@@ -172,6 +180,7 @@ impl Reference {
             builtin: false,
             place,
             config: None,
+            approve: approve::Written::new(),
         })
     }
 
@@ -200,6 +209,7 @@ impl Reference {
             builtin: package.is_some(),
             place: name.place,
             config: None,
+            approve: approve::Written::new(),
         })
     }
 }

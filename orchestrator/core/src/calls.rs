@@ -14,7 +14,7 @@
 //! * A call that is not idempotent is handed to a connector at most once, unless the connector itself
 //!   says that it had no effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_oauth::Ticket;
 use goondan_protocol::call::{
@@ -62,6 +62,7 @@ mod open_questions;
 mod questions;
 mod recording;
 mod replied;
+mod task_budgets;
 
 /// Calls that are paid for and limited together: those of one connection, or of the models with one
 /// key, which are named by the first of them.
@@ -162,8 +163,9 @@ pub(super) struct Calls {
     questions: Questions,
     /// The replies that turns in progress got last.
     replied: BTreeMap<InstanceRef, Replied>,
-    /// What came of calls for tasks, which are not told yet.
     done_for_tasks: Vec<TaskCalled>,
+    /// Workspaces in whose ledgers something was put down.
+    charged: BTreeSet<WorkspaceId>,
     /// The same of calls for tokens.
     done_for_oauth: Vec<OAuthCalled>,
     /// What replies took so far, of each workspace.

@@ -23,7 +23,9 @@ use serde_json::value::RawValue;
 use crate::LoadPurpose;
 use crate::exchange::joint::JointWork;
 use crate::exchange::oauth::OAuthWork;
-use crate::exchange::{ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork};
+use crate::exchange::{
+    BundleWork, ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork,
+};
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
 
@@ -134,6 +136,8 @@ pub enum Effect {
         /// What is to be done.
         work: ProposalWork,
     },
+    /// Do something about the bundle of a conversation. Of one conversation only one of these is under way.
+    Bundle(Box<BundleWork>),
     /// Do something about the work areas of tasks. Everything about one task is done in the order in which it
     /// is asked for.
     Tasks(Box<TaskWork>),

@@ -1,18 +1,25 @@
 //! What core and shell name things by, and what inputs and effects carry.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use goondan_config::{ChangesetPolicy, Sources};
+use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
     DiffProposal, ErrorCode, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
     RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged,
     SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
 };
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::ids::{AgentName, ChangesetId, InstanceRef, RevisionId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(crate) mod joint;
 pub(crate) mod oauth;
+pub(crate) mod task_budgets;
 pub(crate) mod task_calls;
 pub(crate) mod tasks;
 
@@ -203,4 +210,132 @@ pub struct Supply {
     pub tasks: Option<Share>,
     /// Memory of the machine or the control group, in bytes.
     pub memory_bytes: Option<Share>,
+}
+
+/// What is to be done about the bundle of a conversation.
+#[derive(Debug)]
+pub enum BundleAction {
+    /// Tell what its agent's process is to be started with.
+    Arm {
+        /// Whether its agent makes changesets, and needs a place for them.
+        is_author: bool,
+    },
+    /// Count what became of a turn, or of a process.
+    Note(Outcome),
+    /// Do what its agent asks.
+    Ask {
+        /// What.
+        ask: BundleAsk,
+        /// The id of the tool call.
+        call: ChangesetId,
+    },
+    /// Do what a client asks.
+    Serve(BundleCall),
+}
+
+/// What became of a turn, or of a process, as far as its configuration may be the cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A turn was completed.
+    Completed,
+    /// A turn failed, or its process crashed: why.
+    Failed(String),
+    /// A turn ended for another reason.
+    Neutral,
+}
+
+/// What a client asks about a bundle.
+#[derive(Debug)]
+pub enum BundleCall {
+    /// How it stands.
+    Show,
+    /// What became of each changeset.
+    Log,
+    /// One changeset.
+    Changeset(ChangesetId),
+    /// Approve one.
+    Approve(ChangesetId, String),
+    /// Turn one down.
+    Reject(ChangesetId, String),
+    /// Go back to a revision.
+    Revert(Option<RevisionId>, String),
+    /// Keep what is active, or no longer.
+    Pin(bool),
+}
+
+impl BundleCall {
+    /// What a person alone may do, in words.
+    pub(crate) fn needs_person(&self) -> Option<&'static str> {
+        match self {
+            Self::Show | Self::Log | Self::Changeset(_) => None,
+            Self::Approve(..) => Some("to approve a changeset"),
+            Self::Reject(..) => Some("to reject a changeset"),
+            Self::Revert(..) => Some("to take a configuration back"),
+            Self::Pin(_) => Some("to pin a configuration"),
+        }
+    }
+}
+
+/// Work on the bundle of a conversation. Of one conversation one piece is under way at a time.
+#[derive(Debug)]
+pub struct BundleWork {
+    /// The conversation.
+    pub instance: InstanceRef,
+    /// Its agent, if that is known.
+    pub agent: Option<AgentName>,
+    /// The Project Root of the workspace.
+    pub project_root: PathBuf,
+    /// What the workspace's package is called, if it is.
+    pub package: Option<String>,
+    /// Environment files that were named for it.
+    pub env_files: Vec<PathBuf>,
+    /// What the configuration that runs was read from; none if that is not what is there.
+    pub sources: Option<Arc<Sources>>,
+    /// What agents may change; none for nothing.
+    pub policy: Option<ChangesetPolicy>,
+    /// The time, for what is recorded.
+    pub at: Timestamp,
+    /// What is to be done.
+    pub action: BundleAction,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct BundleDone {
+    /// The conversation.
+    pub instance: InstanceRef,
+    /// The answer for whoever asked; for an agent a [`BundleTold`](goondan_protocol::bundle::BundleTold).
+    pub answer: Result<Value, ControlError>,
+    /// What its agent's process is to be started with, if that was asked; none for what the project says.
+    pub definition: Option<Box<AgentDefinition>>,
+    /// How the bundle stands now, if that is known.
+    pub standing: Option<BundleStanding>,
+    /// What happened, durably.
+    pub happened: Vec<BundleHappened>,
+}
+
+/// How a bundle stands, as far as the core decides by it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleStanding {
+    /// What the agent works with; none for the project as it is.
+    pub active: Option<RevisionId>,
+    /// Whether another revision becomes active with the next step.
+    pub is_pending: bool,
+    /// Whether the active revision has to prove itself.
+    pub is_on_probation: bool,
+    /// Why the active revision is not the one that was meant to be.
+    pub problem: Option<String>,
+}
+
+/// Something that happened to a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleHappened {
+    /// In one word.
+    pub what: &'static str,
+    /// The changeset, if one led to it.
+    pub changeset_id: Option<ChangesetId>,
+    /// The revision it is about.
+    pub revision: Option<RevisionId>,
+    /// In words.
+    pub detail: String,
 }

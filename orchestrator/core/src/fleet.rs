@@ -35,10 +35,12 @@ use crate::{Effect, Facts, LogEvent, Now, ProcessId, RequestToken};
 pub(crate) mod agents;
 pub(crate) mod announcing;
 pub(crate) mod answers;
+pub(crate) mod approvals;
 pub(crate) mod asking;
 pub(crate) mod authority;
 pub(crate) mod availability;
 pub(crate) mod back_off;
+pub(crate) mod bundles;
 pub(crate) mod calling;
 pub(crate) mod cancelling;
 pub(crate) mod ceilings;
@@ -118,6 +120,8 @@ pub(crate) struct Workspace {
     pub(crate) watching: Watching,
     /// What it was read from last.
     pub(crate) sources: Arc<Sources>,
+    /// Whether copies of that may be kept: no secret is written out in it.
+    pub(crate) may_be_kept: bool,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
@@ -129,6 +133,8 @@ pub(crate) struct Workspace {
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
     pub(crate) denied: BTreeSet<String>,
+    /// Why conversations do not work with what their agents made of them, as far as that is known.
+    pub(crate) bundle_problems: BTreeMap<InstanceKey, String>,
     /// The tokens of authorization servers that are good now.
     tokens: Tokens,
     /// How its closing stands; none while it is open.
@@ -147,6 +153,7 @@ impl Workspace {
             problem: None,
             watching: Watching::Off,
             sources,
+            may_be_kept: false,
             instances: BTreeMap::new(),
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
@@ -154,6 +161,7 @@ impl Workspace {
             parked: BTreeMap::new(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
+            bundle_problems: BTreeMap::new(),
             tokens: Tokens::new(),
             closing: None,
             watchers: Watchers::new(watch_epoch),
@@ -224,6 +232,7 @@ pub(crate) struct Fleet {
     trees: Trees,
     starts: Starts,
     room: Room,
+    bundles: bundles::Lines,
     stopping: Option<Stopping>,
     /// How many holds there were.
     holds: u64,
@@ -248,6 +257,7 @@ impl Fleet {
             jobs: Jobs::default(),
             trees: Trees::default(),
             starts: Starts::default(),
+            bundles: bundles::Lines::default(),
             room: Room::default(),
             stopping: None,
             holds: 0,

@@ -18,7 +18,8 @@ use crate::Accounts;
 use crate::exchange::joint::JointDone;
 use crate::exchange::oauth::OAuthDone;
 use crate::exchange::{
-    Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply, TaskDone,
+    BundleDone, Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
+    TaskDone,
 };
 use crate::listing::{ListPurpose, ListedInstances};
 
@@ -82,6 +83,8 @@ pub enum Input {
         /// What came of it.
         done: ProposalsDone,
     },
+    /// Something was done about the bundle of a conversation, or could not be.
+    Bundle(Box<BundleDone>),
     /// Something was done about the work area of a task, or could not be.
     Tasks(Box<TaskDone>),
     /// Something was done about the documents of OAuth, or could not be.

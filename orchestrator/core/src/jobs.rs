@@ -13,9 +13,9 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{
     AbandonRewind, Accept, AppendEvent, Audit, AwaitReply, BeginRewind, BeginTurn, CancelEvent,
     Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import, Inspect,
-    LogLlm, LookUpEvent, NoteAttempt, Observe, Open, Operation, ParkEvent, PinConversation,
-    ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent, VerifyInstance,
-    VerifyRootFiles, VerifyWorkspaceFiles,
+    LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
+    PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
+    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Completion, Job, Report};
 
@@ -92,6 +92,7 @@ jobs! {
     forgo_reply: ForgoReply;
     observe: Observe;
     log_llm: LogLlm;
+    note_approval: NoteApproval;
     note_attempt: NoteAttempt;
     park_event: ParkEvent;
     retry_event: RetryEvent;

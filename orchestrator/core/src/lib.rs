@@ -58,8 +58,9 @@ pub use exchange::tasks::{
     TaskDone, TaskRef, TaskWork,
 };
 pub use exchange::{
-    Now, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone,
-    Share, StateDone, StateWork, Supply,
+    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork, Now, Outcome,
+    Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone, Share,
+    StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;
@@ -140,6 +141,7 @@ impl Core {
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
+            Input::Bundle(done) => self.fleet.on_bundle(*done),
             Input::Joint(done) => self.on_joint(*done),
             Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
             Input::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),
@@ -195,6 +197,7 @@ impl Core {
         if tick.is_for_all {
             self.calls.forget_replies(&self.fleet);
         }
+        self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();

@@ -59,6 +59,10 @@ pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 /// to come again.
 pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;
 
+/// Requests about the configuration of one conversation that wait or are being done; further ones are told to come
+/// again.
+pub(crate) const BUNDLE_REQUESTS_MAX: usize = 32;
+
 /// Agents that may give each other work in one chain (`IPC-3`); what the last one of them asks is
 /// refused.
 pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;

@@ -184,7 +184,7 @@ impl OAuth {
                     workspace_id,
                     request,
                 } => self.calls.extend(call_of(ticket, workspace_id, &request)),
-                Said::Token { key, token } => fleet.set_token(&key.workspace_id, key.need, token),
+                Said::Token { key, token } => fleet.set_token(&key.workspace_id, &key.need, token),
                 Said::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);
                     match result {

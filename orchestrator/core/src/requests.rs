@@ -19,7 +19,7 @@ use goondan_store::instance::{Page, work_dir};
 use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
 use serde_json::json;
 
-use crate::exchange::{ProposalWork, SecretWork};
+use crate::exchange::{BundleCall, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
 use crate::fleet::instance::DeleteReply;
 use crate::fleet::mailbox::AcceptReply;
@@ -86,6 +86,11 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListEvents(_)
             | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
+            | Call::ListApprovals(_)
+            | Call::ShowApproval(_)
+            | Call::ShowBundle(_)
+            | Call::ReadBundleLog(_)
+            | Call::ShowChangeset(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)
             | Call::ReadTaskLog(_)
@@ -395,6 +400,9 @@ impl Core {
                 self.calls
                     .decline_question(&mut self.fleet, token, peer, &decline);
             }
+            Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
+            Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
+            Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.export(token, export),
@@ -457,6 +465,48 @@ impl Core {
             Call::MergeProposal(call) => {
                 self.use_proposals(Asker::Client(token, peer), ProposalWork::Merge(call));
             }
+            Call::ShowBundle(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Show,
+            ),
+            Call::ReadBundleLog(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Log,
+            ),
+            Call::ShowChangeset(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Changeset(call.changeset_id),
+            ),
+            Call::ApproveChangeset(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Approve(call.changeset_id, call.reason),
+            ),
+            Call::RejectChangeset(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Reject(call.changeset_id, call.reason),
+            ),
+            Call::RevertBundle(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Revert(call.revision, call.reason),
+            ),
+            Call::PinBundle(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Pin(call.pinned),
+            ),
             call @ (Call::CreateTask(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)

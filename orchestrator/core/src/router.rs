@@ -400,6 +400,7 @@ mod tests {
             lifecycle: goondan_config::Lifecycle::default(),
             observation: goondan_protocol::observe::ObservationBounds::default(),
             tasks: goondan_config::TaskPolicy::default(),
+            changesets: None,
             digest: String::new(),
         }
     }

@@ -7,6 +7,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{Cancelled, OpenTurn};
 
+use crate::exchange::task_budgets::TaskSpending;
 use crate::exchange::{StateWork, TaskRef};
 use crate::fleet::Owner;
 use crate::fleet::asking::Beyond;
@@ -127,12 +128,17 @@ impl Core {
         }
     }
 
-    /// Tasks have calls made, and hear of what came of them.
+    /// Tasks have calls made, and hear of what came of them; what they took counts, and budgets hold them.
     pub(crate) fn exchange_with_tasks(&mut self) {
         loop {
             let asked = self.tasks.take_calls();
             let called = self.calls.take_done_for_tasks();
-            if asked.is_empty() && called.is_empty() {
+            let spending = self.tasks.take_spending();
+            let mut bound = self.tasks.take_unjudged();
+            for id in self.calls.take_charged() {
+                bound.extend(self.tasks.bound_by_budgets(&id));
+            }
+            if asked.is_empty() && called.is_empty() && spending.is_empty() && bound.is_empty() {
                 return;
             }
             for call in asked {
@@ -141,6 +147,25 @@ impl Core {
             for called in called {
                 self.tasks.on_called(&mut self.fleet, called);
             }
+            for spending in spending {
+                self.calls.on_task_spending(&mut self.fleet, &spending);
+            }
+            self.hold_to_budgets(bound);
+        }
+    }
+
+    fn hold_to_budgets(&mut self, bound: Vec<TaskSpending>) {
+        for task in bound {
+            let shortage = self.calls.shortage_of(&self.fleet, &task);
+            self.tasks.on_budgets(&mut self.fleet, &task.at, shortage);
+        }
+    }
+
+    /// Time passes for budgets of a day, and their limits may have been changed.
+    pub(crate) fn look_at_budgets(&mut self) {
+        for id in self.calls.budgeted(&self.fleet) {
+            let bound = self.tasks.bound_by_budgets(&id);
+            self.hold_to_budgets(bound);
         }
     }
 

@@ -7,6 +7,7 @@
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `disk`: what work areas take, and may take.
+//! * `budgets`: what tasks took, and whether the budgets that they share let them take more.
 //! * `drills`: when it is tried whether a checkpoint could be restored.
 //! * `retention`: tasks that ended long ago, and how they are removed.
 //! * `notifying`: when connections tell people what a task waits for.
@@ -31,6 +32,9 @@ use crate::fleet::answers::waiting::Requester;
 use crate::{Effect, Peer, RequestToken};
 
 mod asking;
+mod budgets;
+#[cfg(test)]
+mod budgets_tests;
 mod by_agents;
 mod checkpoints;
 mod disk;
@@ -70,6 +74,7 @@ pub(crate) struct Tasks {
     notifying: Notifying,
     /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
     start_at_ms: u64,
+    accounting: budgets::Accounting,
     /// Agents that wait for tasks.
     waiters: Vec<by_agents::Waiter>,
 }
@@ -197,9 +202,17 @@ impl Tasks {
         };
         match result {
             Ok(()) => {
-                let Some(Written { batch, changed }) = entry.written() else {
+                let Some(written) = entry.written() else {
                     return;
                 };
+                let Written {
+                    batch,
+                    changed,
+                    has_spent,
+                } = written;
+                if has_spent {
+                    self.accounting.note_spent(at);
+                }
                 if let Some((status, blocked_by)) = changed {
                     let task_id = at.task_id.clone();
                     let event = LifecycleEvent::TaskChanged {

@@ -384,7 +384,7 @@ impl Machine {
                 self.on_metadata(&(workspace_id, app), &fingerprint, answered);
             }
             Some(Pending::Exchange(id)) => self.on_exchanged(&id, answered),
-            Some(Pending::DeviceCode(beginning)) => self.on_device_code(*beginning, answered),
+            Some(Pending::DeviceCode(beginning)) => self.on_device_code(&beginning, answered),
             Some(Pending::Refresh(key)) => self.on_refreshed(&key, ticket, answered),
             Some(Pending::Revoke(revoking)) => self.on_revoked(revoking, answered),
             _ => {}
@@ -430,7 +430,7 @@ impl Machine {
             return self.step_failed(step, "the OAuthApp is gone");
         };
         if let Some(server) = app.server() {
-            return self.step(step, server);
+            return self.step(step, &server);
         }
         app.steps.push(step);
         if app.steps.len() == 1
@@ -444,20 +444,20 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, step: Step, server: Metadata) {
+    fn step(&mut self, step: Step, server: &Metadata) {
         match step {
-            Step::Begin(beginning) => self.open_login(*beginning, &server),
-            Step::Exchange(id) => self.exchange(&id, &server),
-            Step::Poll(id) => self.poll(&id, &server),
-            Step::Refresh(key) => self.send_refresh(&key, &server),
-            Step::Revoke(revoking) => self.send_revocation(revoking, &server),
+            Step::Begin(beginning) => self.open_login(*beginning, server),
+            Step::Exchange(id) => self.exchange(&id, server),
+            Step::Poll(id) => self.poll(&id, server),
+            Step::Refresh(key) => self.send_refresh(&key, server),
+            Step::Revoke(revoking) => self.send_revocation(revoking, server),
         }
     }
 
     fn step_failed(&mut self, step: Step, why: &str) {
         match step {
             Step::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
-            Step::Exchange(id) | Step::Poll(id) => self.end_login(&id, Err(unavailable(why))),
+            Step::Exchange(id) | Step::Poll(id) => self.end_login(&id, &Err(unavailable(why))),
             Step::Refresh(key) => self.refresh_failed(&key, why),
             Step::Revoke(revoking) => self.not_revoked(revoking, why),
         }
@@ -479,7 +479,7 @@ impl Machine {
                 app.metadata = Some(metadata);
                 let Some(server) = app.server() else { return };
                 for step in steps {
-                    self.step(step, server.clone());
+                    self.step(step, &server);
                 }
                 return;
             }

@@ -53,6 +53,14 @@ pub(super) struct Wanted {
     pub(super) all_instances: bool,
 }
 
+/// What project a conversation's own configuration is one of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OverlayOf<'a> {
+    pub(super) project_root: &'a Path,
+    pub(super) package: Option<&'a str>,
+    pub(super) env_files: &'a [PathBuf],
+}
+
 /// What came of reading a project, and what it was read from.
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
@@ -275,6 +283,29 @@ impl Projects {
         let record = opened.map_err(|error| storage(&error))?;
         let found = self.read_instances(record, bundle, wanted)?;
         Ok(LoadedWorkspace { fallback, ..found })
+    }
+
+    /// Loads the configuration that a conversation has of its own, all of it. Blocks.
+    pub(super) fn load_overlay(
+        &self,
+        of: &OverlayOf<'_>,
+        files: &BTreeMap<String, Option<String>>,
+    ) -> Result<Bundle, String> {
+        let project = ProjectIdentity::new(of.project_root, of.package);
+        let secrets = Reader::new(&self.vault, &project);
+        let agent_process = self.agent_process.clone();
+        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
+            goondan_confinement::probe_all(&agent_process)
+        });
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(of.env_files)
+            .with_secrets(&secrets)
+            .with_machine(&machine);
+        let files = files.iter();
+        let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
+        let loaded = loader.load_kept(of.project_root, &files.collect());
+        self.masks.add(&loaded.secrets);
+        loaded.bundle.map_err(|problems| problems.to_string())
     }
 
     /// Reads which instances a workspace has, and which of them have something to do.

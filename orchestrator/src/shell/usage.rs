@@ -105,6 +105,7 @@ mod tests {
             day: day.parse().unwrap(),
             agent_name: agent.parse().unwrap(),
             instance_key: key.parse().unwrap(),
+            task: None,
             asked_by: Vec::new(),
             asked_by_agents: Vec::new(),
             model: "m".parse().unwrap(),

@@ -98,6 +98,12 @@ pub enum StoreError {
         /// The number that came.
         got: u64,
     },
+    /// That may not happen to a tool call that needs a person.
+    #[error("{problem}")]
+    WrongApproval {
+        /// Why not.
+        problem: String,
+    },
     /// A record is no valid message event.
     #[error("the message event is not valid: {problem}")]
     InvalidEvent {

@@ -41,6 +41,7 @@ use crate::naming::instance_dir_name;
 
 mod answer;
 mod answers;
+mod approvals;
 mod archive;
 mod awaiting;
 mod base;
@@ -70,6 +71,7 @@ mod segments;
 mod traced;
 mod turn;
 
+pub use approvals::{Approval, ApprovalMark, AskedCall, DecidedCall};
 pub use cancelling::Cancelled;
 pub(crate) use check::{check, check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
@@ -108,6 +110,8 @@ pub struct InstanceState {
     pub agent: AgentName,
     /// The turn that was in progress, if one was.
     pub open_turn: Option<OpenTurn>,
+    /// Tool calls of that turn that a person was asked about.
+    pub approvals: Vec<Approval>,
     /// Events that wait, oldest first; the open turn's event among them.
     pub waiting: Vec<AgentEvent>,
     /// Crashes of the turns of waiting events, where there were any.
@@ -255,6 +259,7 @@ impl InstanceStore {
         InstanceState {
             agent: self.metadata.agent_name.clone(),
             open_turn: self.turn.open.clone(),
+            approvals: self.approvals().to_vec(),
             waiting: self.inbox.waiting().cloned().collect(),
             attempts: self.inbox.attempts(),
             parked: self.inbox.parked().collect(),

@@ -17,6 +17,7 @@ use goondan_durable::journal::Journal;
 use goondan_durable::sealed::{self, SealedLog};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity};
 use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName, StepId, TurnId, WorkspaceId};
+use goondan_protocol::task::TaskId;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{Charge, MicroUsd, Spending, Spent, Usage};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,35 @@ use crate::root::Layout;
 /// The ledger's file in the folder of a workspace.
 pub const LEDGER_FILE: &str = "usage.jsonl";
 
-/// What one reply took.
+/// A task, among all that ever had its id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerTask {
+    /// Its id.
+    pub id: TaskId,
+    /// When it was made: a task that was removed may leave its id to another.
+    pub created_at: Timestamp,
+}
+
+/// What a reply was for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum Purpose {
+    /// A step of a turn.
+    Step {
+        /// The turn.
+        turn_id: TurnId,
+        /// The step.
+        step_id: StepId,
+    },
+    /// A task: what its agent's program told since the last line of it (`TASK-6`).
+    Task {
+        /// The task.
+        task: LedgerTask,
+    },
+}
+
+/// What one reply took, or what the agent of a task told at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
@@ -40,19 +69,18 @@ pub struct Entry {
     pub at: Timestamp,
     /// Whose turn it was in.
     pub agent_name: AgentName,
-    /// The conversation.
+    /// The conversation; of a task a name in its place.
     pub instance_key: InstanceKey,
-    /// The other conversations it counts against: those that had asked for the turn.
+    /// The other conversations it counts against: those that had asked for the turn or the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
     /// The other agents it counts against: those of these conversations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by_agents: Vec<AgentName>,
-    /// The turn.
-    pub turn_id: TurnId,
-    /// The step.
-    pub step_id: StepId,
-    /// The Model.
+    /// What it was for.
+    #[serde(flatten)]
+    pub purpose: Purpose,
+    /// The Model; of a task what its program calls it, or its agent.
     pub model: ResourceName,
     /// Its tokens, if the provider told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +112,10 @@ impl Entry {
             day: self.at.day(),
             agent_name: self.agent_name,
             instance_key: self.instance_key,
+            task: match self.purpose {
+                Purpose::Task { task } => Some(task),
+                Purpose::Step { .. } => None,
+            },
             asked_by: self.asked_by,
             asked_by_agents: self.asked_by_agents,
             model: self.model,
@@ -101,8 +133,11 @@ pub struct Line {
     pub day: Day,
     /// The agent.
     pub agent_name: AgentName,
-    /// The conversation.
+    /// The conversation; of a task a name in its place.
     pub instance_key: InstanceKey,
+    /// The task, if they were for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<LedgerTask>,
     /// The other conversations it counts against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
@@ -325,14 +360,15 @@ impl Ledger {
 }
 
 /// What the replies of a sum have in common.
-type Key = (Day, AgentName, InstanceKey, Callers, ResourceName);
+type Key = (Day, AgentName, Whose, Callers, ResourceName);
+type Whose = (InstanceKey, Option<LedgerTask>);
 type Callers = (Vec<InstanceKey>, Vec<AgentName>);
 
 fn add(sums: &mut BTreeMap<Key, Line>, line: Line) {
     let key = (
         line.day,
         line.agent_name.clone(),
-        line.instance_key.clone(),
+        (line.instance_key.clone(), line.task.clone()),
         (line.asked_by.clone(), line.asked_by_agents.clone()),
         line.model.clone(),
     );

@@ -20,6 +20,21 @@ fn disk() -> (SimulatedDisk, Layout, WorkspaceId) {
     (disk, layout, record.workspace_id)
 }
 
+/// Every seventh is for a task.
+fn purpose(number: u64) -> Purpose {
+    if number.is_multiple_of(7) {
+        let task = LedgerTask {
+            id: "t-1".parse().unwrap(),
+            created_at: Timestamp::from_unix_millis(1_767_225_600_000),
+        };
+        return Purpose::Task { task };
+    }
+    Purpose::Step {
+        turn_id: "t".parse().unwrap(),
+        step_id: "t.1".parse().unwrap(),
+    }
+}
+
 fn entry(number: u64) -> Entry {
     Entry {
         id: Uuid::from_u128(number.into()),
@@ -28,8 +43,7 @@ fn entry(number: u64) -> Entry {
         instance_key: format!("k{}", number % 3).parse().unwrap(),
         asked_by: Vec::new(),
         asked_by_agents: Vec::new(),
-        turn_id: "t".parse().unwrap(),
-        step_id: "t.1".parse().unwrap(),
+        purpose: purpose(number),
         model: "big".parse().unwrap(),
         usage: (!number.is_multiple_of(5)).then_some(Usage {
             input_tokens: number,

@@ -102,8 +102,10 @@ pub enum Outcome {
 pub enum PauseReason {
     /// A person wanted it.
     Person,
-    /// The next call might pass the budget.
+    /// The next call might pass the task's own budget.
     Budget,
+    /// It might pass a budget that it shares with others. It goes on by itself when that allows it again.
+    SharedBudget,
     /// Its work area takes more than it may (`TASK-9`).
     Quota,
 }
@@ -281,6 +283,9 @@ pub enum Fact {
     },
     TaskPaused {
         reason: PauseReason,
+        /// The same in words, where the reason does not say all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     TaskResumed {},
     TaskCompleted {},

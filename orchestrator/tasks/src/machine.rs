@@ -43,6 +43,8 @@ pub struct Task {
     watch: Watch,
     /// What its work area took when it was last looked at.
     disk: Option<DiskUse>,
+    /// Which budget that it shares with others lets it take no more, if one does.
+    shortage: Option<String>,
     output: Output,
 }
 
@@ -76,6 +78,7 @@ impl Task {
             state,
             watch: Watch::default(),
             disk: None,
+            shortage: None,
             output: Output::default(),
         }
     }
@@ -107,6 +110,7 @@ impl Task {
                 self.record(now, Fact::BudgetChanged { budget });
             }
             Input::Measured(disk) => self.measured(disk, now),
+            Input::SharedBudgets { shortage } => self.shared_budgets(shortage, now),
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
@@ -246,7 +250,7 @@ impl Task {
             return Err(Refused::WrongStatus(status));
         }
         let reason = PauseReason::Person;
-        self.record(now, Fact::TaskPaused { reason });
+        self.record(now, Fact::TaskPaused { reason, why: None });
         if let Some(run) = self.run_number() {
             self.watch.paused_at = Some(now);
             self.effect(Effect::PauseRun { run });
@@ -266,6 +270,9 @@ impl Task {
         if self.state.tokens.would_pass(budget) {
             let percent = self.state.tokens.percent_of(budget);
             return Err(Refused::OverBudget { percent });
+        }
+        if let Some(why) = &self.shortage {
+            return Err(Refused::OverSharedBudget(why.clone()));
         }
         if let Some(disk) = self.over_quota() {
             return Err(Refused::OverQuota(disk));
@@ -296,10 +303,36 @@ impl Task {
             && !is_held
         {
             let reason = PauseReason::Quota;
-            self.record(now, Fact::TaskPaused { reason });
+            self.record(now, Fact::TaskPaused { reason, why: None });
             self.watch.paused_at = Some(now);
             self.effect(Effect::PauseRun { run });
         }
+    }
+
+    /// What budgets that it shares with others say. A run that they let take no more is ended, since nothing keeps a
+    /// program from its next call but that.
+    fn shared_budgets(&mut self, shortage: Option<String>, now: Timestamp) {
+        self.shortage = shortage;
+        if self.state.ended.is_some() {
+            return;
+        }
+        match (&self.shortage, self.state.is_paused, self.run_number()) {
+            (Some(_), None, Some(run)) => {
+                self.pause_for_shortage(now);
+                self.end_run(run);
+            }
+            (None, Some(PauseReason::SharedBudget), _) => {
+                self.watch.paused_at = None;
+                self.record(now, Fact::TaskResumed {});
+            }
+            _ => {}
+        }
+    }
+
+    fn pause_for_shortage(&mut self, now: Timestamp) {
+        let reason = PauseReason::SharedBudget;
+        let why = self.shortage.clone();
+        self.record(now, Fact::TaskPaused { reason, why });
     }
 
     fn cancel(&mut self, now: Timestamp) -> Result<(), Refused> {
@@ -471,20 +504,30 @@ impl Task {
             self.ask_person(&doubt, now);
             return;
         }
-        let state = &self.state;
-        if state.not_before.is_some_and(|at| now < at) {
-            return;
+        let is_early = self.state.not_before.is_some_and(|at| now < at);
+        if !is_early && !self.is_short(now) {
+            self.request_run(now);
         }
+    }
+
+    /// Whether it may take no more, for which it is paused then.
+    fn is_short(&mut self, now: Timestamp) -> bool {
+        let state = &self.state;
         if state.tokens.would_pass(&state.task.budget) {
             let reason = PauseReason::Budget;
-            self.record(now, Fact::TaskPaused { reason });
-            return;
-        }
-        if self.over_quota().is_some() {
+            self.record(now, Fact::TaskPaused { reason, why: None });
+        } else if self.shortage.is_some() {
+            self.pause_for_shortage(now);
+        } else if self.over_quota().is_some() {
             let reason = PauseReason::Quota;
-            self.record(now, Fact::TaskPaused { reason });
-            return;
+            self.record(now, Fact::TaskPaused { reason, why: None });
+        } else {
+            return false;
         }
+        true
+    }
+
+    fn request_run(&mut self, now: Timestamp) {
         let state = &self.state;
         let (run, session) = (state.runs + 1, state.session.clone());
         let prompt = prompt_of(state);

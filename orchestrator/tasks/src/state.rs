@@ -93,6 +93,8 @@ pub struct State {
     /// Why a failed task failed.
     pub failure: Option<String>,
     pub(crate) is_paused: Option<PauseReason>,
+    /// Which budget it waits for, as long as it is paused for one that it shares.
+    pub(crate) shared_budget: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without phases.
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
@@ -103,7 +105,8 @@ pub struct State {
     pub(crate) session: Option<String>,
     /// Whether the session that knew the task is gone, and no other has begun.
     pub(crate) is_session_lost: bool,
-    pub(crate) model: Option<String>,
+    /// What its program calls its model, once it has said so.
+    pub model: Option<String>,
     pub(crate) asks: BTreeMap<String, Ask>,
     pub(crate) notes: Vec<Note>,
     pub(crate) not_before: Option<Timestamp>,
@@ -137,6 +140,7 @@ impl State {
             ended: None,
             failure: None,
             is_paused: None,
+            shared_budget: None,
             current_phase: 0,
             review: None,
             is_work_completed: false,
@@ -392,8 +396,14 @@ impl State {
             Fact::NotificationFailed { id, why } => {
                 self.notifications.set(id, Stage::Failed(why.clone()));
             }
-            Fact::TaskPaused { reason } => self.is_paused = Some(*reason),
-            Fact::TaskResumed {} => self.is_paused = None,
+            Fact::TaskPaused { reason, why } => {
+                self.is_paused = Some(*reason);
+                self.shared_budget.clone_from(why);
+            }
+            Fact::TaskResumed {} => {
+                self.is_paused = None;
+                self.shared_budget = None;
+            }
             Fact::TaskCompleted {} => self.ended = Some((Status::Completed, at)),
             Fact::TaskFailed { reason } => self.fail(reason, at),
             Fact::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),

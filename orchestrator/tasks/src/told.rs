@@ -62,7 +62,13 @@ impl State {
 
     /// What a person should look at though it holds nothing up.
     fn warning(&self) -> Option<String> {
-        let drill = self.drill.as_ref().filter(|_| self.ended.is_none())?;
+        if self.ended.is_some() {
+            return None;
+        }
+        if let Some(why) = &self.shared_budget {
+            return Some(why.clone());
+        }
+        let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;
         let id = &drill.checkpoint_id;
         Some(format!("{id} could not be restored in a drill: {problem}"))
@@ -73,7 +79,7 @@ impl State {
     pub fn needs_person(&self) -> bool {
         let is_held = matches!(
             self.is_paused,
-            Some(PauseReason::Budget | PauseReason::Quota)
+            Some(PauseReason::Budget | PauseReason::SharedBudget | PauseReason::Quota)
         );
         self.ended.is_none()
             && (self.review.is_some() || is_held || self.open_asks().next().is_some())
@@ -83,7 +89,7 @@ impl State {
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let waits_for = match self.is_paused.filter(|_| self.ended.is_none()) {
-            Some(PauseReason::Budget) => Some("budget"),
+            Some(PauseReason::Budget | PauseReason::SharedBudget) => Some("budget"),
             Some(PauseReason::Quota) => Some("quota"),
             Some(PauseReason::Person) | None => self.blocked_by(),
         };

@@ -97,9 +97,12 @@ fn detail(fact: &Fact) -> String {
         }
         Fact::NotificationBegun { id } | Fact::Notified { id } => id.clone(),
         Fact::NotificationFailed { id, why } => format!("{id}: {why}"),
-        Fact::TaskPaused { reason } => match reason {
+        Fact::TaskPaused { why: Some(why), .. } => why.clone(),
+        Fact::TaskPaused { reason, why: None } => match reason {
             PauseReason::Person => String::new(),
-            PauseReason::Budget => "the next call might pass the budget".to_owned(),
+            PauseReason::Budget | PauseReason::SharedBudget => {
+                "the next call might pass the budget".to_owned()
+            }
             PauseReason::Quota => "its work area takes more of the disk than it may".to_owned(),
         },
         Fact::TaskFailed { reason } => reason.clone(),

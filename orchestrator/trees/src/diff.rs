@@ -79,6 +79,29 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
     Ok(out)
 }
 
+/// What becomes of one plain file, as a patch that git applies; empty if nothing does.
+///
+/// # Errors
+///
+/// [`TreeError::Io`] if it cannot be written down.
+pub fn file_patch(
+    path: &RelativePath,
+    old: Option<&[u8]>,
+    new: Option<&[u8]>,
+) -> Result<Vec<u8>, TreeError> {
+    let leaf = |content: Option<&[u8]>| {
+        content.map(|content| Leaf {
+            mode: FileMode::Regular,
+            content: content.to_vec(),
+        })
+    };
+    let (old, new) = (leaf(old), leaf(new));
+    let mut out = Vec::new();
+    let written = write_file(&mut out, path, old.as_ref(), new.as_ref());
+    written.during("write a patch of", path)?;
+    Ok(out)
+}
+
 /// Refuses what no patch can hold before any of it is read.
 fn refuse_too_large(change: &Change) -> Result<(), TreeError> {
     let told = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(told));

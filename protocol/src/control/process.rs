@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceKey, QuestionId, TurnId, WorkspaceId};
+use crate::ids::{ApprovalId, InstanceKey, QuestionId, TurnId, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::process_limits::ProcessLimits;
 use crate::sandbox::{Facts, Level};
@@ -121,6 +121,9 @@ pub struct ProcessInfo {
     /// The logins at authorization servers that its turn waits for, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
+    /// The tool calls of its turn that wait for a person to approve them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalId>,
     /// The questions whose answers by a person its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionId>,

@@ -179,6 +179,10 @@ pub enum ErrorCode {
     EventParked,
     /// No such question waits.
     QuestionNotFound,
+    /// No such tool call waits to be approved.
+    ApprovalNotFound,
+    /// It was decided about already; nothing was changed.
+    ApprovalDecided,
     /// No such sandbox.
     SandboxNotFound,
     /// There is one already.

@@ -1,5 +1,6 @@
 //! `workspace.*`: projects that the daemon runs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,9 @@ pub struct WorkspaceInfo {
     /// Events that are parked: their turns crashed too many processes, and a person has to decide.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: usize,
+    /// Tool calls that wait for a person to approve them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub approvals: usize,
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,
@@ -67,6 +71,9 @@ pub struct WorkspaceInfo {
     /// Tasks whose newest checkpoint could not be restored in a drill.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,
+    /// Why conversations do not work with what their agents made of them, by their keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundle_problems: BTreeMap<InstanceKey, String>,
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,

@@ -45,6 +45,8 @@ impl Kind {
             Self::TurnParked => SpanPhase::Ends(SpanOutcome::Parked),
             Self::QuestionAsked
             | Self::QuestionClosed
+            | Self::ApprovalAsked
+            | Self::ApprovalClosed
             | Self::BudgetWarning
             | Self::MessageWarning => SpanPhase::Within,
         }

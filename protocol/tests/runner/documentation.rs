@@ -225,6 +225,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         Kind::ToolFailed,
         Kind::QuestionAsked,
         Kind::QuestionClosed,
+        Kind::ApprovalAsked,
+        Kind::ApprovalClosed,
         Kind::BudgetWarning,
         Kind::MessageWarning,
     ] {
@@ -242,6 +244,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Kind::ToolFailed
             | Kind::QuestionAsked
             | Kind::QuestionClosed
+            | Kind::ApprovalAsked
+            | Kind::ApprovalClosed
             | Kind::BudgetWarning
             | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
         }
@@ -316,6 +320,9 @@ fn check_result(method: &str, result: &str) {
         control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),
         control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
         control::ListQuestions::NAME => result_round_trip::<control::ListQuestions>(result),
+        control::ListApprovals::NAME => result_round_trip::<control::ListApprovals>(result),
+        control::ShowApproval::NAME => result_round_trip::<control::ShowApproval>(result),
+        control::DecideApproval::NAME => result_round_trip::<control::DecideApproval>(result),
         control::ShowQuestion::NAME => result_round_trip::<control::ShowQuestion>(result),
         control::AnswerQuestion::NAME => result_round_trip::<control::AnswerQuestion>(result),
         control::DeclineQuestion::NAME => result_round_trip::<control::DeclineQuestion>(result),
@@ -336,6 +343,13 @@ fn check_result(method: &str, result: &str) {
         control::ApplyProposal::NAME => result_round_trip::<control::ApplyProposal>(result),
         control::RejectProposal::NAME => result_round_trip::<control::RejectProposal>(result),
         control::RevertProposal::NAME => result_round_trip::<control::RevertProposal>(result),
+        control::ShowBundle::NAME => result_round_trip::<control::ShowBundle>(result),
+        control::ReadBundleLog::NAME => result_round_trip::<control::ReadBundleLog>(result),
+        control::ShowChangeset::NAME => result_round_trip::<control::ShowChangeset>(result),
+        control::ApproveChangeset::NAME => result_round_trip::<control::ApproveChangeset>(result),
+        control::RejectChangeset::NAME => result_round_trip::<control::RejectChangeset>(result),
+        control::RevertBundle::NAME => result_round_trip::<control::RevertBundle>(result),
+        control::PinBundle::NAME => result_round_trip::<control::PinBundle>(result),
         control::CreateTask::NAME => result_round_trip::<control::CreateTask>(result),
         control::ListTasks::NAME => result_round_trip::<control::ListTasks>(result),
         control::ShowTask::NAME => result_round_trip::<control::ShowTask>(result),
@@ -494,6 +508,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::EventNotFound,
         ErrorCode::EventParked,
         ErrorCode::QuestionNotFound,
+        ErrorCode::ApprovalNotFound,
+        ErrorCode::ApprovalDecided,
         ErrorCode::SandboxNotFound,
         ErrorCode::SandboxTaken,
         ErrorCode::ProposalNotFound,
@@ -530,6 +546,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::EventNotFound
             | ErrorCode::EventParked
             | ErrorCode::QuestionNotFound
+            | ErrorCode::ApprovalNotFound
+            | ErrorCode::ApprovalDecided
             | ErrorCode::SandboxNotFound
             | ErrorCode::SandboxTaken
             | ErrorCode::ProposalNotFound

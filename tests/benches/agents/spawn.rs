@@ -90,6 +90,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         project_root: dir.to_owned(),
         egress_socket: None,
         sandbox: None,
+        changesets: None,
     };
     let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),

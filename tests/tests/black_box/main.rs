@@ -3,9 +3,13 @@
 //! Each file is one topic. The harness is this package's library; it builds the binaries if need be.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod authority;
+#[cfg(test)]
+mod bundles;
 #[cfg(test)]
 mod cancelling;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 22] = [
+const MARKS: [(&str, &str); 23] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -25,6 +25,7 @@ const MARKS: [(&str, &str); 22] = [
     ("orchestrator/trees", "r"),
     ("orchestrator/proposals", "b"),
     ("orchestrator/checkpoints", "y"),
+    ("orchestrator/bundles", "m"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
@@ -163,6 +164,7 @@ fn only_the_orchestrator_uses_the_store() {
         "goondan_trees",
         "goondan_proposals",
         "goondan_checkpoints",
+        "goondan_bundles",
     ];
     assert_eq!(
         users_of("goondan-durable"),
@@ -211,6 +213,7 @@ fn the_core_has_nothing_to_do_anything_with() {
         "goondan-config",
         "goondan-durable",
         "goondan-log",
+        "goondan-oauth",
         "goondan-protocol",
         "goondan-store",
         "goondan-tasks",

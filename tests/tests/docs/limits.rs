@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -18,6 +18,7 @@ const FILES: [&str; 13] = [
     "orchestrator/trees/src/limits.rs",
     "orchestrator/proposals/src/limits.rs",
     "orchestrator/checkpoints/src/limits.rs",
+    "orchestrator/bundles/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

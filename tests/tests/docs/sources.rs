@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 22] = [
+pub(crate) const CRATES: [(&str, &str); 23] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -25,6 +25,7 @@ pub(crate) const CRATES: [(&str, &str); 22] = [
     ("goondan_trees", "orchestrator/trees"),
     ("goondan_proposals", "orchestrator/proposals"),
     ("goondan_checkpoints", "orchestrator/checkpoints"),
+    ("goondan_bundles", "orchestrator/bundles"),
     ("goondan_agent_process", "agent-process"),
     ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),

@@ -18,6 +18,10 @@ pub(super) struct Slot {
     pub(super) open: Vec<Open>,
     /// Whether its end has been told.
     pub(super) is_told: bool,
+    /// Whether a person is asked before it is carried out: nobody waits for its result meanwhile.
+    pub(super) needs_person: bool,
+    /// Whether a process before this one may have begun it.
+    pub(super) may_have_begun: bool,
 }
 
 impl Slot {
@@ -27,6 +31,8 @@ impl Slot {
             state,
             open: Vec::new(),
             is_told: false,
+            needs_person: false,
+            may_have_begun: false,
         }
     }
 }

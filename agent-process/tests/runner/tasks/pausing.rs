@@ -98,6 +98,34 @@ fn task_8_a_tree_that_forks_without_end_is_stopped() {
     assert!(!is_alive(pid));
 }
 
+/// Loops that do nothing but start programs, most often by `vfork`, so that many stops come before a child has become
+/// its program.
+const STARTERS: &str = r#"
+for name in main child orphan deaf; do
+    (sh -c 'echo $PPID' > $name; while :; do /bin/true; done) &
+done
+wait
+"#;
+
+#[test]
+fn task_8_what_is_stopped_while_it_starts_a_program_stands_still_too() {
+    let site = Site::new();
+    let mut run = Run::start(&assignment(&site, STARTERS));
+    let pids = NAMES.map(|name| site.pid_in(name));
+    for round in 0..20 {
+        run.pause();
+        all_stop(pids);
+        run.ping(round);
+        run.go_on();
+        for pid in pids {
+            wait_for("it goes on", || (state_of(pid) != 'T').then_some(()));
+        }
+    }
+    run.shut_down(5_000);
+    run.finish();
+    assert!(!pids.into_iter().any(is_alive));
+}
+
 #[test]
 fn what_is_paused_ends_with_the_orchestrator() {
     let site = Site::new();

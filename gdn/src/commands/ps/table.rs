@@ -136,7 +136,15 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
         .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
     let consents = (!process.consents.is_empty())
         .then(|| format!("waits for consent: {}", process.consents.join(", ")));
-    let parts: Vec<String> = [next, consents, questions, waiting, process.detail.clone()]
+    let approvals: Vec<String> = process
+        .approvals
+        .iter()
+        .map(|id| format!("gdn approve {id}"))
+        .collect();
+    let approvals = (!approvals.is_empty())
+        .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
+    let detail = process.detail.clone();
+    let parts: Vec<String> = [next, consents, approvals, questions, waiting, detail]
         .into_iter()
         .flatten()
         .collect();

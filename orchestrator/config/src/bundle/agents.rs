@@ -2,18 +2,22 @@
 
 use std::collections::BTreeSet;
 
+use goondan_protocol::base_package::tool_exports;
 use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
+    ToolSource,
 };
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
 use crate::codes;
+use crate::fields::one_of;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
 use crate::outgoing;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
+use crate::similar::nearest;
 
 /// The built-in extension that `requiredTools` stands for.
 const REQUIRED_TOOLS_GUARD: &str = "required-tools-guard";
@@ -230,5 +234,41 @@ fn resolve_tool(
         resources.tools.get(&reference.name).cloned()
     }?;
     outgoing::connect(&mut tool, reference, resources, report);
+    check_approved_exports(&tool, reference, report);
+    tool.approve = reference
+        .approve
+        .iter()
+        .map(|(rule, _)| rule.clone())
+        .collect();
     Some(tool)
+}
+
+/// A rule about an export that the tool does not have would never fit. Those of a server are not known here.
+fn check_approved_exports(tool: &ToolDefinition, reference: &Reference, report: &mut Report) {
+    let known: Vec<&str> = match &tool.source {
+        _ if !tool.exports.is_empty() => tool.exports.iter().map(|it| it.name.as_str()).collect(),
+        ToolSource::Builtin { name, .. } => tool_exports(name.as_str()),
+        ToolSource::Module { .. } => Vec::new(),
+    };
+    if known.is_empty() {
+        return;
+    }
+    for (rule, place) in &reference.approve {
+        let unknown = rule
+            .export
+            .as_deref()
+            .filter(|export| !known.contains(export));
+        let Some((unknown, place)) = unknown.zip(*place) else {
+            continue;
+        };
+        let message = format!(
+            "`approve` names `{unknown}`, but the tool `{}` has {}",
+            tool.name,
+            one_of(&known)
+        );
+        report.add(
+            Problem::new(codes::UNKNOWN_REFERENCE, place, message)
+                .did_you_mean(nearest(unknown, known.iter().copied())),
+        );
+    }
 }

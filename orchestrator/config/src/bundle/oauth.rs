@@ -10,17 +10,15 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 
 use crate::ConnectionDefinition;
+use crate::asked_token::AskedToken;
 use crate::codes;
-use crate::fields::Located;
 use crate::kinds::Resources;
-use crate::reference::Reference;
 use crate::report::{Problem, Report};
 
-/// A token that is asked for, as written.
-#[derive(Debug)]
-pub(crate) struct AskedToken {
-    pub(crate) app: Reference,
-    pub(crate) subject: Option<Located<OAuthSubject>>,
+/// The applications, by their names.
+pub(super) fn apps_of(resources: &Resources) -> BTreeMap<ResourceName, OAuthApp> {
+    let apps = resources.oauth_apps.values();
+    apps.map(|app| (app.name.clone(), app.clone())).collect()
 }
 
 /// The tokens that are asked for. Reports those of applications that are not there or that want to know of

@@ -9,6 +9,7 @@ use goondan_protocol::working_directory::CwdMode;
 use super::cli_agent::{self, CliAgentSpec};
 use super::runtime::{CLI, RUNTIME_KIND};
 use super::{Context, budgets, id, params, process_limits, read_named_file, sandbox};
+use crate::approve::APPROVE;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
@@ -106,12 +107,11 @@ static PROMPT: Shape = Shape::of(
 
 static LISTED_TOOL: Shape = Shape::of(
     "ListedTool",
-    "A tool the agent may call.",
-    &[Field::required(
-        "ref",
-        Content::Reference(Kind::TOOL),
-        "The Tool.",
-    )],
+    "A tool the agent may call, and which of its calls need a person.",
+    &[
+        Field::required("ref", Content::Reference(Kind::TOOL), "The Tool."),
+        APPROVE,
+    ],
 );
 
 static LISTED_EXTENSION: Shape = Shape::of(

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use goondan_protocol::budget::Budget;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
 
 use super::notify::NotifySpec;
 use super::process_limits::BYTES_PER_MIB;
-use super::{Context, notify, process_limits, sandbox};
+use super::{Context, budgets, notify, process_limits, sandbox};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
 use crate::limits::{
@@ -43,6 +44,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             "What it is for: for people, and for agents that create tasks.",
         ),
         Field::required("runtime", Content::Mapping(&RUNTIME), "The program."),
+        budgets::OF_AGENT,
         sandbox::OF_AGENT,
         notify::OF_AGENT,
     ],
@@ -219,6 +221,8 @@ pub(crate) struct CliAgentSpec {
     pub(crate) guide: Option<Located<PathBuf>>,
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
+    /// What its tasks may take.
+    pub(crate) budgets: Vec<Located<Budget>>,
     pub(crate) sandbox: sandbox::Written,
     pub(crate) notify: Vec<NotifySpec>,
 }
@@ -234,6 +238,7 @@ pub(crate) fn read(
     let place = spec.place;
     let runtime = spec.nested("runtime", &mut cx.report);
     let runtime = runtime.map(|runtime| read_runtime(runtime, place, cx));
+    let budgets = budgets::read(&mut spec, name.as_ref(), &mut cx.report);
     let sandbox = sandbox::read(&mut spec, cx);
     let notify = notify::read(&mut spec, cx);
     spec.close();
@@ -261,6 +266,7 @@ pub(crate) fn read(
         guide,
         limits,
         disk_bytes,
+        budgets,
         sandbox,
         notify,
     })

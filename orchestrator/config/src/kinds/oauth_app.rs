@@ -35,7 +35,7 @@ const OWN_PARAMS: [&str; 7] = [
     "code_challenge_method",
 ];
 
-/// What an OAuthApp's `spec` holds.
+/// What the `spec` of an `OAuthApp` holds.
 pub(crate) static SPEC: Shape = Shape::of(
     "OAuthAppSpec",
     "An application at an authorization server. People log in with `gdn oauth login`; tokens are renewed by \
@@ -107,7 +107,7 @@ pub(crate) static SPEC: Shape = Shape::of(
     "name the server: `issuer: https://login.example.org`",
 )]);
 
-/// Reads an OAuthApp document.
+/// Reads an `OAuthApp` document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAuthApp> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;

@@ -9,7 +9,7 @@ use goondan_protocol::limits::{
 };
 use goondan_protocol::observe::ObservationBounds;
 
-use super::{Context, budgets, id, sandbox};
+use super::{Context, budgets, changesets, id, sandbox};
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
@@ -22,7 +22,7 @@ use crate::limits::{
 use crate::reference::Reference;
 use crate::report::Report;
 use crate::shape::{Content, Default, Field, Shape};
-use crate::{Lifecycle, TaskPolicy};
+use crate::{ChangesetPolicy, Lifecycle, TaskPolicy};
 
 /// Bytes of a MiB.
 const BYTES_PER_MIB: u64 = 1024 * 1024;
@@ -109,6 +109,7 @@ static POLICY_SHAPE: Shape = Shape::of(
             Content::Mapping(&TASKS),
             "What becomes of tasks of command-line agents with time.",
         ),
+        changesets::OF_SWARM,
         budgets::OF_SWARM,
         sandbox::OF_SWARM,
     ],
@@ -228,6 +229,7 @@ pub(crate) struct Policy {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) observation: ObservationBounds,
     pub(crate) tasks: TaskPolicy,
+    pub(crate) changesets: Option<ChangesetPolicy>,
     pub(crate) sandbox: sandbox::Written,
 }
 
@@ -240,6 +242,7 @@ impl std::default::Default for Policy {
             lifecycle: Lifecycle::default(),
             observation: ObservationBounds::default(),
             tasks: TaskPolicy::default(),
+            changesets: None,
             sandbox: sandbox::Written::default(),
         }
     }
@@ -322,6 +325,7 @@ fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Loc
         };
         tasks.close();
     }
+    policy.changesets = changesets::read(&mut fields, report);
     let budgets = budgets::read(&mut fields, None, report);
     policy.sandbox = sandbox::read(&mut fields, cx);
     fields.close();

@@ -177,6 +177,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         exports,
         config: entries_to_json(config),
         connections: Vec::new(),
+        approve: Vec::new(),
         error_message_limit,
     })
 }
@@ -327,6 +328,7 @@ pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
         exports: Vec::new(),
         config: serde_json::Map::new(),
         connections: Vec::new(),
+        approve: Vec::new(),
         error_message_limit: DEFAULT_ERROR_MESSAGE_LIMIT_CHARS,
     })
 }

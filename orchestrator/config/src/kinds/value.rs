@@ -7,7 +7,7 @@ use goondan_protocol::secret::{SECRET_PREFIX, SecretProblem};
 
 use super::{Context, id};
 use crate::advice;
-use crate::bundle::AskedToken;
+use crate::asked_token::AskedToken;
 use crate::codes;
 use crate::fields::{Fields, Label, Located};
 use crate::report::Problem;

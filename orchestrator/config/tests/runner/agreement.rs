@@ -121,7 +121,9 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
                 "prompt": {"system": "s"},
-                "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
+                "tools": ["Tool/files", {"ref": "Tool/module", "approve": {
+                    "rules": [{"export": "a", "when": {"a": "b.*"}, "approve": "always"}],
+                    "otherwise": "never"}}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
                 "extensions": [
                     "Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}},
@@ -156,6 +158,7 @@ fn corpus() -> Vec<Value> {
                     "shutdown": {"gracePeriodSeconds": 1},
                     "observation": {"maxMiB": 1, "maxDays": 1},
                     "tasks": {"keepDays": 1, "drillHours": 1},
+                    "changesets": {"prompts": "approval", "tools": "never", "models": "never"},
                     "sandbox": {"require": "full", "read": ["/usr"], "write": ["/usr"], "network": {"allow": ["example.org"]}},
                 },
             }),

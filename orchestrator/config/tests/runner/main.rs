@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod approve;
+#[cfg(test)]
 mod autofix;
 #[cfg(test)]
 mod beginners;

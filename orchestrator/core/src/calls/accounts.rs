@@ -9,7 +9,8 @@ use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::time::Day;
 use goondan_protocol::usage::Charge;
-use goondan_store::ledger::Line;
+use goondan_store::ledger::{LedgerTask, Line};
+use goondan_tasks::state::Taken;
 
 /// Days of which an account knows the sums. More than one, since a clock may be set back.
 const DAYS_MAX: usize = 4;
@@ -20,6 +21,7 @@ pub(crate) enum Payer {
     Workspace,
     Agent(AgentName),
     Instance(InstanceKey),
+    Task(LedgerTask),
 }
 
 /// The sums of one payer.
@@ -27,7 +29,7 @@ pub(crate) enum Payer {
 struct Account {
     ever: Charge,
     days: BTreeMap<Day, Charge>,
-    /// Of a conversation: its agent, once it has spent something itself.
+    /// Of a conversation or a task: its agent, once it has spent something itself.
     agent: Option<AgentName>,
 }
 
@@ -35,6 +37,8 @@ struct Account {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
     of: BTreeMap<Payer, Account>,
+    /// What of each task was put down, or is about to be.
+    tasks: BTreeMap<LedgerTask, Taken>,
 }
 
 impl Accounts {
@@ -43,8 +47,25 @@ impl Accounts {
         let mut accounts = Self::default();
         for line in lines {
             accounts.take(line);
+            if let Some(task) = &line.task {
+                let taken = accounts.tasks.entry(task.clone()).or_default();
+                taken.usage.add(&line.spending.usage);
+                taken.cost = taken.cost.plus(line.spending.cost_micro_usd);
+            }
         }
         accounts
+    }
+
+    /// What a task took that was not put down, and now is taken to be; none if it is nothing.
+    pub(crate) fn owed(&mut self, task: &LedgerTask, total: &Taken) -> Option<Taken> {
+        let known = self.tasks.entry(task.clone()).or_default();
+        let owed = total.beyond(known);
+        if owed == Taken::default() {
+            return None;
+        }
+        known.usage.add(&owed.usage);
+        known.cost = known.cost.plus(owed.cost);
+        Some(owed)
     }
 
     /// Takes in what the ledger holds durably.
@@ -52,7 +73,7 @@ impl Accounts {
         let charge = line.charge();
         let agent = &line.agent_name;
         for payer in payers_of_line(line) {
-            let is_own = payer == Payer::Instance(line.instance_key.clone());
+            let is_own = payer == own_of(line);
             let account = self.of.entry(payer).or_default();
             account.ever = account.ever.plus(charge);
             let day = account.days.entry(line.day).or_default();
@@ -83,10 +104,9 @@ impl Accounts {
         account.map_or_else(Charge::default, |account| account.ever)
     }
 
-    /// The agent of a conversation that has spent something itself.
-    pub(crate) fn agent_of(&self, key: &InstanceKey) -> Option<&AgentName> {
-        let account = self.of.get(&Payer::Instance(key.clone()))?;
-        account.agent.as_ref()
+    /// The agent of a conversation or a task that has spent something itself.
+    pub(crate) fn agent_of(&self, payer: &Payer) -> Option<&AgentName> {
+        self.of.get(payer)?.agent.as_ref()
     }
 
     /// Everybody who has an account.
@@ -96,14 +116,15 @@ impl Accounts {
 }
 
 /// Everybody whom a reply counts against: of agents and of conversations its own, and those that had
-/// asked for its turn. Each counts once.
+/// asked for its turn or task. Each counts once.
 pub(crate) fn payers(
     (agent, asking): (&AgentName, &[AgentName]),
-    (own, asked_by): (&InstanceKey, &[InstanceKey]),
+    (own, asked_by): (Payer, &[InstanceKey]),
 ) -> impl Iterator<Item = Payer> + use<> {
     let agents = std::iter::once(agent).chain(asking).cloned();
-    let instances = std::iter::once(own).chain(asked_by).cloned();
-    let all: BTreeSet<Payer> = std::iter::once(Payer::Workspace)
+    let instances = asked_by.iter().cloned();
+    let all: BTreeSet<Payer> = [Payer::Workspace, own]
+        .into_iter()
         .chain(agents.map(Payer::Agent))
         .chain(instances.map(Payer::Instance))
         .collect();
@@ -114,30 +135,73 @@ pub(crate) fn payers(
 pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<> {
     payers(
         (&line.agent_name, &line.asked_by_agents),
-        (&line.instance_key, &line.asked_by),
+        (own_of(line), &line.asked_by),
     )
+}
+
+/// The conversation or the task that a line is of.
+fn own_of(line: &Line) -> Payer {
+    match &line.task {
+        Some(task) => Payer::Task(task.clone()),
+        None => Payer::Instance(line.instance_key.clone()),
+    }
 }
 
 /// The agents among them.
 pub(crate) fn agents_of(payers: &[Payer]) -> Vec<AgentName> {
     let agents = payers.iter().filter_map(|payer| match payer {
         Payer::Agent(name) => Some(name.clone()),
-        Payer::Workspace | Payer::Instance(_) => None,
+        Payer::Workspace | Payer::Instance(_) | Payer::Task(_) => None,
     });
     agents.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::time::Timestamp;
     use goondan_protocol::usage::{MicroUsd, Spending, Usage};
 
     use super::*;
+
+    #[test]
+    fn task_6_what_a_task_took_is_put_down_once_and_counts_for_all_it_concerns() {
+        let task = LedgerTask {
+            id: "t-1".parse().unwrap(),
+            created_at: Timestamp::from_unix_millis(1),
+        };
+        let of_task = |tokens| Line {
+            task: Some(task.clone()),
+            assumed: Charge::default(),
+            ..line("2026-01-01", "task:t-1", &["main"], tokens)
+        };
+        let mut accounts = Accounts::of(&[of_task(10), of_task(5)]);
+        let told = |tokens| Taken {
+            usage: Usage {
+                input_tokens: tokens,
+                ..Usage::default()
+            },
+            cost: MicroUsd(tokens),
+        };
+        assert_eq!(accounts.owed(&task, &told(15)), None);
+        assert_eq!(accounts.owed(&task, &told(22)), Some(told(7)));
+        assert_eq!(accounts.owed(&task, &told(22)), None, "it is on its way");
+        let other = LedgerTask {
+            created_at: Timestamp::from_unix_millis(2),
+            ..task.clone()
+        };
+        assert_eq!(accounts.owed(&other, &told(3)), Some(told(3)));
+        let ever = |payer: &Payer| accounts.ever(payer).tokens;
+        assert_eq!(ever(&Payer::Task(task)), 15);
+        assert_eq!(ever(&Payer::Instance("main".parse().unwrap())), 15);
+        assert_eq!(ever(&Payer::Instance("task:t-1".parse().unwrap())), 0);
+    }
 
     fn line(day: &str, key: &str, asked_by: &[&str], tokens: u64) -> Line {
         Line {
             day: day.parse().unwrap(),
             agent_name: if key == "main" { "boss" } else { "hand" }.parse().unwrap(),
             instance_key: key.parse().unwrap(),
+            task: None,
             asked_by: asked_by.iter().map(|key| key.parse().unwrap()).collect(),
             asked_by_agents: asked_by.iter().map(|_| "boss".parse().unwrap()).collect(),
             model: "m".parse().unwrap(),
@@ -173,7 +237,7 @@ mod tests {
         assert_eq!(spent(&agent("boss"), BudgetPeriod::Ever), 17);
         assert_eq!(spent(&agent("hand"), BudgetPeriod::Ever), 6);
         assert_eq!(spent(&key("nobody"), BudgetPeriod::Ever), 0);
-        let agent = accounts.agent_of(&"hand:main".parse().unwrap());
+        let agent = accounts.agent_of(&key("hand:main"));
         assert_eq!(agent.map(AgentName::as_str), Some("hand"));
     }
 

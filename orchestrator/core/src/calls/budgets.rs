@@ -30,7 +30,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::accounts::{Payer, payers, payers_of_line};
+use super::for_tasks::place_of;
 use super::{Calls, OpenCall};
+use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
@@ -97,23 +99,27 @@ fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Pri
 fn is_about(
     budget: &Budget,
     payer: &Payer,
-    agent_of: impl Fn(&InstanceKey) -> Option<AgentName>,
+    agent_of: impl Fn(&Payer) -> Option<AgentName>,
 ) -> bool {
     match (budget.scope, payer) {
         (BudgetScope::Workspace, Payer::Workspace) => true,
         (BudgetScope::Agent, Payer::Agent(name)) => {
             budget.agent.as_ref().is_none_or(|only| only == name)
         }
-        (BudgetScope::Instance, Payer::Instance(key)) => match &budget.agent {
+        (BudgetScope::Instance, Payer::Instance(_)) => match &budget.agent {
             None => true,
-            Some(only) => agent_of(key).as_ref() == Some(only),
+            Some(only) => agent_of(payer).as_ref() == Some(only),
         },
+        // What a swarm allows each conversation is for those of people; a task's counts in that which had it made.
+        (BudgetScope::Instance, Payer::Task(_)) => {
+            budget.agent.is_some() && agent_of(payer) == budget.agent
+        }
         _ => false,
     }
 }
 
 /// What a budget is, in words.
-fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
+pub(super) fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
     let per = match period {
         BudgetPeriod::Ever => "",
         BudgetPeriod::Day => " a day",
@@ -122,11 +128,12 @@ fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
         Payer::Workspace => "the workspace".to_owned(),
         Payer::Agent(name) => format!("agent `{name}`"),
         Payer::Instance(key) => format!("conversation `{key}`"),
+        Payer::Task(task) => format!("task `{}`", task.id),
     };
     format!("the budget of {limit}{per} for {whose}")
 }
 
-fn within(id: &WorkspaceId, key: &InstanceKey) -> InstanceRef {
+pub(super) fn within(id: &WorkspaceId, key: &InstanceKey) -> InstanceRef {
     InstanceRef {
         workspace_id: id.clone(),
         instance_key: key.clone(),
@@ -135,9 +142,6 @@ fn within(id: &WorkspaceId, key: &InstanceKey) -> InstanceRef {
 
 fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, warning: &str) {
     let timestamp = fleet.now().wall;
-    let Some(agent_name) = fleet.agent_name(at).cloned() else {
-        return;
-    };
     let turn = fleet.turn_of(at).cloned();
     let trace = turn.as_ref().map(|turn| turn.context.trace);
     let event = LifecycleEvent::BudgetWarning {
@@ -145,7 +149,10 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
         budget: warning.to_owned(),
     };
     fleet.announce(&at.workspace_id, event, trace);
-    let Some(turn) = turn else { return };
+    // What a task took is in no turn; nor is what came after the end of one.
+    let Some((turn, agent_name)) = turn.zip(fleet.agent_name(at).cloned()) else {
+        return;
+    };
     let trace = turn.context.trace;
     let place = TraceContext {
         span_id: step.unwrap_or(trace.span_id),
@@ -162,15 +169,15 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
 }
 
 impl Calls {
-    fn agent_of(&self, fleet: &Fleet, at: &InstanceRef) -> Option<AgentName> {
+    pub(super) fn agent_of(&self, fleet: &Fleet, at: &InstanceRef) -> Option<AgentName> {
         let accounts = self.accounts.get(&at.workspace_id)?;
-        let spender = accounts.agent_of(&at.instance_key);
+        let spender = accounts.agent_of(&Payer::Instance(at.instance_key.clone()));
         spender.or_else(|| fleet.agent_name(at)).cloned()
     }
 
     /// Calls `each` with every limit of a workspace that concerns one of these payers, and what is spent
     /// of it.
-    fn each_limit(
+    pub(super) fn each_limit(
         &self,
         fleet: &Fleet,
         id: &WorkspaceId,
@@ -180,7 +187,10 @@ impl Calls {
         let (Some(bundle), Some(accounts)) = (fleet.bundle(id), self.accounts.get(id)) else {
             return;
         };
-        let agent_of = |key: &InstanceKey| self.agent_of(fleet, &within(id, key));
+        let agent_of = |payer: &Payer| match payer {
+            Payer::Instance(key) => self.agent_of(fleet, &within(id, key)),
+            payer => accounts.agent_of(payer).cloned(),
+        };
         for budget in &bundle.budgets {
             for payer in payers {
                 if is_about(budget, payer, agent_of) {
@@ -206,7 +216,8 @@ impl Calls {
         let asked_by = fleet.asked_by(at);
         let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
         let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
-        payers((agent, &agents), (&at.instance_key, &asked_by)).collect()
+        let own = Payer::Instance(at.instance_key.clone());
+        payers((agent, &agents), (own, &asked_by)).collect()
     }
 
     /// A reply's line is durable in the ledger: it counts, and who comes near a limit is warned.
@@ -222,6 +233,7 @@ impl Calls {
             return;
         };
         accounts.take(line);
+        self.charged.insert(at.workspace_id.clone());
         let own: Vec<Payer> = payers_of_line(line).collect();
         let charge = line.charge();
         let mut warnings: Vec<String> = Vec::new();
@@ -345,6 +357,15 @@ impl Calls {
                     let agent = self.agent_of(fleet, &within(id, key));
                     (BudgetScope::Instance, agent, Some(key.clone()))
                 }
+                Payer::Task(task) => {
+                    let place = place_of(&TaskRef::new(id, &task.id));
+                    let agent = accounts.agent_of(payer).cloned();
+                    (
+                        BudgetScope::Instance,
+                        agent,
+                        place.ok().map(|at| at.instance_key),
+                    )
+                }
             };
             states.push(BudgetState {
                 workspace_id: id.clone(),
@@ -376,7 +397,7 @@ impl Calls {
 
 const NO_PRICE: &str = "give the Model `prices` that hold today, or set the budget in `tokens`";
 
-fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
+pub(super) fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
     match (period, payer) {
         (BudgetPeriod::Day, _) => "raise it under `budgets`, or wait for the next day (UTC)",
         (BudgetPeriod::Ever, Payer::Instance(_)) => {

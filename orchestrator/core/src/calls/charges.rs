@@ -1,4 +1,4 @@
-//! What calls took that are over without a recorded reply: put down in the ledger, again and again until
+//! What calls took that are over without a recorded reply, and what tasks took: put down in the ledger, again and again until
 //! that is durable. Until then it counts as reserved, so that it is in no budget twice and in none not at
 //! all. An entry that could not be written may be in the file all the same; it is known by its id.
 
@@ -8,7 +8,7 @@ use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{Charge, Spent, Usage};
 use goondan_store::StoreError;
-use goondan_store::ledger::Entry;
+use goondan_store::ledger::{Entry, Purpose};
 use goondan_store::writer::operation::RecordUsage;
 use uuid::Uuid;
 
@@ -135,8 +135,11 @@ impl Calls {
         match result {
             Ok(()) => {
                 self.charges.pending.remove(&entry.id);
-                let step = SpanId::of_step(&entry.step_id);
-                self.charge(fleet, at, &entry.into_line(), Some(step));
+                let step = match &entry.purpose {
+                    Purpose::Step { step_id, .. } => Some(SpanId::of_step(step_id)),
+                    Purpose::Task { .. } => None,
+                };
+                self.charge(fleet, at, &entry.into_line(), step);
             }
             // A workspace that is opened again counts what its ledger holds.
             Err(_) if !self.accounts.contains_key(&at.workspace_id) => {

@@ -12,8 +12,8 @@ use crate::limits::CALL_DEADLINE_MAX_MS;
 /// What such calls are said to be of, in place of a conversation.
 const TASK_KEY_PREFIX: &str = "task:";
 
-/// Under which name the calls of a task wait their turn.
-fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {
+/// Under which name the calls of a task wait their turn, and what it took is put down.
+pub(super) fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {
     let key = format!("{TASK_KEY_PREFIX}{}", at.task_id);
     match InstanceKey::new(&key) {
         Ok(instance_key) => Ok(InstanceRef {

@@ -11,7 +11,7 @@ use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
-use goondan_store::ledger::Entry;
+use goondan_store::ledger::{Entry, Purpose};
 use goondan_store::writer::operation::{AppendEvent, Appended, RecordUsage};
 use serde::Serialize;
 use serde_json::json;
@@ -190,8 +190,7 @@ impl Calls {
             agent_name,
             asked_by_agents,
             instance_key: at.instance_key,
-            turn_id,
-            step_id,
+            purpose: Purpose::Step { turn_id, step_id },
             model,
             usage: spent.usage,
             cost_micro_usd: spent.cost,

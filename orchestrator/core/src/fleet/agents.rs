@@ -94,6 +94,7 @@ impl Fleet {
             return false;
         };
         let turn = entry.turn.take();
+        entry.approvals.forget_requesters();
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
         if let Some(reason) = entry.restarts.done() {
@@ -103,6 +104,9 @@ impl Fleet {
             let is_held = entry.hold.is_some();
             self.pump(at);
             return !is_held;
+        }
+        if let Some(how) = crash {
+            self.note_crash(at, how);
         }
         if let Some((turn, how)) = turn.zip(crash) {
             self.count_crash(at, turn, how);
@@ -208,6 +212,9 @@ impl Fleet {
         workspace.is_some_and(|workspace| {
             let entry = workspace.instances.get(&at.instance_key);
             let running = entry.filter(|entry| entry.slot.up().is_some());
+            if running.is_some_and(|entry| entry.overlay.standing.is_pending) {
+                return true;
+            }
             match (
                 running.and_then(|entry| entry.running.as_ref()),
                 &workspace.bundle,
@@ -285,6 +292,9 @@ impl Fleet {
     }
 
     fn start_agent(&mut self, at: &InstanceRef) {
+        if !self.is_armed(at) {
+            return;
+        }
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
@@ -307,6 +317,10 @@ impl Fleet {
         if !self.may_start(at) {
             return;
         }
+        let running = match self.take_definition(at) {
+            Some(definition) => running.being(*definition),
+            None => running,
+        };
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -333,6 +347,7 @@ impl Fleet {
             project_root: workspace.record.project_root.clone(),
             egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
             sandbox: self.sandbox_dir_of(at),
+            changesets: self.changesets_dir_of(at),
         })))
     }
 
@@ -384,6 +399,7 @@ impl Fleet {
         if entry.deleting.is_some() {
             return;
         }
+        entry.approvals.read(&state);
         entry.agent = state.agent;
         if let Some(note) = state.rewind {
             // Nothing else is done before that is finished; then the inbox is read again.

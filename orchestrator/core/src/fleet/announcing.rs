@@ -60,7 +60,14 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
         Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
         Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
+        Event::ApprovalAsked { .. } => (Info, "a tool call waits for a person to approve it"),
+        Event::ApprovalClosed { .. } => (Info, "a tool call waits for no person any more"),
         Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
+        Event::BundleChanged { what, .. } if what == "reverted" => (
+            Warn,
+            "what an agent made of its own configuration is taken back",
+        ),
+        Event::BundleChanged { .. } => (Info, "the configuration of a conversation changed"),
         Event::TaskChanged { .. } => (Info, "a task stands in another way"),
         Event::ProposalCreated { .. }
         | Event::ProposalReviewed { .. }
@@ -99,6 +106,7 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),
         Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),
+        Event::BundleChanged { .. } => Audited::Instance("bundleChanged"),
         _ => return None,
     })
 }

@@ -103,8 +103,16 @@ impl Fleet {
                 return None;
             }
         };
+        if let Question::Approval { .. } = &ask.question {
+            self.ask_approval(requester, ask);
+            return None;
+        }
         if ask.question.is_of_tasks() {
             return Some((requester, Beyond::Tasks(ask)));
+        }
+        if let Question::Bundle { .. } = &ask.question {
+            self.ask_bundle(requester, ask);
+            return None;
         }
         match self.file_work(at, &ask.question) {
             Ok(None) => {
@@ -142,11 +150,13 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // What is done with files and tasks is done elsewhere.
-            Question::PrepareSandbox { .. }
+            // What is done with files, tasks and approvals is done elsewhere.
+            Question::Approval { .. }
+            | Question::PrepareSandbox { .. }
             | Question::ShowSandbox { .. }
             | Question::SubmitProposal { .. }
             | Question::ShowProposal { .. }
+            | Question::Bundle { .. }
             | Question::CreateTask { .. }
             | Question::ShowTask { .. }
             | Question::AwaitTask { .. } => return,

@@ -29,9 +29,16 @@ pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
     agent.has_export(SUBMIT.0, SUBMIT.1)
 }
 
-/// The tool and its export that grant a question.
-fn grant_of(question: &Question) -> (&'static str, &'static str) {
-    match question {
+/// Whether an agent changes its own configuration.
+pub(super) fn is_author(agent: &AgentDefinition) -> bool {
+    agent.has_export("swarm-bundle", "open")
+}
+
+/// The tool and its export that grant a question; none if every agent may ask it.
+fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
+    Some(match question {
+        // To ask for less is everybody's right.
+        Question::Approval { .. } => return None,
         Question::Request { .. } => (AGENTS_TOOL, "request"),
         Question::Send { .. } => (AGENTS_TOOL, "send"),
         Question::Spawn { .. } => (AGENTS_TOOL, "spawn"),
@@ -45,7 +52,8 @@ fn grant_of(question: &Question) -> (&'static str, &'static str) {
         Question::CreateTask { .. } => ("tasks", "create"),
         Question::ShowTask { .. } => ("tasks", "status"),
         Question::AwaitTask { .. } => ("tasks", "wait"),
-    }
+        Question::Bundle { ask } => ("swarm-bundle", ask.export()),
+    })
 }
 
 /// Whether an agent may ask that. The modules of its extensions may, too: the project's own code, which
@@ -55,7 +63,9 @@ fn grant_of(question: &Question) -> (&'static str, &'static str) {
 ///
 /// `E_NOT_GRANTED`, with the tool that would grant it.
 pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
-    let (tool, export) = grant_of(question);
+    let Some((tool, export)) = grant_of(question) else {
+        return Ok(());
+    };
     let by_tool = agent.has_export(tool, export);
     let is_module = |source: &ExtensionSource| matches!(source, ExtensionSource::Module { .. });
     let has_module = agent.extensions.iter().any(|held| is_module(&held.source));

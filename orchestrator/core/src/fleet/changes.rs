@@ -46,6 +46,8 @@ pub(super) struct RunningAgent {
     policy: Policy,
     /// A configuration that says the same of it: comparing digests is cheap.
     alike: String,
+    /// Whether its own conversation says what it is, on top of that configuration alone.
+    is_own: bool,
 }
 
 impl RunningAgent {
@@ -54,13 +56,24 @@ impl RunningAgent {
             definition: bundle.agents.get(agent)?.clone(),
             policy: Policy::of(bundle),
             alike: bundle.digest.clone(),
+            is_own: false,
         })
+    }
+
+    /// The same with what its own conversation says of it.
+    pub(super) fn being(self, definition: AgentDefinition) -> Self {
+        Self {
+            definition,
+            is_own: true,
+            ..self
+        }
     }
 
     /// Whether a process started now would be started with something else.
     pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
         self.alike != bundle.digest
-            && (bundle.agents.get(&self.definition.name) != Some(&self.definition)
+            && (self.is_own
+                || bundle.agents.get(&self.definition.name) != Some(&self.definition)
                 || self.policy != Policy::of(bundle))
     }
 

@@ -16,6 +16,7 @@ impl Fleet {
         reply: DeleteReply,
     ) -> bool {
         self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
+        self.end_approvals(at, "the conversation is deleted");
         // The entry keeps others away until the instance is gone.
         let Some(entry) = self.instance_entry(at, agent) else {
             return false;
@@ -49,6 +50,7 @@ impl Fleet {
             if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                 workspace.instances.remove(&at.instance_key);
                 workspace.parked.remove(&at.instance_key);
+                workspace.bundle_problems.remove(&at.instance_key);
             }
             self.forget_questions_of(at);
         } else {

@@ -7,6 +7,8 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceKey};
 use goondan_protocol::trace::TraceContext;
 
 use super::answers::waiting::Awaiting;
+use super::approvals::Approvals;
+use super::bundles::Overlay;
 use super::changes::RunningAgent;
 use super::holding::Hold;
 use super::inbox::Inbox;
@@ -40,6 +42,8 @@ pub(crate) struct Instance {
     /// The questions its running turn waits for, and whom it asked. They stay while the turn is open,
     /// also while it has no process: it will ask again.
     pub(super) asking: BTreeMap<EventId, InstanceKey>,
+    /// The calls of its open turn that need a person; also while it has no process.
+    pub(super) approvals: Approvals,
     /// Questions whose answers are to come as events, by the ids of those events.
     pub(super) awaiting: BTreeMap<EventId, Awaiting>,
     pub(super) idle_since_ms: u64,
@@ -49,6 +53,8 @@ pub(crate) struct Instance {
     pub(super) deleting: Option<Vec<DeleteReply>>,
     /// What it is held for: no turn begins meanwhile.
     pub(super) hold: Option<Hold>,
+    /// What it works with besides what the project says.
+    pub(super) overlay: Overlay,
 }
 
 impl Instance {
@@ -62,11 +68,13 @@ impl Instance {
             running: None,
             waiters: Waiters::default(),
             asking: BTreeMap::new(),
+            approvals: Approvals::default(),
             awaiting: BTreeMap::new(),
             idle_since_ms: now_ms,
             restarts: SelfRestarts::default(),
             deleting: None,
             hold: None,
+            overlay: Overlay::default(),
         }
     }
 
@@ -142,6 +150,7 @@ impl Instance {
             && self.pending() == 0
             && self.waiters.is_empty()
             && self.asking.is_empty()
+            && self.approvals.is_empty()
             && self.awaiting.is_empty()
             && self.deleting.is_none()
             && self.hold.is_none()

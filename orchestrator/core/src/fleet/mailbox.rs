@@ -254,6 +254,7 @@ impl Fleet {
                 if let Some(error) = self.why_nothing_begins(instance) {
                     return self.respond_error(token, error);
                 }
+                self.tell_of_approvals(instance, &sent.event_id, token);
                 if let Some(entry) = self.instance_mut(instance) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);

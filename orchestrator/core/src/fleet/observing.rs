@@ -36,7 +36,12 @@ fn scope_of(kind: Kind) -> Option<Scope> {
         Kind::StepStarted | Kind::StepCompleted | Kind::StepFailed => Some(Scope::Step),
         Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
         // The daemon's own.
-        Kind::TurnParked | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed => None,
+        Kind::TurnParked
+        | Kind::BudgetWarning
+        | Kind::QuestionAsked
+        | Kind::QuestionClosed
+        | Kind::ApprovalAsked
+        | Kind::ApprovalClosed => None,
     }
 }
 
@@ -125,23 +130,36 @@ impl Fleet {
         let Some(turn) = &mut entry.turn else {
             return self.on_broken(process, "it reported on a turn that is not in progress");
         };
+        if turn.taken_in.is_some() && entry.slot.is_dying() {
+            // What it says of steps that are another process's comes too late.
+            return;
+        }
         let programs = entry
             .running
             .as_ref()
             .and_then(|it| it.definition.programs());
+        let revision = entry.overlay.standing.active.clone();
         let event = match corrected(event, (at, &entry.agent), programs, turn, now) {
-            Ok(event) => event,
+            Ok(event) => RuntimeEvent {
+                bundle_revision: revision,
+                ..event
+            },
             Err(problem) => return self.on_broken(process, problem),
         };
-        match turn.used.observe(now.mono_ms) {
+        let reported = turn.used.observe(now.mono_ms);
+        let kind = event.kind;
+        match reported {
             Reported::Kept => self.record_observation(at, &event),
             Reported::Dropped { first: false } => {}
             Reported::Dropped { first: true } => {
                 let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);
                 self.log(log.with("turnId", event.turn_id.as_str()));
             }
-            Reported::Flood => self.on_broken(process, "it flooded the daemon with reports"),
+            Reported::Flood => {
+                return self.on_broken(process, "it flooded the daemon with reports");
+            }
         }
+        self.on_step_over(at, process, kind);
     }
 
     /// Records something that happened in a turn, and tells whoever watches it.

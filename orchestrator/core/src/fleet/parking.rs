@@ -95,6 +95,7 @@ impl Fleet {
         if let Some(turn) = entry.inbox.parked(event_id) {
             self.observe_parked(at, &turn, reason);
         }
+        self.end_approvals(at, "the event is parked");
         self.count_parked(at, |count| count.saturating_add(1));
         let event = LifecycleEvent::EventParked {
             instance_key: at.instance_key.clone(),

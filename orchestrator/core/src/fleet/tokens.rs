@@ -141,7 +141,7 @@ impl Fleet {
     pub(crate) fn set_token(
         &mut self,
         id: &WorkspaceId,
-        need: OAuthNeed,
+        need: &OAuthNeed,
         token: Option<SecretValue>,
     ) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
@@ -149,12 +149,12 @@ impl Fleet {
         };
         match token {
             Some(token) => drop(workspace.tokens.insert(need.clone(), token)),
-            None => drop(workspace.tokens.remove(&need)),
+            None => drop(workspace.tokens.remove(need)),
         }
         let connectors = workspace.connectors.iter();
         let connectors = connectors.filter(|(_, connector)| {
             let wanted = connector.wanted.as_ref();
-            wanted.is_some_and(|wanted| needs_of_connection(wanted).contains(&need))
+            wanted.is_some_and(|wanted| needs_of_connection(wanted).contains(need))
         });
         let connectors: Vec<ConnectionName> = connectors.map(|(name, _)| name.clone()).collect();
         for name in connectors {

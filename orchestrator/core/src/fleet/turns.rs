@@ -135,8 +135,10 @@ impl Fleet {
                 trace: None,
             });
         }
+        self.end_approvals(at, &format!("the turn is {status}"));
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
+        self.note_turn(at, outcome);
         if let Some(reason) = restart {
             self.restart_as_wished(at, &reason);
         }

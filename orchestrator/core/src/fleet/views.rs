@@ -182,9 +182,11 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         pending_events: instances.map(Instance::pending).sum(),
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
+        approvals: approvals_in(workspace),
         questions: 0,
         consents: Vec::new(),
         failed_drills: Vec::new(),
+        bundle_problems: workspace.bundle_problems.clone(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,
@@ -199,6 +201,12 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         unhealthy: health::told(unhealthy),
         unhealthy_total,
     }
+}
+
+/// How many tool calls wait for a person.
+fn approvals_in(workspace: &Workspace) -> usize {
+    let entries = workspace.instances.values();
+    entries.map(|entry| entry.approvals.waiting().count()).sum()
 }
 
 /// How changes are noticed. The watch begins a moment after it was asked for.
@@ -234,6 +242,7 @@ fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance
             others
         },
         consents: Vec::new(),
+        approvals: instance.approvals.waiting().cloned().collect(),
         questions: Vec::new(),
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
@@ -273,6 +282,7 @@ fn model_info(
         trace_id: None,
         waiting_for: Vec::new(),
         consents: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
@@ -306,6 +316,7 @@ fn connector_info(
         trace_id: None,
         waiting_for: Vec::new(),
         consents: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
@@ -340,6 +351,7 @@ fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
         trace_id: None,
         waiting_for: Vec::new(),
         consents: Vec::new(),
+        approvals: Vec::new(),
         questions: Vec::new(),
         detail: run.slot.detail.clone(),
         memory_bytes: None,

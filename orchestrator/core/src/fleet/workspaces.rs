@@ -151,6 +151,7 @@ impl Fleet {
         let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
         let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
         workspace.bundle = Some(bundle);
+        self.disarm(id);
         let mut processes = 0;
         for at in self.instances_of(id) {
             if self.is_agent_outdated(&at) {
@@ -229,6 +230,9 @@ impl Fleet {
         let Some(digest) = self.bundle(id).map(|bundle| bundle.digest.clone()) else {
             return;
         };
+        if let Some(workspace) = self.workspaces.get_mut(id) {
+            workspace.may_be_kept = may_be_kept;
+        }
         if may_be_kept {
             self.push(Effect::KeepConfiguration {
                 workspace_id: id.clone(),

@@ -210,6 +210,7 @@ fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
     let state = InstanceState {
         agent: "clerk".parse().unwrap(),
         open_turn: None,
+        approvals: Vec::new(),
         waiting: Vec::new(),
         attempts: BTreeMap::new(),
         parked: Vec::new(),

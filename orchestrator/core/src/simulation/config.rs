@@ -144,6 +144,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         lifecycle: goondan_config::Lifecycle::default(),
         observation: goondan_protocol::observe::ObservationBounds::default(),
         tasks: goondan_config::TaskPolicy::default(),
+        changesets: None,
         digest: variant.to_string(),
     }
 }
@@ -160,6 +161,7 @@ fn tool(name: &str, connections: &[&str]) -> ToolDefinition {
         exports: Vec::new(),
         config: JsonObject::new(),
         connections: connections.collect(),
+        approve: Vec::new(),
         error_message_limit: 1_000,
     }
 }

@@ -487,6 +487,7 @@ impl World {
             | Effect::Secrets { .. }
             | Effect::Proposals { .. }
             | Effect::Joint(_)
+            | Effect::Bundle(_)
             | Effect::OAuth(_)
             | Effect::Log(_) => {}
         }

@@ -75,6 +75,8 @@ pub(super) struct Written {
     pub(super) batch: Batch,
     /// How the task stands, and what it waits for, if that is another now.
     pub(super) changed: Option<(TaskStatus, Option<String>)>,
+    /// Whether it took tokens or money.
+    pub(super) has_spent: bool,
 }
 
 /// A run that is to be started.
@@ -93,6 +95,8 @@ pub(super) struct Pending {
     pub(super) order: StartOrder,
     /// Whether its program is to be stopped at once.
     pub(super) is_held: bool,
+    /// Whether the budgets that it shares with others allow it.
+    pub(super) is_allowed: bool,
 }
 
 #[derive(Debug)]
@@ -160,6 +164,8 @@ pub(super) struct Entry {
     /// Whether its files are being taken back, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
+    /// Which budget lets it take no more, as its machine knows it.
+    pub(super) shortage: Option<String>,
     /// The last look at its work area.
     pub(super) last_look: Option<LastLook>,
     /// Bytes of output that are on their way to its log.
@@ -184,6 +190,7 @@ impl Entry {
             drill_at_ms: 0,
             is_restoring: false,
             restore: None,
+            shortage: None,
             last_look: None,
             output_waiting: 0,
             output_dropped: 0,
@@ -344,7 +351,13 @@ impl Entry {
         let after = stands(&state);
         self.durable = Some(state);
         let changed = (before.as_ref() != Some(&after)).then_some(after);
-        Some(Written { batch, changed })
+        let mut facts = batch.facts.iter();
+        let has_spent = facts.any(|happened| matches!(happened.fact, Fact::UsageRecorded { .. }));
+        Some(Written {
+            batch,
+            changed,
+            has_spent,
+        })
     }
 
     /// What was being written is not. Whoever waits for it, or for what was to be written next; none of it

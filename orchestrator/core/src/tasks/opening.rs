@@ -77,6 +77,7 @@ impl Tasks {
     /// A task goes on from what is on disk. A run that was under way is over: nobody listens to it any more,
     /// and what was left of it was ended.
     pub(super) fn take_up(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        self.accounting.note_spent(at);
         self.take_up_notifications(fleet, at);
         if super::runs::is_ending(fleet, at) {
             return;

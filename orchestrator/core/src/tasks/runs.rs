@@ -34,6 +34,7 @@ impl Tasks {
         entry.pending = Some(Pending {
             order,
             is_held: false,
+            is_allowed: false,
         });
         if is_ending(fleet, at) {
             self.forget_start(at);
@@ -41,7 +42,7 @@ impl Tasks {
             return self.input(fleet, at, input, None);
         }
         self.waiting.push_back(at.clone());
-        self.start_waiting(fleet);
+        self.accounting.ask_for(at);
     }
 
     /// The run of a task does not wait for a place any more.
@@ -63,7 +64,7 @@ impl Tasks {
         {
             let may_start = |at: &TaskRef| {
                 let pending = self.entry(at).and_then(|entry| entry.pending.as_ref());
-                pending.is_none_or(|pending| !pending.is_held)
+                pending.is_none_or(|pending| !pending.is_held && pending.is_allowed)
             };
             let Some(index) = self.waiting.iter().position(may_start) else {
                 return;
@@ -138,7 +139,7 @@ impl Tasks {
         };
         let name = state.task.agent.clone();
         let tells_result = state.task.tells_result;
-        let Some(Pending { order, is_held }) = entry.pending.take() else {
+        let Some(Pending { order, is_held, .. }) = entry.pending.take() else {
             return;
         };
         let run = order.run;

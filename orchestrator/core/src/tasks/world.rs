@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_cli_agents::Event;
 use goondan_config::{Bundle, ConnectionDefinition, Lifecycle, TaskPolicy};
 use goondan_protocol::JsonObject;
+use goondan_protocol::budget::Budget;
 use goondan_protocol::call::{CallOrder, CallOutcome, CallResult};
 use goondan_protocol::control::{
     Call, CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRemoved, TaskRestored,
@@ -23,6 +24,7 @@ use goondan_protocol::task::{
 };
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
+use goondan_store::ledger::Entry as LedgerEntry;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::{Completion, Op, Report};
@@ -80,6 +82,10 @@ pub(super) struct World {
     pub(super) connector: Option<ProcessId>,
     /// What it was asked to do.
     pub(super) calls: Vec<CallOrder>,
+    /// The ledger of the workspace.
+    pub(super) ledger: Vec<LedgerEntry>,
+    /// Whether what is to be put down there is neither written nor answered.
+    pub(super) is_ledger_stuck: bool,
     next_token: u64,
     bundle: Bundle,
 }
@@ -141,6 +147,7 @@ fn bundle() -> Bundle {
         grace_period_ms: 1_000,
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
+        changesets: None,
         tasks: TaskPolicy {
             keep_ms: Some(2 * DAY_MS),
             drill_ms: Some(DAY_MS),
@@ -181,6 +188,14 @@ impl World {
         Self::with(bundle)
     }
 
+    /// With these budgets.
+    pub(super) fn budgeted(budgets: Vec<Budget>) -> Self {
+        Self::with(Bundle {
+            budgets,
+            ..bundle()
+        })
+    }
+
     fn with(bundle: Bundle) -> Self {
         let mut world = Self {
             core: new_core(),
@@ -206,6 +221,8 @@ impl World {
             audited: Vec::new(),
             connector: None,
             calls: Vec::new(),
+            ledger: Vec::new(),
+            is_ledger_stuck: false,
             next_token: 0,
             bundle,
         };
@@ -240,7 +257,11 @@ impl World {
                 },
                 fallback: None,
                 may_be_kept: false,
-                accounts: Accounts::default(),
+                accounts: {
+                    let entries = self.ledger.iter().cloned();
+                    let lines: Vec<_> = entries.map(LedgerEntry::into_line).collect();
+                    Accounts::of(&lines)
+                },
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),
@@ -313,14 +334,20 @@ impl World {
                         }));
                     }
                     Effect::Store(job) => {
-                        let Op::Audit(audit) = job.op else {
-                            panic!("{job:?}");
+                        let token = job.token;
+                        let report = match job.op {
+                            Op::Audit(audit) => {
+                                self.audited.push(format!("{audit:?}"));
+                                Report::Audit(Ok(()))
+                            }
+                            Op::RecordUsage(_) if self.is_ledger_stuck => continue,
+                            Op::RecordUsage(record) => {
+                                self.ledger.push(*record.entry);
+                                Report::RecordUsage(Ok(()))
+                            }
+                            op => panic!("{op:?}"),
                         };
-                        self.audited.push(format!("{audit:?}"));
-                        inputs.push_back(Input::Stored(Completion {
-                            token: job.token,
-                            report: Report::Audit(Ok(())),
-                        }));
+                        inputs.push_back(Input::Stored(Completion { token, report }));
                     }
                     Effect::Tasks(work) => self.works.push_back(*work),
                     Effect::Respond { token, result } => {

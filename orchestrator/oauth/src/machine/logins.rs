@@ -258,7 +258,7 @@ impl Machine {
         open.sort();
         let too_many = (open.len() + 1).saturating_sub(LOGINS_OPEN_MAX);
         for (_, id) in open.into_iter().take(too_many) {
-            self.end_login(&id, Err(no_login("another one was begun")));
+            self.end_login(&id, &Err(no_login("another one was begun")));
         }
     }
 
@@ -332,10 +332,10 @@ impl Machine {
         };
         if !is_issuer {
             let error = not_accepted("it is of another authorization server than the login");
-            return self.end_login(&id, Err(error));
+            return self.end_login(&id, &Err(error));
         }
         match callback.outcome {
-            Err(refused) => self.end_login(&id, Err(declined(&refused.to_string()))),
+            Err(refused) => self.end_login(&id, &Err(declined(&refused.to_string()))),
             Ok(code) => self.use_code(&id, code),
         }
     }
@@ -359,7 +359,7 @@ impl Machine {
         };
         match result {
             Ok(()) => self.with_server(&key, Step::Exchange(id.clone())),
-            Err(why) => self.end_login(id, Err(not_kept(&why))),
+            Err(why) => self.end_login(id, &Err(not_kept(&why))),
         }
     }
 
@@ -399,7 +399,7 @@ impl Machine {
             None => {
                 let error =
                     no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
-                self.end_login(id, Err(error));
+                self.end_login(id, &Err(error));
             }
         }
     }
@@ -419,7 +419,7 @@ impl Machine {
                 login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
             }
             (Answered::Token(Reply::Refused(refused)), _) => {
-                self.end_login(id, Err(declined(&refused.to_string())));
+                self.end_login(id, &Err(declined(&refused.to_string())));
             }
             // Asking whether a person has decided changes nothing.
             (Answered::NotMade(_) | Answered::Unknown(_), How::Device { interval_ms, .. }) => {
@@ -429,11 +429,11 @@ impl Machine {
             (Answered::NotMade(why) | Answered::Unknown(why), How::Code { .. }) => {
                 let command = login_command(&login.key);
                 let error = unavailable(&why).suggest(format!("log in again: {command}"));
-                self.end_login(id, Err(error));
+                self.end_login(id, &Err(error));
             }
             (other, _) => {
                 let why = format!("it answered something else: {other:?}");
-                self.end_login(id, Err(unavailable(&why)));
+                self.end_login(id, &Err(unavailable(&why)));
             }
         }
     }
@@ -462,16 +462,16 @@ impl Machine {
             return;
         };
         if let Err(why) = result {
-            return self.end_login(id, Err(not_kept(&why)));
+            return self.end_login(id, &Err(not_kept(&why)));
         }
         self.install(&key, grant);
         self.happened(&key, Happening::Granted);
         let info = self.info(&key);
-        self.end_login(id, Ok(Answer::Grant(info)));
+        self.end_login(id, &Ok(Answer::Grant(info)));
     }
 
     /// A login is over, however: nothing of it stays (`SYS-5`).
-    pub(super) fn end_login(&mut self, id: &LoginId, result: Result<Answer, ControlError>) {
+    pub(super) fn end_login(&mut self, id: &LoginId, result: &Result<Answer, ControlError>) {
         let Some(login) = self.logins.remove(id) else {
             return;
         };
@@ -481,7 +481,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_device_code(&mut self, beginning: Beginning, answered: Answered) {
+    pub(super) fn on_device_code(&mut self, beginning: &Beginning, answered: Answered) {
         let waiter = beginning.waiter;
         let device = match answered {
             Answered::Device(Reply::Granted(device)) => device,
@@ -511,7 +511,7 @@ impl Machine {
             user_code: Some(device.user_code),
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
         };
-        self.keep_session(&beginning, how, expires_at_ms, begun);
+        self.keep_session(beginning, how, expires_at_ms, begun);
     }
 
     pub(super) fn poll(&mut self, id: &LoginId, server: &Metadata) {
@@ -540,7 +540,7 @@ impl Machine {
             None => {
                 let error =
                     no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
-                self.end_login(id, Err(error));
+                self.end_login(id, &Err(error));
             }
         }
     }
@@ -559,7 +559,7 @@ impl Machine {
             }
         }
         for id in over {
-            self.end_login(&id, Err(no_login("its time is over")));
+            self.end_login(&id, &Err(no_login("its time is over")));
         }
         for (key, id) in due {
             self.with_server(&key, Step::Poll(id));

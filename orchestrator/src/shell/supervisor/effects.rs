@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use super::{Supervisor, write_log};
 use crate::shell::event::Event;
 use crate::shell::loading::{self, Wanted};
-use crate::shell::{child, descriptors, proposals, reading};
+use crate::shell::{bundles, child, descriptors, proposals, reading};
 
 impl Supervisor {
     /// Does what is to be done; what came of it at once is the core's next input.
@@ -109,6 +109,13 @@ impl Supervisor {
                         is_asked: true,
                         done,
                     })
+                });
+            }
+            Effect::Bundle(work) => {
+                let projects = self.projects.clone();
+                self.in_background(move || {
+                    let done = bundles::carry_out(&projects, *work);
+                    Event::Input(Input::Bundle(Box::new(done)))
                 });
             }
             Effect::Tasks(work) => {

@@ -1,7 +1,7 @@
 //! `messages/events.jsonl`: the journal of the turn in progress (`MSG-1`, `MSG-3`, `MSG-5`).
 //!
-//! The lines of a turn are, in order: `turn_begin` (once for each attempt), its message events, and
-//! `turn_commit`. Once the commit record is durable the turn is committed; all that follows from it
+//! The lines of a turn are, in order: `turn_begin` (once for each attempt), its message events, between them
+//! records of calls that need a person (see [`super::approvals`]), and `turn_commit`. Once the commit record is durable the turn is committed; all that follows from it
 //! can be done again from this file alone (see [`super::fold`]). So a turn that is part of the base
 //! stays here until the base is durable, too, and other turns may follow it meanwhile: several turns
 //! then share the syncs of the base.
@@ -22,6 +22,7 @@ use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::approvals::{Approval, ApprovalMark, Approvals};
 use super::claims::TurnClaim;
 use super::raw::{Line, RawEvent};
 use crate::error::StoreError;
@@ -137,6 +138,15 @@ enum Mark<'a> {
     TurnCommit(&'a CommitRecord),
 }
 
+/// A record of a call that needs a person, and of which turn it is.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Noted<'a> {
+    turn_id: &'a TurnId,
+    #[serde(flatten)]
+    mark: &'a ApprovalMark,
+}
+
 /// The turn journal of one instance.
 #[derive(Debug)]
 pub(super) struct TurnLog {
@@ -151,6 +161,8 @@ pub(super) struct TurnLog {
     /// Set once the commit record of the open turn is written.
     pub(super) commit: Option<CommitRecord>,
     pub(super) has_only_appends: bool,
+    /// The calls of the open turn that a person was asked about.
+    approvals: Approvals,
     /// How much of the open turn is surely on disk.
     durable: Option<TurnClaim>,
 }
@@ -178,6 +190,7 @@ impl TurnLog {
             events,
             open,
             has_others,
+            approvals,
         } = read;
         Ok(Self {
             log,
@@ -187,6 +200,7 @@ impl TurnLog {
             open,
             commit: None,
             has_only_appends: !has_others,
+            approvals,
             durable: None,
         })
     }
@@ -234,6 +248,7 @@ impl TurnLog {
         self.open = None;
         self.commit = None;
         self.durable = None;
+        self.approvals = Approvals::default();
         self.has_only_appends = true;
     }
 
@@ -293,6 +308,30 @@ impl TurnLog {
         self.open_turn(turn_id)?.last_seq = seq;
         self.has_only_appends &= matches!(event, RawEvent::Append { .. });
         Ok(())
+    }
+
+    /// Appends a record of a call of the open turn that needs a person. Not durable before [`Self::sync`].
+    pub(super) fn note_approval(
+        &mut self,
+        turn_id: &TurnId,
+        mark: ApprovalMark,
+    ) -> Result<(), StoreError> {
+        self.open_turn(turn_id)?;
+        let wrong = |problem| StoreError::WrongApproval { problem };
+        self.approvals.check(&mark).map_err(wrong)?;
+        self.log.append(&Noted {
+            turn_id,
+            mark: &mark,
+        })?;
+        self.approvals.take(mark).map_err(wrong)
+    }
+
+    /// The calls of the open turn that a person was asked about; none once it is committed.
+    pub(super) fn approvals(&self) -> &[Approval] {
+        match self.commit {
+            Some(_) => &[],
+            None => self.approvals.all(),
+        }
     }
 
     /// Checks that the open turn can be committed with `last_seq` events.

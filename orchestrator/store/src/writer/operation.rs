@@ -23,8 +23,8 @@ use serde_json::value::RawValue;
 use super::Worker;
 use crate::error::StoreError;
 use crate::instance::{
-    Awaited, Cancelled, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page,
-    ParkedEvent, Pins, RewindNote,
+    ApprovalMark, Awaited, Cancelled, EventState, InstanceState, LlmMessage, Metadata, OpenTurn,
+    Page, ParkedEvent, Pins, RewindNote,
 };
 use crate::ledger::Entry;
 
@@ -197,6 +197,7 @@ operations! {
     Open of instance promises Everything -> Box<InstanceState>;
     BeginTurn of instance promises Nothing -> OpenTurn;
     AppendEvent of instance promises Everything -> Appended;
+    NoteApproval of instance promises Everything -> ();
     CompleteTurn of instance promises Everything -> ();
     CancelEvent of instance promises Everything -> Cancelled;
     AwaitReply of instance promises Everything -> ReplyAwaited;
@@ -300,6 +301,17 @@ pub struct Appended {
     pub turn_id: TurnId,
     /// The event's number.
     pub seq: u64,
+}
+
+/// Records something of a tool call of the open turn that needs a person.
+#[derive(Debug)]
+pub struct NoteApproval {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// What happened.
+    pub mark: ApprovalMark,
 }
 
 /// Commits the turn; its events become part of the base afterwards.

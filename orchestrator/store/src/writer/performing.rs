@@ -11,9 +11,10 @@ use super::Worker;
 use super::operation::{
     AbandonRewind, Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginRewind,
     BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind,
-    ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent, NoteAttempt, Observe,
-    Open, ParkEvent, Perform, PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
-    Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent, NoteApproval,
+    NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadPage, ReadPageBefore,
+    ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
+    VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
@@ -99,6 +100,13 @@ impl Perform<AppendEvent> for Worker {
         let store = &mut self.held(&instance)?.store;
         store.append_event(&turn_id, seq, &event)?;
         Ok(Appended { turn_id, seq })
+    }
+}
+
+impl Perform<NoteApproval> for Worker {
+    fn perform(&mut self, note: NoteApproval) -> Result<(), StoreError> {
+        let store = &mut self.held(&note.instance)?.store;
+        store.note_approval(&note.turn_id, note.mark)
     }
 }
 

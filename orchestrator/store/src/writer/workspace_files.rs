@@ -204,8 +204,10 @@ mod tests {
             instance_key: "main".parse().unwrap(),
             asked_by: asked_by.collect(),
             asked_by_agents: Vec::new(),
-            turn_id: "t".parse().unwrap(),
-            step_id: "t.1".parse().unwrap(),
+            purpose: ledger::Purpose::Step {
+                turn_id: "t".parse().unwrap(),
+                step_id: "t.1".parse().unwrap(),
+            },
             model: "big".parse().unwrap(),
             usage: None,
             cost_micro_usd: None,

@@ -9,7 +9,7 @@ use goondan_durable::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, InstanceKey};
 use goondan_store::configuration::{self, KeptConfiguration};
-use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
+use goondan_store::instance::{ApprovalMark, EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::ledger::{self, Entry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
@@ -320,6 +320,24 @@ fn an_open_turn_is_found_again() {
     let (messages, events) = history(&mut store);
     assert_eq!(messages.join("\n") + "\n", example("messages/base.jsonl"));
     assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn steer_3_calls_that_need_a_person_stand_in_the_journal_as_the_page_shows() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    for line in lines(example("approvals")) {
+        let mark: ApprovalMark = serde_json::from_value(line).unwrap();
+        store.note_approval(&"t2".parse().unwrap(), mark).unwrap();
+    }
+    store.sync().unwrap();
+    let expected = [example("messages/events.jsonl"), example("approvals")].concat();
+    assert_eq!(read(&dir.join("messages/events.jsonl")), expected);
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    let known = store.state().approvals;
+    assert!(known[0].is_handed && known[0].decided.is_some());
+    assert_eq!(history(&mut store).1.len(), 2, "it is no message event");
 }
 
 /// A crash after the commit point, at each step of the table: recovery finishes what is promised, and

@@ -66,6 +66,11 @@ pub enum Input {
     SetBudget(Budget),
     /// What its work area takes was looked at.
     Measured(DiskUse),
+    /// The budgets that it shares with others were looked at.
+    SharedBudgets {
+        /// Which of them lets it take no more, in words; none if all do.
+        shortage: Option<String>,
+    },
     /// A checkpoint was made.
     CheckpointMade {
         /// Its id.
@@ -227,6 +232,8 @@ pub enum Refused {
     BadText,
     #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]
     OverBudget { percent: u64 },
+    #[error("{0}; it goes on by itself when the budget allows it")]
+    OverSharedBudget(String),
     #[error(
         "its work area takes {} bytes of the disk, and may take {}; remove files from it, or let it take more with \
          `gdn task budget TASK --max-disk-mib MIB`", .0.bytes, .0.quota_bytes

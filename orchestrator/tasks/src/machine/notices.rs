@@ -35,7 +35,7 @@ impl Occasion {
                 let command = format!("task approve {task} --phase {phase}");
                 (NotifyOn::Review, need, command)
             }
-            Fact::TaskPaused { reason } if *reason == PauseReason::Budget => {
+            Fact::TaskPaused { reason, .. } if *reason == PauseReason::Budget => {
                 let percent = state.tokens.percent_of(&state.task.budget);
                 let need = format!(
                     "{percent} % of the budget are taken, and the next run might pass it. Raise the budget, then \
@@ -43,7 +43,11 @@ impl Occasion {
                 );
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
-            Fact::TaskPaused { reason } if *reason == PauseReason::Quota => {
+            Fact::TaskPaused { why: Some(why), .. } => {
+                let need = format!("{why}. It goes on by itself when the budget allows it.");
+                (NotifyOn::Budget, need, format!("task show {task}"))
+            }
+            Fact::TaskPaused { reason, .. } if *reason == PauseReason::Quota => {
                 let need = "The work area takes more than it may. Make room, then resume the task.";
                 let command = format!("task show {task}");
                 (NotifyOn::Budget, need.to_owned(), command)
@@ -258,6 +262,7 @@ mod tests {
         assert_eq!(told(&mut task, &review, &[NotifyOn::Question]), None);
         let paused = Fact::TaskPaused {
             reason: PauseReason::Person,
+            why: None,
         };
         assert_eq!(told(&mut task, &paused, &NotifyOn::ALL), None);
         let long = asked("q-0003", Origin::Agent, &"é".repeat(5_000), &[]);

@@ -237,7 +237,7 @@ impl Task {
         let is_live = self.state.ended.is_none() && self.state.is_paused.is_none();
         if is_live && self.state.tokens.would_pass(&budget) {
             let reason = PauseReason::Budget;
-            self.record(now, Fact::TaskPaused { reason });
+            self.record(now, Fact::TaskPaused { reason, why: None });
             self.end_run(run);
         }
     }

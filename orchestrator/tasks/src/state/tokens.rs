@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_cli_agents::usage::largest;
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::{MicroUsd, Usage};
+use goondan_protocol::usage::{Charge, MicroUsd, Usage};
 
 use crate::fact::Budget;
 use crate::limits::{BUDGET_WARN_PERCENT, TOKEN_HISTORY_MAX};
@@ -22,6 +22,15 @@ impl Taken {
     fn add(&mut self, other: &Self) {
         self.usage.add(&other.usage);
         self.cost = self.cost.plus(other.cost);
+    }
+
+    /// What of this is more than another.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        Self {
+            usage: grown(&self.usage, &other.usage),
+            cost: self.cost.less(other.cost),
+        }
     }
 }
 
@@ -66,6 +75,15 @@ impl Tokens {
         self.total
     }
 
+    /// The most that was taken at one time: what the next call may take.
+    #[must_use]
+    pub fn largest(&self) -> Charge {
+        Charge {
+            tokens: self.largest_tokens,
+            micro_usd: self.largest_cost,
+        }
+    }
+
     /// Whether a figure tells more than is known of its counter.
     pub(crate) fn is_news(&self, counter: &str, usage: &Usage, cost: Option<MicroUsd>) -> bool {
         let known = self.by_counter.get(counter).copied().unwrap_or_default();
@@ -86,10 +104,7 @@ impl Tokens {
             usage: largest(&known.usage, usage),
             cost: known.cost.max(cost.unwrap_or_default()),
         };
-        let taken = Taken {
-            usage: grown(&now.usage, &known.usage),
-            cost: now.cost.less(known.cost),
-        };
+        let taken = now.beyond(known);
         *known = now;
         self.total.add(&taken);
         self.by_phase.entry(phase).or_default().add(&taken);

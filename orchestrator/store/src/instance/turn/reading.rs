@@ -11,9 +11,13 @@ use goondan_durable::sealed::{self, Span};
 use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::ids::TurnId;
 
+use super::super::approvals::Approvals;
 use super::super::raw::{Line, RawEvent};
 use super::{CommitRecord, FoldMode, OpenTurn, TurnEvent};
 use crate::error::StoreError;
+
+/// What the types of records begin with that tell of calls that need a person.
+const APPROVAL: &str = "approval_";
 
 /// A turn that is over and still in the file.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub(super) struct Read {
     pub events: Vec<Span>,
     pub open: Option<OpenTurn>,
     pub has_others: bool,
+    /// The calls of the open turn that a person was asked about.
+    pub approvals: Approvals,
 }
 
 /// The turns that a journal holds.
@@ -104,6 +110,13 @@ impl Read {
                 self.end(record.turn_id.clone(), record.event.clone(), Some(record));
                 Ok(())
             }
+            kind if kind.starts_with(APPROVAL) => {
+                if self.open.is_none() {
+                    return Err("a record of a turn that is not there".to_owned());
+                }
+                let mark = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+                self.approvals.take(mark)
+            }
             _ => self.take_event(line, span),
         }
     }
@@ -127,6 +140,7 @@ impl Read {
     fn end(&mut self, turn_id: TurnId, event: Option<TurnEvent>, commit: Option<CommitRecord>) {
         let events = std::mem::take(&mut self.events);
         (self.open, self.has_others) = (None, false);
+        self.approvals = Approvals::default();
         self.ended.push(Ended {
             turn_id,
             event,

@@ -1,0 +1,102 @@
+//! Calls of tools, and the person that some of them wait for (`STEER-3`).
+
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::approval::{ApprovalDecision, Approve};
+use goondan_protocol::message::ToolCall;
+
+use super::agent::{Agent, Done};
+use crate::tool_call::{CallKey, INTERRUPTED, ToolOutcome, ToolRules as _};
+use crate::tools::{CallSite, Toolbox};
+
+impl Agent {
+    /// Runs a tool beside the loop, once a person has approved it where that is needed.
+    pub(super) fn run_tool(&mut self, key: CallKey, call: ToolCall, may_have_begun: bool) {
+        let span = self.log_span(key, &call);
+        let site = self.site_of(key, &call.id, &call.tool_name);
+        let toolbox = self.toolbox.clone();
+        self.work.spawn(async move {
+            let outcome = match toolbox.approval_of(&call) {
+                Approve::Always => Ok(()),
+                Approve::Never => Err(never(&call)),
+                Approve::Ask => ask(&toolbox, &call, site.as_ref(), may_have_begun).await,
+            };
+            let outcome = match outcome {
+                Ok(()) => span.in_scope(|| toolbox.run_at(&call, site)).await,
+                Err(outcome) => outcome,
+            };
+            Done::Tool { key, outcome }
+        });
+    }
+
+    /// Whether nothing is done in the turn but to wait for people: then the process may end, and the next one
+    /// waits in its place.
+    pub(super) fn only_waits_for_people(&self) -> bool {
+        let waiting = self.agent_requests.approvals_waiting();
+        waiting > 0 && waiting == self.work.len() && self.engine.only_waits_for_people(waiting)
+    }
+}
+
+/// What the model is told of a call that is never made.
+fn never(call: &ToolCall) -> ToolOutcome {
+    ToolOutcome::error(format!(
+        "E_TOOL_DENIED: not carried out: the rules of this agent (`approve: never`) do not allow this call \
+         of `{}`. Do not try to reach the same in another way; say what you wanted to do",
+        call.tool_name
+    ))
+}
+
+/// What the model is told of a call that a person did not want.
+fn denied(reason: Option<&str>) -> ToolOutcome {
+    let reason = reason.map_or_else(
+        || "a person denied it and gave no reason".to_owned(),
+        |reason| format!("a person denied it: {reason}"),
+    );
+    ToolOutcome::error(format!(
+        "E_TOOL_DENIED: not carried out: {reason}. Do not try to reach the same in another way without \
+         asking"
+    ))
+}
+
+/// Waits for a person. Ok if the call is to be made now; else what the model is told.
+async fn ask(
+    toolbox: &Toolbox,
+    call: &ToolCall,
+    site: Option<&CallSite>,
+    may_have_begun: bool,
+) -> Result<(), ToolOutcome> {
+    let refused =
+        |text: &str| ToolOutcome::error(format!("E_TOOL_DENIED: not carried out: {text}"));
+    let Some(site) = site else {
+        return Err(refused(
+            "nobody can be asked to approve it outside of a turn",
+        ));
+    };
+    let ask = AgentAsk {
+        turn_id: site.turn_id.clone(),
+        step: site.key.step,
+        call: u32::try_from(site.key.index).unwrap_or(u32::MAX),
+        question: Question::Approval {
+            tool_call_id: call.id.clone(),
+            tool_name: call.tool_name.clone(),
+            input: call.input.clone(),
+            may_have_begun,
+        },
+    };
+    match site.agent_client.ask(ask, site.trace).await {
+        Some(AgentAnswer::Approval {
+            decision: ApprovalDecision::Approved,
+            has_begun,
+            ..
+        }) => {
+            if has_begun && !toolbox.is_idempotent(&call.tool_name) {
+                return Err(ToolOutcome::error(INTERRUPTED));
+            }
+            Ok(())
+        }
+        Some(AgentAnswer::Approval { reason, .. }) => Err(denied(reason.as_deref())),
+        Some(AgentAnswer::Refused { code, message }) => {
+            Err(ToolOutcome::error(format!("{code}: {message}")))
+        }
+        Some(_) | None => Err(refused("it was not heard whether it is approved")),
+    }
+}

@@ -1,0 +1,130 @@
+//! The tool `swarm-bundle`: an agent changes the configuration of its own conversation (`BUNDLE-8`).
+//!
+//! What may be changed, and what becomes of it, is decided by the daemon. A call that is made again after a crash
+//! is the same call: it changes nothing twice.
+
+use goondan_protocol::agents::Question;
+use goondan_protocol::bundle::{BundleAsk, CHANGESET_FILE_BYTES_MAX};
+use goondan_protocol::ids::{ChangesetId, RevisionId};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::agents::export;
+use super::export::Export;
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    // Long: one entry for each export.
+    let changeset = json!({"type": "string", "minLength": 1, "description": "The changeset; the one that was opened last if not given"});
+    vec![
+        export(
+            "open",
+            "Begins a change of your own configuration, such as your prompt. Returns the changeset, its working copy and the files in it. Nothing takes effect before `commit`.",
+            &json!({"revision": {"type": "string", "minLength": 1, "description": "The revision to begin with; the newest if not given"}}),
+            &[],
+            |call| {
+                #[derive(Deserialize)]
+                struct Args {
+                    #[serde(default)]
+                    revision: Option<RevisionId>,
+                }
+                let Args { revision } = call.args()?;
+                Ok(asking(BundleAsk::Open { revision }))
+            },
+        ),
+        export(
+            "write",
+            "Writes a file of the working copy, whole. Without `content` the file is removed.",
+            &json!({
+                "changeset": changeset,
+                "path": {"type": "string", "minLength": 1, "description": "The file, as `open` names it, or a new one"},
+                "content": {"type": "string", "maxLength": CHANGESET_FILE_BYTES_MAX, "description": "Its new text"},
+            }),
+            &["path"],
+            |call| {
+                #[derive(Deserialize)]
+                struct Args {
+                    #[serde(default)]
+                    changeset: Option<ChangesetId>,
+                    path: String,
+                    #[serde(default)]
+                    content: Option<String>,
+                }
+                let args: Args = call.args()?;
+                Ok(asking(BundleAsk::Write {
+                    changeset_id: args.changeset,
+                    path: args.path,
+                    content: args.content,
+                }))
+            },
+        ),
+        export(
+            "diff",
+            "Shows what a changeset changes.",
+            &json!({"changeset": changeset}),
+            &[],
+            |call| {
+                Ok(asking(BundleAsk::Diff {
+                    changeset_id: named(call)?,
+                }))
+            },
+        ),
+        export(
+            "commit",
+            "Has a changeset checked: it must change only what you may change, and all of the configuration must load. Then it is active from your next step on, and has to prove itself; or it waits for a person. If you fail with it, it is taken back.",
+            &json!({
+                "changeset": changeset,
+                "message": {"type": "string", "minLength": 1, "description": "What the change is for"},
+            }),
+            &["message"],
+            |call| {
+                #[derive(Deserialize)]
+                struct Args {
+                    message: String,
+                }
+                let Args { message } = call.args()?;
+                Ok(asking(BundleAsk::Commit {
+                    changeset_id: named(call)?,
+                    message,
+                }))
+            },
+        ),
+        export(
+            "status",
+            "Tells which revision of your configuration is active, and what became of your changesets.",
+            &json!({}),
+            &[],
+            |_| Ok(asking(BundleAsk::Status {})),
+        ),
+        export(
+            "revert",
+            "Goes back to the last revision that proved itself, from your next step on; or, if that is active, to the project as a person wrote it.",
+            &json!({"reason": {"type": "string", "minLength": 1, "description": "Why"}}),
+            &["reason"],
+            |call| {
+                #[derive(Deserialize)]
+                struct Args {
+                    reason: String,
+                }
+                let Args { reason } = call.args()?;
+                Ok(asking(BundleAsk::Revert { reason }))
+            },
+        ),
+    ]
+}
+
+fn asking(ask: BundleAsk) -> Question {
+    Question::Bundle { ask }
+}
+
+fn named(call: &ToolInvocation) -> Result<Option<ChangesetId>, ToolFault> {
+    #[derive(Deserialize)]
+    struct Args {
+        #[serde(default)]
+        changeset: Option<ChangesetId>,
+    }
+    let Args { changeset } = call.args()?;
+    Ok(changeset)
+}

@@ -1,0 +1,757 @@
+//! The bundle of one conversation: what agents, people and the daemon itself do with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use goondan_config::ChangesetPolicy;
+use goondan_durable::disk::Disk;
+use goondan_protocol::bundle::{
+    BundleAsk, BundleFile, BundleStatus, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo,
+    ChangesetState,
+};
+use goondan_protocol::control::{BundleLogs, ShownChangeset};
+use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
+use goondan_protocol::time::Timestamp;
+use goondan_trees::RelativePath;
+
+use crate::diff::{diff, summary};
+use crate::error::BundleError;
+use crate::fields::{Decision, changes, decide};
+use crate::limits::{DETAIL_BYTES_MAX, TEXT_BYTES_MAX, UNDECIDED_CHANGESETS_MAX};
+use crate::machine::{Outcome, Proposed, State, Stepped, Verdict};
+use crate::store::Store;
+use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
+
+/// Loads a whole configuration from its files.
+pub trait Gate {
+    /// What comes of it: what the agent is from then on.
+    type Loaded;
+
+    /// Loads it, with its secrets.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it, in words.
+    fn load(&self, files: &Tree) -> Result<Self::Loaded, String>;
+}
+
+/// What the daemon needs to know of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// What the agent works with; none if nothing was proposed yet.
+    pub active: Option<RevisionId>,
+    /// Whether another revision becomes active with the next step.
+    pub is_pending: bool,
+    /// Whether the active revision has to prove itself.
+    pub is_on_probation: bool,
+    /// Why the active revision is not the one that was meant to be.
+    pub problem: Option<String>,
+}
+
+/// What an agent's process is to be started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Armed<L> {
+    /// What came of loading the active revision; none if that is the project as it is, and nothing more is told.
+    pub loaded: Option<L>,
+    /// What the agent is told besides.
+    pub notice: Option<String>,
+}
+
+/// What happened to a bundle, durably: for the log, and for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Happened {
+    /// In one word: `proposed`, `committed`, `rejected`, `activated`, `promoted`, `reverted`, `failed`.
+    pub what: &'static str,
+    /// The changeset, if one led to it.
+    pub changeset_id: Option<ChangesetId>,
+    /// The revision it is about.
+    pub revision: Option<RevisionId>,
+    /// In words.
+    pub detail: String,
+}
+
+/// What all of it is done with.
+#[derive(Debug)]
+pub struct Surroundings<'a, G> {
+    /// Where the files are.
+    pub disk: &'a dyn Disk,
+    /// The directory of the conversation.
+    pub instance: &'a Path,
+    /// Whose conversation it is.
+    pub agent: &'a AgentName,
+    /// The files of the project as it runs; none if they are not known.
+    pub project: Option<Tree>,
+    /// What may be changed; none for nothing.
+    pub policy: Option<ChangesetPolicy>,
+    /// What loads configurations.
+    pub gate: &'a G,
+    /// The time.
+    pub at: Timestamp,
+}
+
+/// The bundle of one conversation.
+#[derive(Debug)]
+pub struct Bundle<'a, G> {
+    with: Surroundings<'a, G>,
+    store: Store<'a>,
+    happened: Vec<Happened>,
+    standing: Option<Standing>,
+}
+
+/// What a text is cut to that somebody says.
+fn cut(text: &str) -> &str {
+    cut_to(text, TEXT_BYTES_MAX)
+}
+
+fn cut_to(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most))
+        .unwrap_or_default()
+}
+
+impl<'a, G: Gate> Bundle<'a, G> {
+    /// The bundle of a conversation. Nothing is read yet.
+    pub fn new(with: Surroundings<'a, G>) -> Self {
+        Self {
+            store: Store::new(with.disk, with.instance),
+            with,
+            happened: Vec::new(),
+            standing: None,
+        }
+    }
+
+    /// What happened, durably, since this was made.
+    pub fn take_happened(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// How the bundle stands after what was done last; none if that is not known.
+    pub fn take_standing(&mut self) -> Option<Standing> {
+        self.standing.take()
+    }
+
+    fn remember(&mut self, state: &State) {
+        self.standing = Some(Standing {
+            active: Some(state.active.clone()),
+            is_pending: state.is_pending(),
+            is_on_probation: state.probation.is_some(),
+            problem: state.problem.clone(),
+        });
+    }
+
+    /// Makes the place for changesets, so that whoever starts next can reach it.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::File`].
+    pub fn prepare(&self) -> Result<(), BundleError> {
+        self.store.prepare()
+    }
+
+    /// How the bundle stands, made if it is not there: on top of the project.
+    fn begin(&mut self) -> Result<State, BundleError> {
+        if self.with.policy.is_none() {
+            return Err(BundleError::NotAllowed);
+        }
+        if let Some(state) = self.store.load()? {
+            return Ok(state);
+        }
+        let Some(project) = &self.with.project else {
+            let text = "copies of the project's files cannot be kept now: it does not run as it is, or a secret is written out in it";
+            return Err(BundleError::Invalid(text.to_owned()));
+        };
+        let base = self.store.keep(project)?;
+        let mut state = State::new(base);
+        self.store.save(&mut state)?;
+        Ok(state)
+    }
+
+    fn existing(&self) -> Result<State, BundleError> {
+        self.store.load()?.ok_or(BundleError::NoBundle)
+    }
+
+    fn save(&mut self, state: &mut State) -> Result<(), BundleError> {
+        self.store.save(state)?;
+        self.remember(state);
+        Ok(())
+    }
+
+    /// Does what an agent asks. `call` is the id of its tool call: what was done for it once is not done again.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`]: nothing was changed then.
+    pub fn ask(&mut self, ask: &BundleAsk, call: &ChangesetId) -> Result<BundleTold, BundleError> {
+        match ask {
+            BundleAsk::Open { revision } => self.open(call, revision.as_ref()),
+            BundleAsk::Write {
+                changeset_id,
+                path,
+                content,
+            } => self.write(changeset_id.as_ref(), path, content.as_deref()),
+            BundleAsk::Diff { changeset_id } => {
+                let state = self.begin()?;
+                let id = chosen(&state, changeset_id.as_ref())?;
+                let shown = self.shown(&state, &id)?;
+                Ok(BundleTold {
+                    changeset: Some(shown.changeset),
+                    diff: Some(shown.diff),
+                    ..BundleTold::default()
+                })
+            }
+            BundleAsk::Commit {
+                changeset_id,
+                message,
+            } => self.commit(changeset_id.as_ref(), call, message),
+            BundleAsk::Status {} => {
+                let state = self.begin()?;
+                self.remember(&state);
+                Ok(BundleTold {
+                    status: Some(self.status_of(&state)?),
+                    ..BundleTold::default()
+                })
+            }
+            BundleAsk::Revert { reason } => {
+                let mut state = self.begin()?;
+                let to = state.back();
+                self.go_back(&mut state, call, to, ("agent", reason))?;
+                Ok(BundleTold {
+                    status: Some(self.status_of(&state)?),
+                    ..BundleTold::default()
+                })
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        call: &ChangesetId,
+        revision: Option<&RevisionId>,
+    ) -> Result<BundleTold, BundleError> {
+        let mut state = self.begin()?;
+        if state.changeset(call).is_none() {
+            if state.undecided() >= UNDECIDED_CHANGESETS_MAX {
+                let text = format!(
+                    "{UNDECIDED_CHANGESETS_MAX} changesets are open or wait for a person; commit one, or wait"
+                );
+                return Err(BundleError::Invalid(text));
+            }
+            let base = revision.unwrap_or(&state.head).clone();
+            let tree = self.store.tree(&base)?;
+            self.store.stage(call, &tree)?;
+            let gone = state.open(call, base, self.with.at);
+            self.save(&mut state)?;
+            self.store.tidy(&state, &gone)?;
+        }
+        let info = found(&state, call)?.clone();
+        let files = self.store.tree(&info.base)?;
+        let files = files.into_iter().filter(|(_, text)| text.is_some());
+        Ok(BundleTold {
+            workdir: Some(self.store.workdir(call)),
+            files: files.map(|(path, _)| path).collect(),
+            changeset: Some(info),
+            ..BundleTold::default()
+        })
+    }
+
+    fn write(
+        &mut self,
+        id: Option<&ChangesetId>,
+        path: &str,
+        content: Option<&str>,
+    ) -> Result<BundleTold, BundleError> {
+        let state = self.begin()?;
+        let id = chosen(&state, id)?;
+        let info = found(&state, &id)?;
+        must_be_open(info)?;
+        let plain = path.strip_prefix("./").unwrap_or(path);
+        RelativePath::new(plain.as_bytes())
+            .map_err(|problem| BundleError::Invalid(problem.to_string()))?;
+        if content.is_some_and(|text| text.len() > CHANGESET_FILE_BYTES_MAX) {
+            let text = format!("a file may have {CHANGESET_FILE_BYTES_MAX} bytes");
+            return Err(BundleError::Invalid(text));
+        }
+        self.store.write(&id, plain, content)?;
+        Ok(BundleTold {
+            workdir: Some(self.store.workdir(&id)),
+            changeset: Some(info.clone()),
+            ..BundleTold::default()
+        })
+    }
+
+    /// What a changeset makes of the head: on top of it, unless both change the same file.
+    fn on_head(&self, state: &State, base: &Tree, made: &Tree) -> Result<OnHead, BundleError> {
+        let head = self.store.tree(&state.head)?;
+        // What a person wrote last is `theirs`; here that is the head.
+        let (tree, conflicts) = rebase(base, made, &head);
+        Ok(OnHead {
+            head,
+            tree,
+            conflicts,
+        })
+    }
+
+    /// Checks what is to be made the head. `is_approved`: a person has looked at it.
+    fn check(
+        &self,
+        state: &State,
+        on_head: OnHead,
+        is_approved: bool,
+    ) -> Result<Proposed, BundleError> {
+        let OnHead {
+            head,
+            tree,
+            conflicts,
+        } = on_head;
+        let paths: Vec<String> = changed_paths(&head, &tree).into_iter().collect();
+        let summary = summary(&head, &tree);
+        let rejected = |why: String| Proposed {
+            revision: None,
+            summary: summary.clone(),
+            paths: Vec::new(),
+            verdict: Verdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
+        };
+        if state.pinned {
+            let why = "a person keeps the configuration as it is (`gdn bundle pin`)";
+            return Ok(rejected(why.to_owned()));
+        }
+        if !conflicts.is_empty() {
+            let files = conflicts.join(", ");
+            let why = format!("stale: the head has other changes of {files}; open a new changeset");
+            return Ok(rejected(why));
+        }
+        if paths.is_empty() {
+            return Ok(rejected("it changes nothing".to_owned()));
+        }
+        let policy = self.with.policy.ok_or(BundleError::NotAllowed)?;
+        let decision = match changes(&head, &tree, self.with.agent) {
+            Ok(changes) => decide(&changes, &policy),
+            Err(unreadable) => return Ok(rejected(format!("it does not load: {}", unreadable.0))),
+        };
+        if let Decision::Refused(why) = decision {
+            return Ok(rejected(why));
+        }
+        let base = self.store.tree(&state.base)?;
+        let digest = overlay_digest(&base, &tree);
+        if let Some(quarantined) = state.is_quarantined(&digest) {
+            let why = &quarantined.reason;
+            return Ok(rejected(format!(
+                "the same content was taken back before and is refused: {why}"
+            )));
+        }
+        if let Err(problems) = self.with.gate.load(&tree) {
+            return Ok(rejected(format!("it does not load: {problems}")));
+        }
+        let verdict = match decision {
+            Decision::Approval(why) if !is_approved => {
+                Verdict::Waits(cut_to(&why, DETAIL_BYTES_MAX).to_owned())
+            }
+            _ => Verdict::Accepted,
+        };
+        Ok(Proposed {
+            revision: Some(self.store.keep(&tree)?),
+            summary,
+            paths,
+            verdict,
+        })
+    }
+
+    fn commit(
+        &mut self,
+        id: Option<&ChangesetId>,
+        call: &ChangesetId,
+        message: &str,
+    ) -> Result<BundleTold, BundleError> {
+        let mut state = self.begin()?;
+        // Asked again after a crash, none may be open: then it is the one that this call committed.
+        let id = match id {
+            Some(id) => id.clone(),
+            None => match state.committed_by(call) {
+                Some(id) => id.clone(),
+                None => chosen(&state, None)?,
+            },
+        };
+        let info = found(&state, &id)?.clone();
+        if info.state == ChangesetState::Open {
+            let base = self.store.tree(&info.base)?;
+            let proposed = match self.store.staged(&id, &base) {
+                Ok(made) => {
+                    self.store.write_diff(&id, &diff(&base, &made))?;
+                    let on_head = self.on_head(&state, &base, &made)?;
+                    self.check(&state, on_head, false)?
+                }
+                Err(BundleError::Invalid(why)) => Proposed {
+                    revision: None,
+                    summary: Vec::new(),
+                    paths: Vec::new(),
+                    verdict: Verdict::Rejected(why),
+                },
+                Err(error) => return Err(error),
+            };
+            state.commit(&id, call, cut(message), proposed, self.with.at);
+            self.save(&mut state)?;
+            self.tell_decided(&state, &id);
+        }
+        self.remember(&state);
+        Ok(BundleTold {
+            changeset: Some(found(&state, &id)?.clone()),
+            ..BundleTold::default()
+        })
+    }
+
+    fn tell_decided(&mut self, state: &State, id: &ChangesetId) {
+        let Some(info) = state.changeset(id) else {
+            return;
+        };
+        let what = match info.state {
+            ChangesetState::Open => return,
+            ChangesetState::Waiting => "waits",
+            ChangesetState::Committed => "committed",
+            ChangesetState::Rejected => "rejected",
+        };
+        self.happened.push(Happened {
+            what,
+            changeset_id: Some(id.clone()),
+            revision: info.revision.clone(),
+            detail: if info.detail.is_empty() {
+                info.summary.join(", ")
+            } else {
+                info.detail.clone()
+            },
+        });
+    }
+
+    /// How the bundle stands.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::NoBundle`] if nothing was proposed yet.
+    pub fn status(&mut self) -> Result<BundleStatus, BundleError> {
+        let state = self.existing()?;
+        self.status_of(&state)
+    }
+
+    fn status_of(&self, state: &State) -> Result<BundleStatus, BundleError> {
+        let (base, head) = (self.store.tree(&state.base)?, self.store.tree(&state.head)?);
+        let files = changed_paths(&base, &head);
+        let files = files.into_iter().map(|path| BundleFile {
+            changeset_id: state.origins.get(&path).cloned(),
+            path,
+        });
+        Ok(BundleStatus {
+            base: state.base.clone(),
+            head: state.head.clone(),
+            active: state.active.clone(),
+            promoted: state.promoted.clone(),
+            pinned: state.pinned,
+            probation: state.probation.clone(),
+            files: files.collect(),
+            conflicts: state.conflicts.clone(),
+            problem: state.problem.clone(),
+            quarantined: state.quarantined.clone(),
+            changesets: state.changesets.iter().rev().cloned().collect(),
+        })
+    }
+
+    /// What became of each changeset.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::NoBundle`] if nothing was proposed yet.
+    pub fn logs(&self) -> Result<BundleLogs, BundleError> {
+        self.existing()?;
+        let (changesets, statuses) = self.store.log()?;
+        Ok(BundleLogs {
+            changesets,
+            statuses,
+        })
+    }
+
+    /// One changeset, with what it changes.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::NoChangeset`], and as [`Self::status`].
+    pub fn show(&self, id: &ChangesetId) -> Result<ShownChangeset, BundleError> {
+        let state = self.existing()?;
+        self.shown(&state, id)
+    }
+
+    fn shown(&self, state: &State, id: &ChangesetId) -> Result<ShownChangeset, BundleError> {
+        let changeset = found(state, id)?.clone();
+        let base = self.store.tree(&changeset.base)?;
+        let made = match &changeset.revision {
+            Some(revision) => self.store.tree(revision)?,
+            None => self.store.staged(id, &base)?,
+        };
+        Ok(ShownChangeset {
+            diff: diff(&base, &made),
+            changeset,
+        })
+    }
+
+    /// A person lets a changeset that waits become the head.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::WrongState`] if it does not wait.
+    pub fn approve(
+        &mut self,
+        id: &ChangesetId,
+        reason: &str,
+    ) -> Result<ChangesetInfo, BundleError> {
+        let mut state = self.existing()?;
+        let info = found(&state, id)?.clone();
+        must_wait(&info)?;
+        let Some(revision) = &info.revision else {
+            return Err(BundleError::NoChangeset { id: id.clone() });
+        };
+        // What is approved is what was kept when it was proposed, not what its directory holds now.
+        let (base, made) = (self.store.tree(&info.base)?, self.store.tree(revision)?);
+        let on_head = self.on_head(&state, &base, &made)?;
+        let proposed = self.check(&state, on_head, true)?;
+        state.approve(id, cut(reason), proposed, self.with.at);
+        self.save(&mut state)?;
+        self.tell_decided(&state, id);
+        Ok(found(&state, id)?.clone())
+    }
+
+    /// A person turns a changeset down that waits.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::WrongState`] if it does not wait.
+    pub fn reject(&mut self, id: &ChangesetId, reason: &str) -> Result<ChangesetInfo, BundleError> {
+        let mut state = self.existing()?;
+        must_wait(found(&state, id)?)?;
+        state.reject(id, cut(reason), self.with.at);
+        self.save(&mut state)?;
+        self.tell_decided(&state, id);
+        Ok(found(&state, id)?.clone())
+    }
+
+    /// A person goes back to a revision: the last that proved itself, if none is named.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError::NoRevision`], and if the revision does not load.
+    pub fn revert(
+        &mut self,
+        to: Option<&RevisionId>,
+        reason: &str,
+    ) -> Result<BundleStatus, BundleError> {
+        let mut state = self.existing()?;
+        let to = to.cloned().unwrap_or_else(|| state.back());
+        let id = ChangesetId::new(format!("person-{}", state.seq.saturating_add(1)))?;
+        self.go_back(&mut state, &id, to, ("person", reason))?;
+        self.status_of(&state)
+    }
+
+    fn go_back(
+        &mut self,
+        state: &mut State,
+        id: &ChangesetId,
+        to: RevisionId,
+        (by, reason): (&str, &str),
+    ) -> Result<(), BundleError> {
+        if state.changeset(id).is_some() {
+            self.remember(state);
+            return Ok(());
+        }
+        let tree = self.store.tree(&to)?;
+        if to != state.base
+            && let Err(problems) = self.with.gate.load(&tree)
+        {
+            let text = format!("revision {to} does not load: {problems}");
+            return Err(BundleError::Invalid(text));
+        }
+        let gone = state.revert(id, to, (by, cut(reason)), self.with.at);
+        self.save(state)?;
+        self.store.tidy(state, &gone)?;
+        self.tell_decided(state, id);
+        Ok(())
+    }
+
+    /// A person keeps what is active, or lets it change again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::status`].
+    pub fn pin(&mut self, pinned: bool) -> Result<BundleStatus, BundleError> {
+        let mut state = self.existing()?;
+        state.pin(pinned, self.with.at);
+        self.save(&mut state)?;
+        self.status_of(&state)
+    }
+
+    /// What is changed of the project by a revision, as one digest.
+    fn digest(&self, state: &State, revision: &RevisionId) -> Result<String, BundleError> {
+        let (base, tree) = (self.store.tree(&state.base)?, self.store.tree(revision)?);
+        Ok(overlay_digest(&base, &tree))
+    }
+
+    /// Takes the project's edits into account, if there are any.
+    fn follow_project(&mut self, state: &mut State) -> Result<bool, BundleError> {
+        let Some(project) = &self.with.project else {
+            return Ok(false);
+        };
+        let new_base = self.store.keep(project)?;
+        if new_base == state.base {
+            return Ok(false);
+        }
+        let old_base = self.store.tree(&state.base)?;
+        let revisions = [&state.head, &state.active, &state.promoted];
+        let revisions: BTreeSet<&RevisionId> = revisions.into_iter().collect();
+        let mut rebased = BTreeMap::new();
+        let mut conflicts = BTreeSet::new();
+        for revision in revisions {
+            let ours = self.store.tree(revision)?;
+            let (tree, found) = rebase(&old_base, &ours, project);
+            if *revision == state.head {
+                conflicts.extend(found);
+            }
+            rebased.insert(revision.clone(), self.store.keep(&tree)?);
+        }
+        let conflicts = conflicts.into_iter().collect();
+        state.rebase(new_base, &rebased, conflicts, self.with.at);
+        Ok(true)
+    }
+
+    /// Between two steps: what the agent's process is to be started with. What that is, is durable when it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`]: the project as it is should be started with then.
+    pub fn arm(&mut self) -> Result<Armed<G::Loaded>, BundleError> {
+        let nothing = Armed {
+            loaded: None,
+            notice: None,
+        };
+        let Some(mut state) = self.store.load()? else {
+            self.standing = Some(Standing::default());
+            return Ok(nothing);
+        };
+        let mut is_changed = self.follow_project(&mut state)?;
+        let was_on_probation = state.probation.is_some();
+        let digest = self.digest(&state, &state.active)?;
+        is_changed |= state.step(&digest, self.with.at) == Stepped::Activated;
+        let mut loaded = None;
+        while state.active != state.base {
+            let tree = self.store.tree(&state.active)?;
+            match self.with.gate.load(&tree) {
+                Ok(made) => {
+                    self.store.snapshot(&state.active, &tree)?;
+                    loaded = Some(made);
+                    break;
+                }
+                Err(problems) => {
+                    let digest = self.digest(&state, &state.active)?;
+                    state.cannot_load(cut(&problems), &digest, self.with.at);
+                    is_changed = true;
+                }
+            }
+        }
+        if loaded.is_none() && state.notice.is_some() {
+            // Who is told something with the project's prompt needs that prompt.
+            let base = self.store.tree(&state.base)?;
+            loaded = self.with.gate.load(&base).ok();
+        }
+        if is_changed || was_on_probation || state.probation.is_some() {
+            let told = told_of(&state);
+            self.save(&mut state)?;
+            self.happened.extend(told);
+        }
+        self.remember(&state);
+        Ok(Armed {
+            loaded,
+            notice: state.notice.as_deref().map(cut).map(str::to_owned),
+        })
+    }
+
+    /// Something is known of a turn, or of a process that is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`]: it is not known to be counted then.
+    pub fn note(&mut self, outcome: &Outcome) -> Result<(), BundleError> {
+        let Some(mut state) = self.store.load()? else {
+            return Ok(());
+        };
+        if state.probation.is_some() {
+            let digest = self.digest(&state, &state.active)?;
+            let outcome = match outcome {
+                Outcome::Failed(why) => Outcome::Failed(cut(why).to_owned()),
+                other => other.clone(),
+            };
+            state.note(&outcome, &digest, self.with.at);
+            let told = told_of(&state);
+            self.save(&mut state)?;
+            self.happened.extend(told);
+        }
+        self.remember(&state);
+        Ok(())
+    }
+}
+
+/// What is on its way to the logs, as people are told of it.
+fn told_of(state: &State) -> Vec<Happened> {
+    use goondan_protocol::bundle::StatusResult;
+    let statuses = state.unlogged.statuses.iter();
+    let told = statuses.map(|record| Happened {
+        what: match record.result {
+            StatusResult::Ok if record.detail.is_empty() => "activated",
+            StatusResult::Ok => "promoted",
+            StatusResult::Failed => "reverted",
+            StatusResult::Rejected => "rejected",
+            StatusResult::Skipped => "rebased",
+        },
+        changeset_id: record.changeset_id.clone(),
+        revision: record.revision.clone(),
+        detail: record.detail.clone(),
+    });
+    told.collect()
+}
+
+struct OnHead {
+    head: Tree,
+    tree: Tree,
+    conflicts: Vec<String>,
+}
+
+fn found<'s>(state: &'s State, id: &ChangesetId) -> Result<&'s ChangesetInfo, BundleError> {
+    let info = state.changeset(id);
+    info.ok_or_else(|| BundleError::NoChangeset { id: id.clone() })
+}
+
+/// The changeset that is meant: the one that is named, or the one that was opened last.
+fn chosen(state: &State, id: Option<&ChangesetId>) -> Result<ChangesetId, BundleError> {
+    match id {
+        Some(id) => Ok(found(state, id)?.changeset_id.clone()),
+        None => state.last_open().cloned().ok_or(BundleError::NoneOpen),
+    }
+}
+
+fn must_be_open(info: &ChangesetInfo) -> Result<(), BundleError> {
+    let needed = "only one that is open can be written";
+    must_be(info, ChangesetState::Open, needed)
+}
+
+fn must_wait(info: &ChangesetInfo) -> Result<(), BundleError> {
+    let needed = "only one that waits can be decided about";
+    must_be(info, ChangesetState::Waiting, needed)
+}
+
+fn must_be(
+    info: &ChangesetInfo,
+    state: ChangesetState,
+    needed: &'static str,
+) -> Result<(), BundleError> {
+    if info.state == state {
+        return Ok(());
+    }
+    Err(BundleError::WrongState {
+        id: info.changeset_id.clone(),
+        state: info.state.as_str(),
+        needed,
+    })
+}

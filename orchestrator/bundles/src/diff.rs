@@ -1,0 +1,55 @@
+//! What people and agents read of a change: a patch that git applies, and a line for each file.
+
+use goondan_trees::RelativePath;
+use goondan_trees::diff::file_patch;
+
+use crate::limits::{DIFF_BYTES_MAX, SUMMARY_FILES_MAX};
+use crate::tree::{Tree, changed_paths};
+
+/// What becomes of each file, cut behind [`DIFF_BYTES_MAX`].
+pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
+    let mut out = String::new();
+    for path in changed_paths(before, after) {
+        let text = |tree: &Tree| tree.get(&path).cloned().flatten();
+        let (was, is) = (text(before), text(after));
+        let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
+        let patch = RelativePath::new(path.as_bytes()).ok().and_then(|name| {
+            let (was, is) = (bytes(&was), bytes(&is));
+            file_patch(&name, was.as_deref(), is.as_deref()).ok()
+        });
+        match patch {
+            Some(patch) => out.push_str(&String::from_utf8_lossy(&patch)),
+            None => out.push_str(&format!("{path} cannot be shown\n")),
+        }
+        if out.len() > DIFF_BYTES_MAX {
+            let cut = out.floor_char_boundary(DIFF_BYTES_MAX);
+            out.truncate(cut);
+            out.push_str("\n(the rest is left out)\n");
+            break;
+        }
+    }
+    out
+}
+
+/// A line for each file that two trees differ in, of the first [`SUMMARY_FILES_MAX`].
+pub(crate) fn summary(before: &Tree, after: &Tree) -> Vec<String> {
+    let line = |path: String| {
+        let what = match (before.contains_key(&path), after.contains_key(&path)) {
+            (false, _) => "added",
+            (_, false) => "removed",
+            _ => "changed",
+        };
+        format!("{path} {what}")
+    };
+    let changed = changed_paths(before, after);
+    let more = changed.len().saturating_sub(SUMMARY_FILES_MAX);
+    let mut lines: Vec<String> = changed
+        .into_iter()
+        .take(SUMMARY_FILES_MAX)
+        .map(line)
+        .collect();
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}

@@ -1,0 +1,93 @@
+//! What can go wrong with a bundle.
+
+use std::path::PathBuf;
+
+use goondan_durable::FileError;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ids::{ChangesetId, InvalidId, RevisionId};
+
+/// Why something is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// A file of the bundle cannot be used.
+    #[error("the files of the bundle cannot be used")]
+    File(#[from] FileError),
+    /// A file of the bundle does not hold what it must.
+    #[error("`{}` is damaged: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The conversation is not there.
+    #[error("there is no such conversation")]
+    NoInstance,
+    /// Nothing was proposed in the conversation yet.
+    #[error("the conversation has no bundle: its agent has proposed nothing yet")]
+    NoBundle,
+    /// There is no such changeset.
+    #[error("there is no changeset `{id}`")]
+    NoChangeset {
+        /// Its id.
+        id: ChangesetId,
+    },
+    /// No changeset is open.
+    #[error("no changeset is open; call `open` first")]
+    NoneOpen,
+    /// There is no such revision.
+    #[error("there is no revision `{id}`")]
+    NoRevision {
+        /// Its id.
+        id: RevisionId,
+    },
+    /// A changeset does not stand so that this could be done.
+    #[error("changeset `{id}` is {state}; {needed}")]
+    WrongState {
+        /// Its id.
+        id: ChangesetId,
+        /// How it stands.
+        state: &'static str,
+        /// How it would have to.
+        needed: &'static str,
+    },
+    /// What was asked for is not valid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The configuration of the workspace lets agents change nothing.
+    #[error(
+        "agents of this swarm may not change their configuration: `policy.changesets` is not set"
+    )]
+    NotAllowed,
+}
+
+impl From<InvalidId> for BundleError {
+    fn from(error: InvalidId) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl BundleError {
+    /// The error as a client is told of it.
+    #[must_use]
+    pub fn to_control(&self, list: &str) -> ControlError {
+        let code = match self {
+            Self::File(_) | Self::Damaged { .. } => ErrorCode::Storage,
+            Self::NoInstance => ErrorCode::InstanceNotFound,
+            Self::NoBundle
+            | Self::NoChangeset { .. }
+            | Self::NoneOpen
+            | Self::NoRevision { .. }
+            | Self::WrongState { .. }
+            | Self::Invalid(_)
+            | Self::NotAllowed => ErrorCode::InvalidRequest,
+        };
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        ControlError::new(code, text).suggest(list)
+    }
+}

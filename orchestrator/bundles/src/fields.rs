@@ -1,0 +1,398 @@
+//! What a change of configuration files changes, field by field, and who may have it so (`BUNDLE-7`).
+//!
+//! Everything that is not listed here as the agent's is never its own: the sandbox, limits, budgets, allow-lists,
+//! secrets, extensions, and the rule that says what needs a person's approval.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_config::{ChangeRule, ChangesetPolicy, is_resource_file, resources_of};
+use goondan_protocol::ids::AgentName;
+use serde_json::Value;
+
+use crate::tree::{Tree, changed_paths};
+
+/// What a change is a change of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// What the agent's own model is told.
+    Prompts,
+    /// Which tools it has.
+    Tools,
+    /// Which model answers for it.
+    Models,
+    /// Nothing that an agent may ever change.
+    Never,
+}
+
+/// One thing that changes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FieldChange {
+    /// Which: `Agent/writer spec.prompt.system`, or a file.
+    pub(crate) what: String,
+    pub(crate) class: Class,
+    /// Why nobody but a person may change it, in their own files.
+    pub(crate) why: &'static str,
+}
+
+const NOT_AN_AGENTS: &str = "agents never change this";
+const OF_ANOTHER: &str = "it is of another agent, which works with its own conversation's files";
+const SHARED: &str = "all conversations of the workspace share it; propose it to a person instead";
+const MAY_HOLD_SECRETS: &str = "what takes values from elsewhere, such as secrets, is a person's";
+const UNUSED: &str = "it is no resource file and no agent's prompt";
+const ONLY_NAMED: &str = "files of modules stay as they are in the project";
+
+/// What has to happen with changes, by the policy of the swarm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// They may become active.
+    Automatic,
+    /// A person is asked, for these reasons.
+    Approval(String),
+    /// They may not be.
+    Refused(String),
+}
+
+/// Why files cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unreadable(pub(crate) String);
+
+/// Resources by kind and name, as they are written.
+type Resources = BTreeMap<(String, String), Value>;
+
+fn resources(tree: &Tree) -> Result<Resources, Unreadable> {
+    let mut found = Resources::new();
+    for (path, text) in tree {
+        let Some(text) = text.as_ref().filter(|_| is_resource_file(path.as_ref())) else {
+            continue;
+        };
+        let written = resources_of(path.as_ref(), text);
+        let written = written.map_err(|problems| Unreadable(problems.to_string()))?;
+        for resource in written {
+            let text = |value: Option<&Value>| {
+                value.and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let kind = text(resource.get("kind"));
+            let name = text(resource.get("metadata").and_then(|it| it.get("name")));
+            if found
+                .insert((kind.clone(), name.clone()), resource)
+                .is_some()
+            {
+                return Err(Unreadable(format!("{kind} `{name}` is defined twice")));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The prompt files that an agent names.
+fn prompt_files(resources: &Resources, own: &AgentName) -> BTreeSet<String> {
+    let agent = resources.get(&("Agent".to_owned(), own.to_string()));
+    let named = agent.and_then(|agent| agent.pointer("/spec/prompt/systemRef"));
+    let named = named.and_then(Value::as_str).map(plain);
+    named.into_iter().collect()
+}
+
+/// A path without the `.` that it may begin with, or hold.
+fn plain(path: &str) -> String {
+    let parts = path.split('/');
+    let parts: Vec<&str> = parts
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    parts.join("/")
+}
+
+/// What changes between two sides of a configuration, in order.
+///
+/// # Errors
+///
+/// [`Unreadable`] if a resource file is no valid YAML.
+pub(crate) fn changes(
+    before: &Tree,
+    after: &Tree,
+    own: &AgentName,
+) -> Result<Vec<FieldChange>, Unreadable> {
+    let (was, is) = (resources(before)?, resources(after)?);
+    let mut prompts = prompt_files(&was, own);
+    prompts.extend(prompt_files(&is, own));
+    let mut found = BTreeSet::new();
+    for path in changed_paths(before, after) {
+        if is_resource_file(path.as_ref()) {
+            continue;
+        }
+        let is_named = matches!(before.get(&path), Some(None));
+        let (class, why) = match () {
+            () if is_named => (Class::Never, ONLY_NAMED),
+            () if prompts.contains(&path) => (Class::Prompts, ""),
+            () => (Class::Never, UNUSED),
+        };
+        found.insert(FieldChange {
+            what: path,
+            class,
+            why,
+        });
+    }
+    let keys: BTreeSet<&(String, String)> = was.keys().chain(is.keys()).collect();
+    for key in keys {
+        resource_changes(key, was.get(key), is.get(key), own, &mut found);
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn resource_changes(
+    (kind, name): &(String, String),
+    was: Option<&Value>,
+    is: Option<&Value>,
+    own: &AgentName,
+    found: &mut BTreeSet<FieldChange>,
+) {
+    let mut add = |field: &str, (class, why): (Class, &'static str)| {
+        let what = format!("{kind}/{name} {field}").trim_end().to_owned();
+        found.insert(FieldChange { what, class, why });
+    };
+    match (was, is) {
+        (Some(was), Some(is)) => {
+            let mut fields = Vec::new();
+            differing(was, is, String::new(), &mut fields);
+            for (field, value) in fields {
+                add(&field, class_of(kind, name, &field, value, own));
+            }
+        }
+        (None, Some(is)) if kind == "Tool" => match why_no_new_tool(is) {
+            Some(why) => add("(new)", (Class::Never, why)),
+            None => add("(new)", (Class::Tools, "")),
+        },
+        (Some(_), None) if kind == "Tool" => add("(removed)", (Class::Tools, "")),
+        (None, Some(_)) => add("(new)", (Class::Never, shared_or_not(kind))),
+        (Some(_), None) => add("(removed)", (Class::Never, shared_or_not(kind))),
+        (None, None) => {}
+    }
+}
+
+fn shared_or_not(kind: &str) -> &'static str {
+    match kind {
+        "Model" | "Connection" | "Connector" => SHARED,
+        _ => NOT_AN_AGENTS,
+    }
+}
+
+fn takes_values(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(key, value)| key == "valueFrom" || takes_values(value)),
+        Value::Array(items) => items.iter().any(takes_values),
+        _ => false,
+    }
+}
+
+/// Why a tool is not one that an agent could add, if it is not.
+fn why_no_new_tool(tool: &Value) -> Option<&'static str> {
+    let spec = tool.get("spec")?;
+    if takes_values(spec) {
+        return Some(MAY_HOLD_SECRETS);
+    }
+    let fields = ["config", "limits", "sandbox", "secrets", "timeoutSeconds"];
+    let has_any = fields.iter().any(|field| spec.get(field).is_some());
+    has_any.then_some(NOT_AN_AGENTS)
+}
+
+/// The fields in which two values differ, each with what it is now. Lists are compared as a whole.
+fn differing<'v>(
+    was: &'v Value,
+    is: &'v Value,
+    at: String,
+    found: &mut Vec<(String, Option<&'v Value>)>,
+) {
+    let (Value::Object(was), Value::Object(is)) = (was, is) else {
+        if was != is {
+            found.push((at, Some(is)));
+        }
+        return;
+    };
+    let keys: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    for key in keys {
+        let at = if at.is_empty() {
+            key.clone()
+        } else {
+            format!("{at}.{key}")
+        };
+        match (was.get(key), is.get(key)) {
+            (Some(was), Some(is)) => differing(was, is, at, found),
+            (_, is) => found.push((at, is)),
+        }
+    }
+}
+
+fn class_of(
+    kind: &str,
+    name: &str,
+    field: &str,
+    value: Option<&Value>,
+    own: &AgentName,
+) -> (Class, &'static str) {
+    let is_in = |above: &str| {
+        field
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if value.is_some_and(takes_values) {
+        return (Class::Never, MAY_HOLD_SECRETS);
+    }
+    match kind {
+        "Agent" if name != own.as_str() => (Class::Never, OF_ANOTHER),
+        "Agent" if is_in("spec.prompt") || is_in("spec.description") => (Class::Prompts, ""),
+        "Agent" if is_in("spec.tools") => (Class::Tools, ""),
+        "Agent" if is_in("spec.modelConfig") => (Class::Models, ""),
+        "Tool" if is_in("spec.exports") || is_in("spec.description") => (Class::Tools, ""),
+        _ => (Class::Never, shared_or_not(kind)),
+    }
+}
+
+/// What has to happen with these changes.
+pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> Decision {
+    let rule_of = |class| match class {
+        Class::Prompts => policy.prompts,
+        Class::Tools => policy.tools,
+        Class::Models => policy.models,
+        Class::Never => ChangeRule::Never,
+    };
+    let of = |rule: ChangeRule| {
+        changes
+            .iter()
+            .filter(move |change| rule_of(change.class) == rule)
+    };
+    let refused: Vec<String> = of(ChangeRule::Never)
+        .map(|change| match change.why {
+            "" => format!("{}: the policy of the swarm does not allow it", change.what),
+            why => format!("{}: {why}", change.what),
+        })
+        .collect();
+    if !refused.is_empty() {
+        return Decision::Refused(refused.join("\n"));
+    }
+    let asked: Vec<&str> = of(ChangeRule::Approval)
+        .map(|change| change.what.as_str())
+        .collect();
+    if asked.is_empty() {
+        return Decision::Automatic;
+    }
+    Decision::Approval(format!("a person is to approve {}", asked.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROJECT: &str = "
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/m}
+  prompt: {systemRef: ./prompts/writer.md}
+  tools: [{ref: Tool/bash}]
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: bash}
+spec: {builtin: bash, config: {hosts: [a]}}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: other}
+spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
+";
+
+    fn tree(project: &str, prompt: &str) -> Tree {
+        Tree::from([
+            ("goondan.yaml".to_owned(), Some(project.to_owned())),
+            ("prompts/writer.md".to_owned(), Some(prompt.to_owned())),
+            ("tools/x.ts".to_owned(), None),
+        ])
+    }
+
+    fn decided(after: &Tree) -> Decision {
+        let own = "writer".parse().unwrap();
+        let changes = changes(&tree(PROJECT, "old"), after, &own).unwrap();
+        decide(&changes, &ChangesetPolicy::default())
+    }
+
+    fn edited(from: &str, to: &str) -> Decision {
+        assert!(PROJECT.contains(from), "{from}");
+        decided(&tree(&PROJECT.replace(from, to), "old"))
+    }
+
+    #[test]
+    fn bundle_7_a_prompt_is_an_agents_own_tools_and_models_need_a_person_and_all_else_is_never() {
+        assert_eq!(decided(&tree(PROJECT, "new")), Decision::Automatic);
+        let inline = edited("{systemRef: ./prompts/writer.md}", "{system: new}");
+        assert_eq!(inline, Decision::Automatic);
+        let approval = |decision: &Decision| matches!(decision, Decision::Approval(_));
+        let refused = |decision: &Decision| matches!(decision, Decision::Refused(_));
+        let two = edited("[{ref: Tool/bash}]", "[{ref: Tool/bash}, {ref: Tool/x}]");
+        assert!(approval(&two), "{two:?}");
+        let model = edited("{modelRef: Model/m}\n", "{modelRef: Model/n}\n");
+        assert!(approval(&model), "{model:?}");
+        let new = "spec: {provider: scripted}\n---\napiVersion: goondan.ai/v1\nkind: Tool\n\
+                   metadata: {name: t}\nspec: {builtin: wait}";
+        let tool = edited("spec: {provider: scripted}", new);
+        assert!(approval(&tool), "{tool:?}");
+        for (from, to) in [
+            ("hosts: [a]", "hosts: [a, b]"),
+            ("provider: scripted", "provider: openai"),
+            ("{system: hi}", "{system: obey}"),
+            (
+                "  tools: [{ref: Tool/bash}]",
+                "  tools: [{ref: Tool/bash}]\n  sandbox: {require: none}",
+            ),
+            (
+                "{systemRef: ./prompts/writer.md}",
+                "{system: {valueFrom: {env: KEY}}}",
+            ),
+            (
+                "spec: {provider: scripted}",
+                "spec: {provider: scripted}\n---\napiVersion: goondan.ai/v1\nkind: Swarm\n\
+                 metadata: {name: s}\nspec: {entryAgent: Agent/writer}",
+            ),
+            (
+                "spec: {provider: scripted}",
+                "spec: {provider: scripted}\n---\napiVersion: goondan.ai/v1\nkind: Tool\n\
+                 metadata: {name: t}\nspec: {builtin: bash, config: {hosts: ['*']}}",
+            ),
+        ] {
+            let decision = edited(from, to);
+            assert!(refused(&decision), "{to}: {decision:?}");
+        }
+    }
+
+    #[test]
+    fn bundle_7_files_of_modules_and_files_that_nobody_names_are_never_an_agents() {
+        let mut after = tree(PROJECT, "old");
+        after.insert("tools/x.ts".to_owned(), Some("evil()".to_owned()));
+        assert!(matches!(decided(&after), Decision::Refused(_)));
+        let mut after = tree(PROJECT, "old");
+        after.insert(".env".to_owned(), Some("KEY=1".to_owned()));
+        assert!(matches!(decided(&after), Decision::Refused(_)));
+    }
+
+    #[test]
+    fn bundle_7_a_policy_can_be_stricter() {
+        let own = "writer".parse().unwrap();
+        let changes = changes(&tree(PROJECT, "old"), &tree(PROJECT, "new"), &own).unwrap();
+        let policy = ChangesetPolicy {
+            prompts: ChangeRule::Approval,
+            ..ChangesetPolicy::default()
+        };
+        assert!(matches!(decide(&changes, &policy), Decision::Approval(_)));
+        let policy = ChangesetPolicy {
+            prompts: ChangeRule::Never,
+            ..policy
+        };
+        assert!(matches!(decide(&changes, &policy), Decision::Refused(_)));
+    }
+}

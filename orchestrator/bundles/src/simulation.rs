@@ -1,0 +1,450 @@
+//! A seeded world in which an agent proposes garbage at random, everybody crashes at any call of the disk, and a
+//! person edits the project meanwhile. After each step: a working revision, never two active, nothing a person wrote
+//! lost, nothing proposed twice.
+//!
+//! Long form: `GOONDAN_SIMULATION_RUNS=5000 cargo test -p goondan-bundles simulation`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fastrand::Rng;
+use goondan_config::ChangesetPolicy;
+use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
+use goondan_protocol::bundle::{
+    BundleAsk, BundleStatus, BundleTold, ChangesetState, StatusPhase, StatusResult,
+};
+use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
+use goondan_protocol::time::Timestamp;
+
+use crate::bundle::{Armed, Bundle, Gate, Surroundings};
+use crate::error::BundleError;
+use crate::limits::{PROBATION_FAILURES_MAX, PROBATION_MS};
+use crate::machine::{Outcome, State};
+use crate::store::Store;
+use crate::tree::{Tree, overlay_digest};
+
+const INSTANCE: &str = "/instances/main";
+const PROMPT: &str = "prompts/a.md";
+
+/// Runs of one test, unless `GOONDAN_SIMULATION_RUNS` says otherwise.
+const RUNS: u64 = 60;
+const STEPS: usize = 60;
+
+fn project(prompt: &str, note: &str) -> Tree {
+    let yaml = format!(
+        "kind: Agent\nmetadata: {{name: a}}\nspec: {{prompt: {{systemRef: {PROMPT}}}, tools: [], modelConfig: {{modelRef: {note}}}}}\n"
+    );
+    Tree::from([
+        ("goondan.yaml".to_owned(), Some(yaml)),
+        (PROMPT.to_owned(), Some(prompt.to_owned())),
+    ])
+}
+
+/// Loads whatever does not say that it cannot be loaded.
+struct SayingSo;
+
+impl Gate for SayingSo {
+    type Loaded = Tree;
+
+    fn load(&self, files: &Tree) -> Result<Tree, String> {
+        let is_broken = |text: &String| text.contains("unloadable");
+        match files.values().flatten().any(is_broken) {
+            true => Err("it says so".to_owned()),
+            false => Ok(files.clone()),
+        }
+    }
+}
+
+struct World {
+    disk: SimulatedDisk,
+    rng: Rng,
+    seed: u64,
+    now_ms: i64,
+    /// The project, as the person wrote it.
+    project: Tree,
+    calls: u64,
+    /// Tool calls that were made, so that they can be made again.
+    asked: Vec<(ChangesetId, BundleAsk)>,
+    /// What was promised: the state that a commit was told to have, by changeset.
+    promised: BTreeMap<ChangesetId, ChangesetState>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::new();
+        for dir in ["/instances", INSTANCE] {
+            disk.create_dir(Path::new(dir)).unwrap();
+            disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
+        }
+        Self {
+            disk,
+            rng: Rng::with_seed(seed),
+            seed,
+            now_ms: 1_700_000_000_000,
+            project: project("one", "Model/m"),
+            calls: 0,
+            asked: Vec::new(),
+            promised: BTreeMap::new(),
+        }
+    }
+
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
+    ) -> Result<T, BundleError> {
+        let agent: AgentName = "a".parse().unwrap();
+        let mut bundle = Bundle::new(Surroundings {
+            disk: &self.disk,
+            instance: Path::new(INSTANCE),
+            agent: &agent,
+            project: Some(self.project.clone()),
+            policy: Some(ChangesetPolicy::default()),
+            gate: &SayingSo,
+            at: Timestamp::from_unix_millis(self.now_ms),
+        });
+        act(&mut bundle)
+    }
+
+    fn arm(&self) -> Result<Armed<Tree>, BundleError> {
+        self.with(|bundle| {
+            let armed = bundle.arm()?;
+            Ok(armed)
+        })
+    }
+
+    fn status(&self) -> Result<BundleStatus, BundleError> {
+        self.with(|bundle| {
+            let status = bundle.status()?;
+            Ok(status)
+        })
+    }
+
+    /// Does something in the course of which the machine may stop; then it is started again. None if it did.
+    fn risky<T>(
+        &mut self,
+        act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
+    ) -> Option<Result<T, BundleError>> {
+        let stops = self.rng.u8(..3) == 0;
+        if stops {
+            let call = self.disk.calls() + self.rng.u64(1..60);
+            self.disk.crash_at(call);
+        }
+        let result = self.with(act);
+        let is_down = self.disk.is_down();
+        if stops {
+            let crash = match self.rng.u8(..3) {
+                0 => Crash::LoseUnsynced,
+                1 => Crash::KeepUnsynced,
+                _ => Crash::Subset(self.rng.u64(..)),
+            };
+            self.disk = self.disk.after_crash(crash);
+        }
+        (!is_down).then_some(result)
+    }
+
+    fn content(&mut self) -> String {
+        let words = ["two", "three", "four", "unloadable", "{{", "one"];
+        let number = self.rng.usize(..words.len());
+        words[number].to_owned()
+    }
+
+    fn garbage(&mut self) -> (ChangesetId, BundleAsk) {
+        self.calls += 1;
+        let call: ChangesetId = format!("t.{}-q0", self.calls).parse().unwrap();
+        let paths = [
+            PROMPT,
+            "goondan.yaml",
+            "resources/x.yaml",
+            "../escape",
+            ".env",
+            "a/b/c",
+        ];
+        let path = paths[self.rng.usize(..paths.len())].to_owned();
+        let ask = match self.rng.u8(..10) {
+            0..=2 => BundleAsk::Open { revision: None },
+            3..=5 => BundleAsk::Write {
+                changeset_id: None,
+                path: if self.rng.bool() {
+                    PROMPT.to_owned()
+                } else {
+                    path
+                },
+                content: (self.rng.u8(..8) > 0).then(|| self.content()),
+            },
+            6..=8 => BundleAsk::Commit {
+                changeset_id: None,
+                message: "m".to_owned(),
+            },
+            _ => BundleAsk::Revert {
+                reason: "r".to_owned(),
+            },
+        };
+        (call, ask)
+    }
+
+    fn ask(&mut self) {
+        // A turn that is played again makes its calls again.
+        let is_again = !self.asked.is_empty() && self.rng.u8(..4) == 0;
+        let (call, ask) = match self.asked.last().filter(|_| is_again) {
+            Some(asked) => asked.clone(),
+            None => self.garbage(),
+        };
+        self.asked.push((call.clone(), ask.clone()));
+        let told = self.risky(|bundle| bundle.ask(&ask, &call));
+        if let Some(Ok(BundleTold {
+            changeset: Some(info),
+            ..
+        })) = told
+            && info.state != ChangesetState::Open
+        {
+            self.promised.insert(info.changeset_id, info.state);
+        }
+    }
+
+    fn edit(&mut self) {
+        let prompt = format!("a person's {}", self.rng.u8(..3));
+        let note = format!("Model/m{}", self.rng.u8(..3));
+        let before = self.project[PROMPT].clone().unwrap();
+        let prompt = if self.rng.bool() { prompt } else { before };
+        self.project = project(&prompt, &note);
+    }
+
+    fn decide(&mut self) {
+        let Ok(status) = self.status() else {
+            return;
+        };
+        let waiting = status.changesets.iter();
+        let waiting = waiting.filter(|it| it.state == ChangesetState::Waiting);
+        let ids: Vec<ChangesetId> = waiting.map(|it| it.changeset_id.clone()).collect();
+        if let Some(id) = ids.first() {
+            if self.rng.bool() {
+                drop(self.risky(|bundle| bundle.approve(id, "")));
+            } else {
+                drop(self.risky(|bundle| bundle.reject(id, "no")));
+            }
+        } else if self.rng.u8(..4) == 0 {
+            let pinned = self.rng.bool();
+            drop(self.risky(|bundle| bundle.pin(pinned)));
+        }
+    }
+
+    fn step(&mut self) {
+        self.now_ms += i64::from(self.rng.u32(..120_000));
+        match self.rng.u8(..12) {
+            0..=5 => self.ask(),
+            6 => self.edit(),
+            7 => self.decide(),
+            8 | 9 => drop(self.risky(|bundle| bundle.arm().map(drop))),
+            _ => {
+                let outcome = match self.rng.u8(..4) {
+                    0 | 1 => Outcome::Completed,
+                    2 => Outcome::Failed("crash".to_owned()),
+                    _ => Outcome::Neutral,
+                };
+                drop(self.risky(|bundle| bundle.note(&outcome)));
+            }
+        }
+    }
+
+    /// What must hold at every moment, whatever stopped.
+    fn check(&mut self) {
+        let seed = self.seed;
+        // The next process starts, and what it starts with loads.
+        let armed = self.arm();
+        let armed = armed.unwrap_or_else(|error| panic!("seed {seed}: nothing works: {error}"));
+        let Some(state) = Store::new(&self.disk, Path::new(INSTANCE)).load().unwrap() else {
+            return;
+        };
+        let store = Store::new(&self.disk, Path::new(INSTANCE));
+        let base = store.tree(&state.base).unwrap();
+        assert_eq!(
+            base, self.project,
+            "seed {seed}: the project is not what a person wrote"
+        );
+        let active = armed.loaded.unwrap_or_else(|| base.clone());
+        assert_eq!(state.head, state.active, "seed {seed}: two are active");
+        assert_eq!(active, store.tree(&state.active).unwrap(), "seed {seed}");
+        let digest = overlay_digest(&base, &active);
+        assert!(
+            active == base || state.is_quarantined(&digest).is_none(),
+            "seed {seed}: refused content is active"
+        );
+        if let Some(probation) = &state.probation {
+            assert!(probation.failures < PROBATION_FAILURES_MAX, "seed {seed}");
+        }
+        for path in [".env", "../escape", "a/b/c", "resources/x.yaml"] {
+            assert!(!active.contains_key(path), "seed {seed}: {path} is active");
+        }
+        self.check_logs(&state);
+    }
+
+    /// Every record once, and everything once that an agent asked for.
+    fn check_logs(&self, state: &State) {
+        let seed = self.seed;
+        let logs = self.with(|bundle| bundle.logs()).unwrap();
+        let mut seqs: Vec<u64> = logs.changesets.iter().map(|it| it.seq).collect();
+        seqs.extend(logs.statuses.iter().map(|it| it.seq));
+        let unique: BTreeSet<u64> = seqs.iter().copied().collect();
+        assert_eq!(
+            unique.len(),
+            seqs.len(),
+            "seed {seed}: a record stands twice"
+        );
+        assert_eq!(
+            unique.last().copied().unwrap_or(0),
+            state.seq,
+            "seed {seed}: records are lost"
+        );
+        let made: Vec<&ChangesetId> = logs.changesets.iter().map(|it| &it.changeset_id).collect();
+        let once: BTreeSet<&ChangesetId> = made.iter().copied().collect();
+        assert_eq!(
+            once.len(),
+            made.len(),
+            "seed {seed}: a changeset was made twice"
+        );
+        let committed = logs
+            .statuses
+            .iter()
+            .filter(|it| (it.phase, it.result) == (StatusPhase::Commit, StatusResult::Ok));
+        let committed: Vec<_> = committed.map(|it| it.changeset_id.clone()).collect();
+        let once: BTreeSet<_> = committed.iter().cloned().collect();
+        assert_eq!(
+            once.len(),
+            committed.len(),
+            "seed {seed}: one was committed twice"
+        );
+        for (id, promised) in &self.promised {
+            let Some(info) = state.changeset(id) else {
+                continue;
+            };
+            // Only a person takes back what was said: what waits is decided.
+            let is_so = info.state == *promised || *promised == ChangesetState::Waiting;
+            assert!(
+                is_so,
+                "seed {seed}: {id} is {:?}, was {promised:?}",
+                info.state
+            );
+        }
+    }
+}
+
+#[test]
+fn bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision() {
+    let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
+    let runs = runs.ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
+    let mut active = BTreeSet::new();
+    for seed in 0..runs {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+            if world.rng.u8(..4) == 0 {
+                world.check();
+            }
+        }
+        world.check();
+        let store = Store::new(&world.disk, Path::new(INSTANCE));
+        if let Some(state) = store.load().unwrap() {
+            active.insert((state.active != state.base, state.quarantined.is_empty()));
+        }
+    }
+    // All of it happened, or the test shows nothing.
+    assert!(active.len() >= 3, "{active:?}");
+}
+
+/// One change to prompt `two`, as an agent makes it.
+fn propose(world: &World, number: u32, content: &str) -> BundleTold {
+    let call = |part: &str| format!("t.{number}-{part}").parse::<ChangesetId>().unwrap();
+    let ask = |ask: BundleAsk, part| world.with(|bundle| bundle.ask(&ask, &call(part))).unwrap();
+    ask(BundleAsk::Open { revision: None }, "o");
+    ask(
+        BundleAsk::Write {
+            changeset_id: None,
+            path: PROMPT.to_owned(),
+            content: Some(content.to_owned()),
+        },
+        "w",
+    );
+    ask(
+        BundleAsk::Commit {
+            changeset_id: None,
+            message: "m".to_owned(),
+        },
+        "c",
+    )
+}
+
+fn active(world: &World) -> RevisionId {
+    world.status().unwrap().active
+}
+
+#[test]
+fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
+    let mut call = 1;
+    loop {
+        let mut world = World::new(0);
+        world.arm().unwrap();
+        propose(&world, 1, "two");
+        world.arm().unwrap();
+        let (before, from) = (active(&world), world.disk.calls());
+        world.disk.crash_at(from + call);
+        let changed = (|| {
+            let call: ChangesetId = "t.2-o".parse().unwrap();
+            world.with(|bundle| bundle.ask(&BundleAsk::Open { revision: None }, &call))?;
+            let write = BundleAsk::Write {
+                changeset_id: None,
+                path: PROMPT.to_owned(),
+                content: Some("three".to_owned()),
+            };
+            world.with(|bundle| bundle.ask(&write, &call))?;
+            let commit = BundleAsk::Commit {
+                changeset_id: None,
+                message: "m".to_owned(),
+            };
+            world.with(|bundle| bundle.ask(&commit, &call))?;
+            world.arm()
+        })();
+        if !world.disk.is_down() {
+            changed.unwrap();
+            assert!(call > 20, "{call} calls are too few to be true");
+            break;
+        }
+        world.disk = world.disk.after_crash(Crash::LoseUnsynced);
+        world.check();
+        let after = active(&world);
+        let store = Store::new(&world.disk, Path::new(INSTANCE));
+        let text = store.tree(&after).unwrap()[PROMPT].clone().unwrap();
+        assert!(after == before || text == "three", "call {call}: {text}");
+        call += 1;
+    }
+}
+
+#[test]
+fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_back() {
+    let mut world = World::new(0);
+    propose(&world, 1, "two");
+    world.arm().unwrap();
+    let first = active(&world);
+    world.now_ms += i64::try_from(PROBATION_MS).unwrap();
+    world
+        .with(|bundle| bundle.note(&Outcome::Completed))
+        .unwrap();
+    let promoted = world.status().unwrap();
+    assert_eq!(
+        (promoted.promoted, promoted.probation),
+        (first.clone(), None)
+    );
+    propose(&world, 2, "three");
+    world.arm().unwrap();
+    let failed = Outcome::Failed("crash".to_owned());
+    world.with(|bundle| bundle.note(&failed)).unwrap();
+    assert_ne!(active(&world), first);
+    // A rate limit is no failure, and a process that was lost is one.
+    world.with(|bundle| bundle.note(&Outcome::Neutral)).unwrap();
+    world.arm().unwrap();
+    assert_ne!(active(&world), first);
+    let armed = world.arm().unwrap();
+    assert_eq!(active(&world), first);
+    assert!(armed.notice.unwrap().contains("was taken back"));
+    let again = propose(&world, 3, "three").changeset.unwrap();
+    assert_eq!(again.state, ChangesetState::Rejected, "{}", again.detail);
+}

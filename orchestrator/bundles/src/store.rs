@@ -1,0 +1,433 @@
+//! The files of one bundle: `swarm-bundle/` of a conversation (`BUNDLE-1` to `BUNDLE-5`).
+//!
+//! ```text
+//! swarm-bundle/
+//!   base.ref  head.ref            the revisions, for people and other programs
+//!   cursor.yaml                   how the bundle stands; the one file that decides
+//!   logs/changesets.jsonl  logs/changeset-status.jsonl
+//!   changesets/<id>/workdir/  changesets/<id>/diff.patch
+//!   effective/effective-<revision>.yaml
+//!   store/blobs/<sha256>  store/revisions/<revision>.json
+//! ```
+//!
+//! # Invariants
+//!
+//! * What `cursor.yaml` names is durable before it is: files before their revision, a revision before the cursor.
+//! * The cursor carries the records that are not known to be in the logs; who reads it next brings them there,
+//!   each once. So no crash loses a record, or writes one twice.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::files::{ensure_dir, replace};
+use goondan_durable::journal::Journal;
+use goondan_protocol::bundle::BUNDLE_RECORDS_MAX;
+use goondan_protocol::ids::{ChangesetId, RevisionId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::BundleError;
+use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, PATH_BYTES_MAX, TREE_BYTES_MAX};
+use crate::machine::{STATE_VERSION, State, Unlogged};
+use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of};
+
+/// The directory of a bundle within that of its conversation.
+pub const BUNDLE_DIR: &str = "swarm-bundle";
+const CURSOR: &str = "cursor.yaml";
+const CHANGESETS_LOG: &str = "changesets.jsonl";
+const STATUS_LOG: &str = "changeset-status.jsonl";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Revision {
+    files: Manifest,
+}
+
+/// The place of a record in its log.
+#[derive(Deserialize)]
+struct Placed {
+    seq: u64,
+}
+
+/// The files of one bundle.
+#[derive(Debug, Clone)]
+pub(crate) struct Store<'d> {
+    disk: &'d dyn Disk,
+    instance: PathBuf,
+    dir: PathBuf,
+}
+
+impl<'d> Store<'d> {
+    pub(crate) fn new(disk: &'d dyn Disk, instance: &Path) -> Self {
+        Self {
+            disk,
+            instance: instance.to_owned(),
+            dir: instance.join(BUNDLE_DIR),
+        }
+    }
+
+    fn blob(&self, digest: &str) -> PathBuf {
+        self.dir.join("store").join("blobs").join(digest)
+    }
+
+    fn revision(&self, id: &RevisionId) -> PathBuf {
+        let name = format!("{id}.json");
+        self.dir.join("store").join("revisions").join(name)
+    }
+
+    fn changeset(&self, id: &ChangesetId) -> PathBuf {
+        self.dir.join("changesets").join(id.as_str())
+    }
+
+    pub(crate) fn workdir(&self, id: &ChangesetId) -> PathBuf {
+        self.changeset(id).join("workdir")
+    }
+
+    fn is_file(&self, path: &Path) -> Result<bool, BundleError> {
+        let stat = self.disk.stat(path).during("look at", path)?;
+        Ok(stat.is_some_and(|stat| stat.kind == EntryKind::File))
+    }
+
+    fn read(&self, path: &Path, max: usize) -> Result<Vec<u8>, BundleError> {
+        let mut file = self.disk.open_read(path).during("open", path)?;
+        Ok(read_all(file.as_mut(), max).during("read", path)?)
+    }
+
+    fn damaged(path: &Path, problem: &dyn std::fmt::Display) -> BundleError {
+        BundleError::Damaged {
+            path: path.to_owned(),
+            problem: problem.to_string(),
+        }
+    }
+
+    fn ensure(&self, dir: &Path) -> Result<(), BundleError> {
+        Ok(ensure_dir(self.disk, &self.instance, dir)?)
+    }
+
+    pub(crate) fn prepare(&self) -> Result<(), BundleError> {
+        self.ensure(&self.dir.join("changesets"))
+    }
+
+    fn put(&self, path: &Path, content: &[u8]) -> Result<(), BundleError> {
+        if let Some(above) = path.parent() {
+            self.ensure(above)?;
+        }
+        Ok(replace(self.disk, path, content)?)
+    }
+
+    /// How the bundle stands, if anything was proposed yet. Brings records to the logs that a crash kept from them.
+    pub(crate) fn load(&self) -> Result<Option<State>, BundleError> {
+        let here = self.disk.stat(&self.instance);
+        let here = here.during("look at", &self.instance)?;
+        if here.is_none_or(|stat| stat.kind != EntryKind::Directory) {
+            return Err(BundleError::NoInstance);
+        }
+        let path = self.dir.join(CURSOR);
+        if !self.is_file(&path)? {
+            return Ok(None);
+        }
+        let text = self.read(&path, CURSOR_BYTES_MAX)?;
+        let state: State =
+            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
+        if state.version != STATE_VERSION {
+            let problem = format!(
+                "it is of version {}, and this is {STATE_VERSION}",
+                state.version
+            );
+            return Err(Self::damaged(&path, &problem));
+        }
+        self.finish(&state)?;
+        Ok(Some(state))
+    }
+
+    /// Makes durable how the bundle stands, then its records.
+    pub(crate) fn save(&self, state: &mut State) -> Result<(), BundleError> {
+        let path = self.dir.join(CURSOR);
+        let text = serde_json::to_vec_pretty(state).map_err(|e| Self::damaged(&path, &e))?;
+        if text.len() > CURSOR_BYTES_MAX {
+            let text = format!("the bundle would take more than {CURSOR_BYTES_MAX} bytes");
+            return Err(BundleError::Invalid(text));
+        }
+        self.put(&path, &text)?;
+        self.finish(state)?;
+        state.unlogged = Unlogged::default();
+        Ok(())
+    }
+
+    /// What follows from the cursor.
+    fn finish(&self, state: &State) -> Result<(), BundleError> {
+        let unlogged = &state.unlogged;
+        self.append(CHANGESETS_LOG, &unlogged.changesets, |it| it.seq)?;
+        self.append(STATUS_LOG, &unlogged.statuses, |it| it.seq)?;
+        for (name, revision) in [("base.ref", &state.base), ("head.ref", &state.head)] {
+            let path = self.dir.join(name);
+            let text = format!("{revision}\n");
+            let is_so = self.is_file(&path)? && self.read(&path, 1_024)? == text.as_bytes();
+            if !is_so {
+                self.put(&path, text.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append<R: Serialize>(
+        &self,
+        name: &str,
+        records: &[R],
+        seq: impl Fn(&R) -> u64,
+    ) -> Result<(), BundleError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let logs = self.dir.join("logs");
+        self.ensure(&logs)?;
+        let path = logs.join(name);
+        let is_new = !self.is_file(&path)?;
+        let mut journal = Journal::open(self.disk, &path)?;
+        let mut last = 0;
+        let good = journal.scan(|_, line| {
+            if let Ok(placed) = serde_json::from_slice::<Placed>(line) {
+                last = placed.seq.max(last);
+            }
+        })?;
+        // A line that a crash tore is written again whole, from the cursor.
+        journal.cut(good)?;
+        for record in records.iter().filter(|record| seq(record) > last) {
+            let mut line =
+                serde_json::to_vec(record).map_err(|error| Self::damaged(&path, &error))?;
+            line.push(b'\n');
+            journal.append(&line)?;
+        }
+        journal.sync()?;
+        if is_new {
+            self.disk.sync_dir(&logs).during("sync", &logs)?;
+        }
+        Ok(())
+    }
+
+    /// The last records of both logs.
+    pub(crate) fn log<C: DeserializeOwned, S: DeserializeOwned>(
+        &self,
+    ) -> Result<(Vec<C>, Vec<S>), BundleError> {
+        Ok((self.tail(CHANGESETS_LOG)?, self.tail(STATUS_LOG)?))
+    }
+
+    fn tail<R: DeserializeOwned>(&self, name: &str) -> Result<Vec<R>, BundleError> {
+        let path = self.dir.join("logs").join(name);
+        if !self.is_file(&path)? {
+            return Ok(Vec::new());
+        }
+        let mut found = std::collections::VecDeque::new();
+        Journal::open_read(self.disk, &path)?.scan(|_, line| {
+            if let Ok(record) = serde_json::from_slice(line) {
+                found.push_back(record);
+            }
+            if found.len() > BUNDLE_RECORDS_MAX {
+                found.pop_front();
+            }
+        })?;
+        Ok(found.into())
+    }
+
+    /// Keeps a tree as a revision. Durable when it returns.
+    pub(crate) fn keep(&self, tree: &Tree) -> Result<RevisionId, BundleError> {
+        check_size(tree)?;
+        let files = manifest_of(tree);
+        let id = revision_of(&files)?;
+        let path = self.revision(&id);
+        if self.is_file(&path)? {
+            return Ok(id);
+        }
+        for text in tree.values().flatten() {
+            let path = self.blob(&digest_of(text.as_bytes()));
+            if !self.is_file(&path)? {
+                self.put(&path, text.as_bytes())?;
+            }
+        }
+        let revision = serde_json::to_vec(&Revision { files })
+            .map_err(|error| Self::damaged(&path, &error))?;
+        self.put(&path, &revision)?;
+        Ok(id)
+    }
+
+    /// Reads a revision, and looks whether it is what it was.
+    pub(crate) fn tree(&self, id: &RevisionId) -> Result<Tree, BundleError> {
+        let path = self.revision(id);
+        if !self.is_file(&path)? {
+            return Err(BundleError::NoRevision { id: id.clone() });
+        }
+        let text = self.read(&path, TREE_BYTES_MAX)?;
+        let revision: Revision =
+            serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
+        if revision_of(&revision.files)? != *id {
+            return Err(Self::damaged(&path, &"it names other files than it did"));
+        }
+        let mut tree = Tree::new();
+        for (name, digest) in revision.files {
+            let text = match digest {
+                None => None,
+                Some(digest) => {
+                    let path = self.blob(&digest);
+                    let text = self.read(&path, TREE_BYTES_MAX)?;
+                    if digest_of(&text) != digest {
+                        return Err(Self::damaged(&path, &"its content has another digest"));
+                    }
+                    let text = String::from_utf8(text);
+                    Some(text.map_err(|error| Self::damaged(&path, &error))?)
+                }
+            };
+            tree.insert(name, text);
+        }
+        Ok(tree)
+    }
+
+    /// Writes the snapshot of a revision (`BUNDLE-4`): its resource files, one behind the other.
+    pub(crate) fn snapshot(&self, id: &RevisionId, tree: &Tree) -> Result<(), BundleError> {
+        let name = format!("effective-{id}.yaml");
+        let path = self.dir.join("effective").join(name);
+        if self.is_file(&path)? {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for (file, content) in tree {
+            let content = content.as_ref();
+            let is_resource = goondan_config::is_resource_file(file.as_ref());
+            let Some(content) = content.filter(|_| is_resource) else {
+                continue;
+            };
+            let rest = content.strip_prefix("---").unwrap_or(content);
+            text.push_str(&format!("---\n# {file}\n{}\n", rest.trim_end()));
+        }
+        self.put(&path, text.as_bytes())
+    }
+
+    /// Makes the working copy of a changeset anew.
+    pub(crate) fn stage(&self, id: &ChangesetId, tree: &Tree) -> Result<PathBuf, BundleError> {
+        let workdir = self.workdir(id);
+        let removed = self.disk.remove_tree(&workdir);
+        removed.during("remove", &workdir)?;
+        self.ensure(&workdir)?;
+        for (path, text) in tree {
+            if let Some(text) = text {
+                self.put(&workdir.join(path), text.as_bytes())?;
+            }
+        }
+        Ok(workdir)
+    }
+
+    /// Writes a file of a working copy, or removes it.
+    pub(crate) fn write(
+        &self,
+        id: &ChangesetId,
+        path: &str,
+        text: Option<&str>,
+    ) -> Result<(), BundleError> {
+        let file = self.workdir(id).join(path);
+        match text {
+            Some(text) => self.put(&file, text.as_bytes()),
+            None => {
+                let removed = self.disk.remove_file(&file);
+                Ok(removed.during("remove", &file)?)
+            }
+        }
+    }
+
+    /// What the working copy of a changeset holds, on top of what `base` only names. Follows no link.
+    pub(crate) fn staged(&self, id: &ChangesetId, base: &Tree) -> Result<Tree, BundleError> {
+        let named = base.iter().filter(|(_, text)| text.is_none());
+        let mut tree: Tree = named.map(|(path, _)| (path.clone(), None)).collect();
+        let mut bytes = 0;
+        let root = self.workdir(id);
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(below) = waiting.pop() {
+            let dir = root.join(&below);
+            for entry in self.disk.list(&dir).during("list", &dir)? {
+                let path = below.join(&entry.name);
+                let file = root.join(&path);
+                let Some(name) = path.to_str() else {
+                    let text =
+                        format!("`{}` is no text, as names of files must be", path.display());
+                    return Err(BundleError::Invalid(text));
+                };
+                if name.len() > PATH_BYTES_MAX {
+                    let text = format!("a path may have {PATH_BYTES_MAX} bytes");
+                    return Err(BundleError::Invalid(text));
+                }
+                match entry.kind {
+                    EntryKind::Directory => waiting.push(path),
+                    EntryKind::Other => {
+                        let text = format!("`{name}` is neither a file nor a directory");
+                        return Err(BundleError::Invalid(text));
+                    }
+                    EntryKind::File => {
+                        let text = self.read(&file, TREE_BYTES_MAX)?;
+                        bytes += text.len();
+                        let text = String::from_utf8(text).map_err(|_| {
+                            BundleError::Invalid(format!("`{name}` is not UTF-8 text"))
+                        })?;
+                        tree.insert(name.to_owned(), Some(text));
+                    }
+                }
+                if tree.len() > FILES_MAX || bytes > TREE_BYTES_MAX || waiting.len() > FILES_MAX {
+                    return Err(too_large());
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    pub(crate) fn write_diff(&self, id: &ChangesetId, diff: &str) -> Result<(), BundleError> {
+        let path = self.changeset(id).join("diff.patch");
+        self.put(&path, diff.as_bytes())
+    }
+
+    /// Removes what no one needs any longer: the working copies of these changesets, and revisions and files that
+    /// nothing names.
+    pub(crate) fn tidy(&self, state: &State, gone: &[ChangesetId]) -> Result<(), BundleError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        for id in gone {
+            let path = self.changeset(id);
+            self.disk.remove_tree(&path).during("remove", &path)?;
+        }
+        let of_changesets = state.changesets.iter();
+        let of_changesets = of_changesets.flat_map(|it| [Some(&it.base), it.revision.as_ref()]);
+        let fixed = [&state.base, &state.head, &state.active, &state.promoted];
+        let live: BTreeSet<&RevisionId> = of_changesets.flatten().chain(fixed).collect();
+        let mut blobs = BTreeSet::new();
+        for id in &live {
+            match self.tree(id) {
+                Ok(tree) => blobs.extend(manifest_of(&tree).into_values().flatten()),
+                // A damaged one is left to be looked at, with all there is.
+                Err(_) => return Ok(()),
+            }
+        }
+        let names: BTreeSet<String> = live.iter().map(|id| format!("{id}.json")).collect();
+        for (dir, keep) in [("revisions", &names), ("blobs", &blobs)] {
+            let dir = self.dir.join("store").join(dir);
+            for entry in self.disk.list(&dir).during("list", &dir)? {
+                if !keep.contains(&*entry.name.to_string_lossy()) {
+                    let path = dir.join(&entry.name);
+                    self.disk.remove_file(&path).during("remove", &path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_large() -> BundleError {
+    BundleError::Invalid(format!(
+        "a configuration may have {FILES_MAX} files and {TREE_BYTES_MAX} bytes in all"
+    ))
+}
+
+fn check_size(tree: &Tree) -> Result<(), BundleError> {
+    let bytes: usize = tree.values().flatten().map(String::len).sum();
+    if tree.len() > FILES_MAX || bytes > TREE_BYTES_MAX {
+        return Err(too_large());
+    }
+    Ok(())
+}

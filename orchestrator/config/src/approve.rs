@@ -1,0 +1,134 @@
+//! Which calls of an agent's tool need a person (`STEER-3`): a word for all of them, or rules.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::approval::{Approve, ApproveRule};
+use goondan_protocol::limits::MAX_APPROVE_RULES;
+use regex_lite::Regex;
+
+use crate::codes;
+use crate::fields::{Fields, WordOr, text};
+use crate::report::{Place, Problem, Report};
+use crate::shape::{Content, Default, Field, Shape};
+
+/// The field of a tool that an agent lists.
+pub(crate) const APPROVE: Field = Field::optional(
+    "approve",
+    Content::WordOr(Approve::WORDS, &RULES),
+    "Which calls a person is asked about before they are carried out. `always`: none. `ask`: each. `never`: \
+     none is carried out. Or rules, by export and arguments.",
+)
+.or(Default::Text("always"));
+
+static RULES: Shape = Shape::of(
+    "ApproveRules",
+    "Which calls are carried out, which are not, and which a person is asked about.",
+    &[
+        Field::required(
+            "rules",
+            Content::List(&Content::Mapping(&RULE)),
+            "The rules. The first that fits a call holds.",
+        ),
+        Field::optional(
+            "otherwise",
+            Content::Word(Approve::WORDS),
+            "What becomes of a call that none fits.",
+        )
+        .or(Default::Text("ask")),
+    ],
+);
+
+static RULE: Shape = Shape::of(
+    "ApproveRule",
+    "What becomes of the calls that fit.",
+    &[
+        Field::optional(
+            "export",
+            Content::Text,
+            "The export that is called, such as `exec`; any if none is named.",
+        ),
+        Field::optional(
+            "when",
+            Content::Entries(&Content::Text),
+            "Arguments and a regular expression for each, which its text fits from beginning to end. What is \
+             no text is looked at as JSON; an argument that is not there fits nothing.",
+        ),
+        Field::required(
+            "approve",
+            Content::Word(Approve::WORDS),
+            "What becomes of the call.",
+        ),
+    ],
+);
+
+/// The rules as they are written, each with the place of its export if it names one.
+pub(crate) type Written = Vec<(ApproveRule, Option<Place>)>;
+
+/// Reads the field; no rules if it is not there.
+pub(crate) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Written {
+    let mut rules = Written::new();
+    match fields.word_or_mapping("approve", report) {
+        None => {}
+        Some(WordOr::Word(word)) => {
+            let approve = Approve::of_word(word.value).unwrap_or(Approve::Ask);
+            if approve != Approve::Always {
+                rules.push((ApproveRule::of_all(approve), None));
+            }
+        }
+        Some(WordOr::Mapping(mut written)) => {
+            let place = written.place_of("rules");
+            let listed = written.mappings("rules", report);
+            rules.extend(
+                listed
+                    .into_iter()
+                    .flatten()
+                    .map(|rule| read_rule(rule, report)),
+            );
+            let otherwise = written.word("otherwise", report);
+            let approve = otherwise.and_then(|word| Approve::of_word(word.value));
+            written.close();
+            if let Some(place) = place.filter(|_| rules.len() > MAX_APPROVE_RULES) {
+                let text = format!(
+                    "{} rules; at most {MAX_APPROVE_RULES} are taken",
+                    rules.len()
+                );
+                let problem = Problem::new(codes::INVALID_VALUE, place, text);
+                report
+                    .add(problem.help("let one pattern stand for several: `(ls|cat|git status)`"));
+            }
+            let rest = approve.unwrap_or(Approve::Ask);
+            rules.push((ApproveRule::of_all(rest), None));
+        }
+    }
+    rules
+}
+
+fn read_rule(mut rule: Fields<'_>, report: &mut Report) -> (ApproveRule, Option<Place>) {
+    let export = rule.text("export", report);
+    let place = export.as_ref().map(|export| export.place);
+    let export = export.map(|export| export.value.to_owned());
+    let label = rule.label.field("when");
+    let mut when = BTreeMap::new();
+    for entry in rule.entries("when", report) {
+        let label = label.field(&entry.key);
+        let Some(pattern) = text(&entry.node, &label, report) else {
+            continue;
+        };
+        if let Err(error) = Regex::new(&ApproveRule::whole(pattern.value)) {
+            let message = format!("{label} is no regular expression: {error}");
+            let problem = Problem::new(codes::INVALID_VALUE, pattern.place, message);
+            report.add(problem.help("write `\\` before a character that stands for itself: `\\.`"));
+        }
+        when.insert(entry.key.clone(), pattern.value.to_owned());
+    }
+    let approve = rule.word("approve", report);
+    let approve = approve.and_then(|word| Approve::of_word(word.value));
+    rule.close();
+    let rule = ApproveRule {
+        export,
+        when,
+        // What cannot be read is no configuration that runs.
+        approve: approve.unwrap_or(Approve::Never),
+    };
+    (rule, place)
+}

@@ -1,0 +1,13 @@
+//! `valueFrom.oauth` as written.
+
+use goondan_protocol::ids::OAuthSubject;
+
+use crate::fields::Located;
+use crate::reference::Reference;
+
+/// A token of an authorization server that is asked for.
+#[derive(Debug)]
+pub(crate) struct AskedToken {
+    pub(crate) app: Reference,
+    pub(crate) subject: Option<Located<OAuthSubject>>,
+}

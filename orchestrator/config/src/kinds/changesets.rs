@@ -1,0 +1,62 @@
+//! `policy.changesets` of a Swarm: what agents may change of their own configuration (`BUNDLE-7`).
+
+use crate::fields::Fields;
+use crate::report::Report;
+use crate::shape::{Content, Default, Field, Shape};
+use crate::{ChangeRule, ChangesetPolicy};
+
+const AUTOMATIC: &str = "automatic";
+const APPROVAL: &str = "approval";
+const NEVER: &str = "never";
+
+/// The field of the policy.
+pub(crate) const OF_SWARM: Field = Field::optional(
+    "changesets",
+    Content::Mapping(&CHANGESETS),
+    "What an agent with the tool `swarm-bundle` may change of its own configuration, in its own conversation.",
+)
+.or(Default::Meaning("nothing"));
+
+static CHANGESETS: Shape = Shape::of(
+    "Changesets",
+    "What an agent may change of its own configuration.",
+    &[
+        Field::optional(
+            "prompts",
+            Content::Word(&[AUTOMATIC, APPROVAL, NEVER]),
+            "Its prompt and its description: on its own, after a person's approval, or never.",
+        )
+        .or(Default::Text(AUTOMATIC)),
+        Field::optional(
+            "tools",
+            Content::Word(&[APPROVAL, NEVER]),
+            "Which tools it has, and what models are told of them.",
+        )
+        .or(Default::Text(APPROVAL)),
+        Field::optional(
+            "models",
+            Content::Word(&[APPROVAL, NEVER]),
+            "Which model answers for it, and with which parameters.",
+        )
+        .or(Default::Text(APPROVAL)),
+    ],
+);
+
+/// Reads the field; none if it is not there.
+pub(crate) fn read(policy: &mut Fields<'_>, report: &mut Report) -> Option<ChangesetPolicy> {
+    let mut fields = policy.nested("changesets", report)?;
+    let mut rule = |name, default| match fields.word(name, report).map(|word| word.value) {
+        Some(AUTOMATIC) => ChangeRule::Automatic,
+        Some(APPROVAL) => ChangeRule::Approval,
+        Some(NEVER) => ChangeRule::Never,
+        _ => default,
+    };
+    let default = ChangesetPolicy::default();
+    let read = ChangesetPolicy {
+        prompts: rule("prompts", default.prompts),
+        tools: rule("tools", default.tools),
+        models: rule("models", default.models),
+    };
+    fields.close();
+    Some(read)
+}

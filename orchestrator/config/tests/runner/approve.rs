@@ -1,0 +1,82 @@
+//! Which calls of an agent's tools need a person: `approve` of a listed tool.
+
+use goondan_config::Bundle;
+use goondan_protocol::approval::ApproveRule;
+use serde_json::{Value, json};
+
+use crate::support::{Project, SMALLEST};
+
+fn project(approve: &str) -> Project {
+    let tool = "{kind: Tool, name: bash, package: \"@goondan/base\"}";
+    let tools = format!("tools: [{{ref: {tool}, approve: {approve}}}]");
+    let agent = "spec: {modelConfig: {modelRef: Model/main}}";
+    let with_tools = format!("spec: {{modelConfig: {{modelRef: Model/main}}, {tools}}}");
+    Project::new(&SMALLEST.replace(agent, &with_tools))
+}
+
+fn rules(bundle: &Bundle) -> Value {
+    let rules: &[ApproveRule] = &bundle.agents[&"helper".parse().unwrap()].tools[0].approve;
+    json!(rules)
+}
+
+#[test]
+fn steer_3_calls_need_a_person_by_a_word_or_by_rules() {
+    assert_eq!(rules(&project("always").load()), json!([]));
+    assert_eq!(rules(&project("ask").load()), json!([{"approve": "ask"}]));
+    assert_eq!(
+        rules(&project("never").load()),
+        json!([{"approve": "never"}])
+    );
+    let written = "{rules: [{export: exec, when: {command: 'ls( .*)?'}, approve: always}, \
+                   {when: {command: '.*sudo.*'}, approve: never}]";
+    let expected = |otherwise: &str| {
+        json!([
+            {"export": "exec", "when": {"command": "ls( .*)?"}, "approve": "always"},
+            {"when": {"command": ".*sudo.*"}, "approve": "never"},
+            {"approve": otherwise},
+        ])
+    };
+    assert_eq!(
+        rules(&project(&format!("{written}}}")).load()),
+        expected("ask")
+    );
+    let otherwise = format!("{written}, otherwise: never}}");
+    assert_eq!(rules(&project(&otherwise).load()), expected("never"));
+}
+
+#[test]
+fn steer_3_a_rule_that_cannot_hold_is_told_at_its_place() {
+    for (approve, told) in [
+        (
+            "sometimes",
+            "must be `always`, `never` or `ask`, or a mapping",
+        ),
+        ("{otherwise: ask}", "`rules`"),
+        (
+            "{rules: [{when: {command: '('}, approve: ask}]}",
+            "is no regular expression",
+        ),
+        (
+            "{rules: [{when: {command: 5}, approve: ask}]}",
+            "must be text",
+        ),
+        (
+            "{rules: [{export: exce, approve: ask}]}",
+            "`approve` names `exce`",
+        ),
+        ("{rules: [{export: exec}]}", "`approve`"),
+        ("{rules: [{approve: maybe}]}", "`maybe`"),
+        (
+            "{rules: [{when: {a: b}, approve: ask, why: x}]}",
+            "unknown field `why`",
+        ),
+    ] {
+        let problems = project(approve).problems().join("\n");
+        assert!(problems.contains(told), "{approve}: {problems}");
+    }
+    let many = vec!["{approve: ask}"; 65].join(", ");
+    let problems = project(&format!("{{rules: [{many}]}}"))
+        .problems()
+        .join("\n");
+    assert!(problems.contains("65 rules; at most 64"), "{problems}");
+}

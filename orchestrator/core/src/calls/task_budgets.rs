@@ -1,0 +1,135 @@
+//! What tasks took counts in the ledger and in the budgets of their workspace, as replies of models do (`TASK-6`).
+//!
+//! A task tells what it took in all, as far as its own history has it durably; what is more than the ledger has is put
+//! down. So a crash at any moment counts nothing twice and forgets nothing. What a program takes is known only
+//! afterwards: by as much as the next call takes more than the largest so far, a limit may be passed.
+
+use goondan_protocol::budget::BudgetPeriod;
+use goondan_protocol::ids::{AgentName, ResourceName, WorkspaceId};
+use goondan_protocol::usage::Charge;
+use goondan_store::ledger::{Entry, LedgerTask, Purpose};
+
+use super::Calls;
+use super::accounts::{Payer, payers};
+use super::budgets::{hint_of, name_of};
+use super::for_tasks::place_of;
+use crate::exchange::task_budgets::TaskSpending;
+use crate::fleet::Fleet;
+
+impl TaskSpending {
+    fn ledger_task(&self) -> LedgerTask {
+        LedgerTask {
+            id: self.at.task_id.clone(),
+            created_at: self.created_at,
+        }
+    }
+
+    /// The name under which a model is counted: as the program calls it, if that may be a name.
+    fn model_name(&self) -> Option<ResourceName> {
+        let told = self.model.as_deref().map(ResourceName::new);
+        let told = told.and_then(Result::ok);
+        told.or_else(|| ResourceName::new(self.agent.as_str()).ok())
+    }
+}
+
+impl Calls {
+    /// A task tells what it took: what is more than was put down is put down.
+    pub(crate) fn on_task_spending(&mut self, fleet: &mut Fleet, spending: &TaskSpending) {
+        let id = &spending.at.workspace_id;
+        let asked_by_agents = self.creators(fleet, spending);
+        let task = spending.ledger_task();
+        let Some(accounts) = self.accounts.get_mut(id) else {
+            return;
+        };
+        let (Ok(at), Some(model)) = (place_of(&spending.at), spending.model_name()) else {
+            return;
+        };
+        let Some(taken) = accounts.owed(&task, &spending.total) else {
+            return;
+        };
+        // A program that never told what anything costs does not say that it costs nothing.
+        let tells_cost = spending.total.cost.0 > 0;
+        let entry = Entry {
+            id: fleet.uuid(),
+            at: fleet.now().wall,
+            agent_name: spending.agent.clone(),
+            instance_key: at.instance_key.clone(),
+            asked_by: spending.created_by.iter().cloned().collect(),
+            asked_by_agents,
+            purpose: Purpose::Task { task },
+            model,
+            usage: Some(taken.usage),
+            cost_micro_usd: tells_cost.then_some(taken.cost),
+            assumed: Charge::default(),
+        };
+        self.put_down(fleet, at, Box::new(entry));
+    }
+
+    /// The agent that had a task made, if it is another.
+    fn creators(&self, fleet: &Fleet, spending: &TaskSpending) -> Vec<AgentName> {
+        let id = &spending.at.workspace_id;
+        let creator = spending.created_by.as_ref();
+        let creator =
+            creator.and_then(|key| self.agent_of(fleet, &super::budgets::within(id, key)));
+        let creator = creator.filter(|creator| *creator != spending.agent);
+        creator.into_iter().collect()
+    }
+
+    /// Which budget lets a task take no more, in words; none if all do.
+    pub(crate) fn shortage_of(&self, fleet: &Fleet, spending: &TaskSpending) -> Option<String> {
+        let id = &spending.at.workspace_id;
+        if fleet
+            .bundle(id)
+            .is_none_or(|bundle| bundle.budgets.is_empty())
+        {
+            return None;
+        }
+        let creators = self.creators(fleet, spending);
+        let own = Payer::Task(spending.ledger_task());
+        let created_by: Vec<_> = spending.created_by.iter().cloned().collect();
+        let payers: Vec<Payer> = payers((&spending.agent, &creators), (own, &created_by)).collect();
+        let mut short = None;
+        self.each_limit(fleet, id, &payers, |limit, period, payer, spent| {
+            let pending = self.charges.of(id, payer);
+            let spent = pending.fold(spent, Charge::plus);
+            let of = |charge: &Charge| limit.of(charge).number();
+            let next = of(&spent).saturating_add(of(&spending.largest));
+            if of(&spent) >= limit.number() || next > limit.number() {
+                short.get_or_insert_with(|| {
+                    told(
+                        &name_of(limit, period, payer),
+                        period,
+                        payer,
+                        limit.of(&spent),
+                    )
+                });
+            }
+        });
+        short
+    }
+
+    /// The workspaces that have budgets.
+    pub(crate) fn budgeted(&self, fleet: &Fleet) -> Vec<WorkspaceId> {
+        let ids = self.accounts.keys();
+        let budgeted = ids.filter(|id| {
+            let bundle = fleet.bundle(id);
+            bundle.is_some_and(|bundle| !bundle.budgets.is_empty())
+        });
+        budgeted.cloned().collect()
+    }
+
+    /// The workspaces in whose ledgers something was put down since this was last asked.
+    pub(crate) fn take_charged(&mut self) -> Vec<WorkspaceId> {
+        std::mem::take(&mut self.charged).into_iter().collect()
+    }
+}
+
+fn told(
+    named: &str,
+    period: BudgetPeriod,
+    payer: &Payer,
+    spent: goondan_protocol::budget::Amount,
+) -> String {
+    let hint = hint_of(period, payer);
+    format!("{named} might be passed by the next call: {spent} spent; {hint}")
+}

@@ -1,0 +1,464 @@
+//! What agents make of their own configuration, as far as the core has a say: what a process is started with, when
+//! another revision becomes active, and what counts against one (`BUNDLE-7`).
+//!
+//! A revision becomes active between two steps, and there the agent's process makes way for another one: all that
+//! the turn has recorded is durable or on its way to be, and no tool runs. So one process works with one revision
+//! from its start to its end, whatever is changed: prompt, tools, or the model. Whoever is started is told first
+//! what it is to be, and that is durable before.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::observe::RuntimeEventKind;
+use goondan_store::naming::instance_dir_name;
+use serde_json::Value;
+
+use super::answers::waiting::Requester;
+use super::turn::CANCELLED;
+use super::{Fleet, authority};
+use crate::exchange::{
+    BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome, person_needed,
+};
+use crate::limits::BUNDLE_REQUESTS_MAX;
+use crate::refusals::{Refused, no_workspace};
+use crate::{Effect, LogEvent, Peer, ProcessId, RequestToken};
+
+/// The directory of a bundle within that of its conversation.
+const SWARM_BUNDLE: &str = "swarm-bundle";
+/// The directory of its changesets.
+const CHANGESETS: &str = "changesets";
+
+/// Failures of turns that say nothing about the configuration of their agent.
+const NEUTRAL: &[&str] = &[
+    CANCELLED,
+    "E_BUDGET",
+    "E_MODEL_RATE_LIMITED",
+    "E_MODEL_OVERLOADED",
+    "E_MODEL_UNAVAILABLE",
+    "E_MODEL_TIMEOUT",
+    "E_MODEL_INTERRUPTED",
+];
+
+/// What an instance works with besides what the project says.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    arming: Arming,
+    pub(super) standing: BundleStanding,
+}
+
+/// How far it is with what the next process is to be started with.
+#[derive(Debug, Default)]
+enum Arming {
+    /// That is not known.
+    #[default]
+    Unknown,
+    /// It was asked.
+    Asked,
+    /// With this; none for what the project says. It is said once.
+    Known(Option<Box<AgentDefinition>>),
+}
+
+/// Who waits for what is done about a bundle.
+#[derive(Debug)]
+enum Asker {
+    Nobody,
+    /// The next process of the instance, under the configuration with this digest.
+    Start(String),
+    Agent(Requester),
+    Client(RequestToken),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    asker: Asker,
+    /// None while it is being done.
+    action: Option<BundleAction>,
+}
+
+/// What waits for its turn, by conversation; the first of each is being done.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(BTreeMap<InstanceRef, VecDeque<Waiting>>);
+
+fn outcome_of(outcome: &TurnOutcome) -> Outcome {
+    match outcome {
+        TurnOutcome::Completed { .. } => Outcome::Completed,
+        TurnOutcome::Failed { code, .. } if NEUTRAL.contains(&code.as_str()) => Outcome::Neutral,
+        TurnOutcome::Failed { code, message } => {
+            Outcome::Failed(format!("a turn failed: {code}: {message}"))
+        }
+    }
+}
+
+/// The id of a tool call, as a changeset is named after it.
+fn call_id(ask: &AgentAsk) -> Result<ChangesetId, Refused> {
+    let invalid =
+        |error: &dyn std::fmt::Display| Refused::new("E_INVALID_REQUEST", error.to_string());
+    let id = ask.event_id().map_err(|error| invalid(&error))?;
+    ChangesetId::new(id.as_str().replace(':', "-")).map_err(|error| invalid(&error))
+}
+
+impl Fleet {
+    /// Whether agents of a workspace may change their configuration at all.
+    fn has_bundles(&self, id: &WorkspaceId) -> bool {
+        let bundle = self.bundle(id);
+        bundle.is_some_and(|bundle| bundle.changesets.is_some())
+    }
+
+    /// Whether it is known what the next process of an instance is to be started with. If not, it is asked, and
+    /// the instance is pumped again when it is.
+    pub(super) fn is_armed(&mut self, at: &InstanceRef) -> bool {
+        if !self.has_bundles(&at.workspace_id) {
+            return true;
+        }
+        let Some(digest) = self
+            .bundle(&at.workspace_id)
+            .map(|bundle| bundle.digest.clone())
+        else {
+            return true;
+        };
+        let Some(entry) = self.instance_mut(at) else {
+            return true;
+        };
+        match entry.overlay.arming {
+            Arming::Known(_) => true,
+            Arming::Asked => false,
+            Arming::Unknown => {
+                entry.overlay.arming = Arming::Asked;
+                let agent = entry.agent.clone();
+                let bundle = self.bundle(&at.workspace_id);
+                let definition = bundle.and_then(|bundle| bundle.agents.get(&agent));
+                let is_author = definition.is_some_and(authority::is_author);
+                self.line_up(at, Asker::Start(digest), BundleAction::Arm { is_author });
+                false
+            }
+        }
+    }
+
+    /// What the next process of an instance is to be started with, if it is not what the project says.
+    pub(super) fn take_definition(&mut self, at: &InstanceRef) -> Option<Box<AgentDefinition>> {
+        let has_bundles = self.has_bundles(&at.workspace_id);
+        let entry = self.instance_mut(at)?;
+        match std::mem::take(&mut entry.overlay.arming) {
+            Arming::Known(definition) => definition.filter(|_| has_bundles),
+            Arming::Unknown | Arming::Asked => None,
+        }
+    }
+
+    /// Where the working copies of an instance's changesets are; none for an agent that makes none.
+    pub(super) fn changesets_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        if !authority::is_author(&entry.running.as_ref()?.definition)
+            || !self.has_bundles(&at.workspace_id)
+        {
+            return None;
+        }
+        let instances = self.facts.layout.instances(&at.workspace_id);
+        let dir = instances.join(instance_dir_name(&at.instance_key));
+        Some(dir.join(SWARM_BUNDLE).join(CHANGESETS))
+    }
+
+    /// Another configuration runs: what was known of processes to come is not any more.
+    pub(super) fn disarm(&mut self, id: &WorkspaceId) {
+        let workspace = self.workspaces.get_mut(id);
+        let instances = workspace
+            .into_iter()
+            .flat_map(|it| it.instances.values_mut());
+        for entry in instances {
+            if let Arming::Known(_) = entry.overlay.arming {
+                entry.overlay.arming = Arming::Unknown;
+            }
+        }
+    }
+
+    /// A step is over. If another revision is to become active, the process makes way here.
+    pub(super) fn on_step_over(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        kind: RuntimeEventKind,
+    ) {
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        if kind != RuntimeEventKind::StepCompleted
+            || !entry.overlay.standing.is_pending
+            || entry.slot.ready() != Some(process)
+        {
+            return;
+        }
+        let event_id = entry
+            .turn
+            .as_ref()
+            .map(|turn| turn.context.event_id.clone());
+        let Some(event_id) = event_id else {
+            return;
+        };
+        // What it says of the next step is not taken any more: that is for the process to come.
+        entry.end_work_on(&event_id);
+        self.kill(process, true);
+    }
+
+    /// A turn is over: that counts for or against the revision it ended with.
+    pub(super) fn note_turn(&mut self, at: &InstanceRef, outcome: &TurnOutcome) {
+        self.note(at, outcome_of(outcome));
+    }
+
+    /// A process crashed: that counts against the revision it was started with.
+    pub(super) fn note_crash(&mut self, at: &InstanceRef, how: &str) {
+        self.note(at, Outcome::Failed(format!("its process crashed: {how}")));
+    }
+
+    fn note(&mut self, at: &InstanceRef, outcome: Outcome) {
+        let entry = self.instance_mut(at);
+        if entry.is_some_and(|entry| entry.overlay.standing.is_on_probation) {
+            self.line_up(at, Asker::Nobody, BundleAction::Note(outcome));
+        }
+    }
+
+    /// An agent asks about its own configuration.
+    pub(super) fn ask_bundle(&mut self, requester: Requester, ask: AgentAsk) {
+        let call = call_id(&ask);
+        let Question::Bundle { ask } = ask.question else {
+            return;
+        };
+        let at = requester.at.clone();
+        match call.and_then(|call| self.check_room(&at).map(|()| call)) {
+            Ok(call) => {
+                let action = BundleAction::Ask { ask, call };
+                self.line_up(&at, Asker::Agent(requester), action);
+            }
+            Err(refused) => self.answer_agent(&requester, refused.into()),
+        }
+    }
+
+    /// A client asks about the configuration of a conversation.
+    pub(crate) fn serve_bundle(
+        &mut self,
+        (token, peer): (RequestToken, Peer),
+        workspace_id: WorkspaceId,
+        instance_key: InstanceKey,
+        call: BundleCall,
+    ) {
+        let at = InstanceRef {
+            workspace_id,
+            instance_key,
+        };
+        if let Some(what) = call.needs_person().filter(|_| peer.is_below_daemon) {
+            let error = person_needed(what, "gdn bundle status");
+            return self.respond_error(token, error);
+        }
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        match self.check_room(&at) {
+            Ok(()) => self.line_up(&at, Asker::Client(token), BundleAction::Serve(call)),
+            Err(refused) => {
+                let error = ControlError::new(ErrorCode::Overloaded, refused.message);
+                self.respond_error(token, error.suggest("try again later"));
+            }
+        }
+    }
+
+    fn check_room(&self, at: &InstanceRef) -> Result<(), Refused> {
+        let line = self.bundles.0.get(at);
+        if line.is_some_and(|line| line.len() >= BUNDLE_REQUESTS_MAX) {
+            let message = format!(
+                "{BUNDLE_REQUESTS_MAX} requests about the configuration of this conversation wait already"
+            );
+            return Err(Refused::new("E_OVERLOADED", message));
+        }
+        Ok(())
+    }
+
+    fn line_up(&mut self, at: &InstanceRef, asker: Asker, action: BundleAction) {
+        let line = self.bundles.0.entry(at.clone()).or_default();
+        line.push_back(Waiting {
+            asker,
+            action: Some(action),
+        });
+        self.begin_bundle_work(at);
+    }
+
+    /// Has the first in line done, unless it is already.
+    fn begin_bundle_work(&mut self, at: &InstanceRef) {
+        let Some(line) = self.bundles.0.get_mut(at) else {
+            return;
+        };
+        let Some(first) = line.front_mut() else {
+            self.bundles.0.remove(at);
+            return;
+        };
+        let Some(action) = first.action.take() else {
+            return;
+        };
+        let wall = self.now.wall;
+        let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
+            // It was closed meanwhile, and everything of it with it.
+            let waiting = self.bundles.0.remove(at).unwrap_or_default();
+            for Waiting { asker, .. } in waiting {
+                if let Asker::Client(token) = asker {
+                    self.respond_error(token, no_workspace(&at.workspace_id));
+                }
+            }
+            return;
+        };
+        let is_as_read = workspace.problem.is_none() && !workspace.is_last_known_good;
+        let sources = workspace.may_be_kept && is_as_read;
+        let entry = workspace.instances.get(&at.instance_key);
+        let work = BundleWork {
+            instance: at.clone(),
+            agent: entry.map(|entry| entry.agent.clone()),
+            project_root: workspace.record.project_root.clone(),
+            package: workspace.record.package.clone(),
+            env_files: workspace.record.env_files.clone(),
+            sources: sources.then(|| workspace.sources.clone()),
+            policy: workspace
+                .bundle
+                .as_ref()
+                .and_then(|bundle| bundle.changesets),
+            at: wall,
+            action,
+        };
+        self.push(Effect::Bundle(Box::new(work)));
+    }
+
+    /// Something was done about a bundle, or could not be.
+    pub(crate) fn on_bundle(&mut self, done: BundleDone) {
+        let BundleDone {
+            instance: at,
+            answer,
+            definition,
+            standing,
+            happened,
+        } = done;
+        for happened in happened {
+            let event = LifecycleEvent::BundleChanged {
+                instance_key: at.instance_key.clone(),
+                what: happened.what.to_owned(),
+                changeset_id: happened.changeset_id,
+                revision: happened.revision,
+                detail: happened.detail,
+            };
+            self.announce(&at.workspace_id, event, None);
+        }
+        if let Some(standing) = standing {
+            self.on_standing(&at, standing);
+        }
+        let line = self.bundles.0.get_mut(&at);
+        let waiting = line.and_then(VecDeque::pop_front);
+        match waiting.map(|waiting| waiting.asker) {
+            None | Some(Asker::Nobody) => {
+                if let Err(error) = answer {
+                    let event = LogEvent::error("what became of a turn could not be counted");
+                    self.log(event.of(&at).with("error", error.message));
+                }
+            }
+            Some(Asker::Start(digest)) => {
+                self.on_told_to_be(&at, &digest, answer.map(|_| definition));
+            }
+            Some(Asker::Client(token)) => self.push(Effect::Respond {
+                token,
+                result: answer,
+            }),
+            Some(Asker::Agent(requester)) => self.answer_agent(&requester, told(answer)),
+        }
+        self.begin_bundle_work(&at);
+        self.pump(&at);
+    }
+
+    /// It is known how the bundle of an instance stands.
+    fn on_standing(&mut self, at: &InstanceRef, standing: BundleStanding) {
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            let problems = &mut workspace.bundle_problems;
+            match &standing.problem {
+                Some(problem) => {
+                    let line = problem.lines().next().unwrap_or_default().to_owned();
+                    problems.insert(at.instance_key.clone(), line);
+                }
+                None => drop(problems.remove(&at.instance_key)),
+            }
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        if standing.is_pending && matches!(entry.overlay.arming, Arming::Known(_)) {
+            entry.overlay.arming = Arming::Unknown;
+        }
+        entry.overlay.standing = standing;
+    }
+
+    /// It is known what the next process of an instance is to be started with, or cannot be found out.
+    fn on_told_to_be(
+        &mut self,
+        at: &InstanceRef,
+        digest: &String,
+        told: Result<Option<Box<AgentDefinition>>, ControlError>,
+    ) {
+        let is_current = self.bundle(&at.workspace_id).map(|it| &it.digest) == Some(digest);
+        let definition = told.unwrap_or_else(|error| {
+            let message =
+                "the configuration of a conversation cannot be used; it goes on with the project's";
+            let event = LogEvent::error(message).of(at);
+            self.log(event.with("error", error.message));
+            None
+        });
+        if let Some(entry) = self.instance_mut(at) {
+            entry.overlay.arming = if is_current {
+                Arming::Known(definition)
+            } else {
+                Arming::Unknown
+            };
+        }
+    }
+}
+
+/// What an agent is told.
+fn told(answer: Result<Value, ControlError>) -> AgentAnswer {
+    match answer {
+        Ok(value) => serde_json::from_value(value).map_or_else(
+            |error| Refused::new("E_FAILED", error.to_string()).into(),
+            |told| AgentAnswer::Bundle { told },
+        ),
+        Err(error) => Refused::new(code_of(error.code), error.message).into(),
+    }
+}
+
+fn code_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::InvalidRequest => "E_INVALID_REQUEST",
+        _ => "E_FAILED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundle_7_rate_limits_and_a_persons_word_say_nothing_about_a_revision() {
+        let failed = |code: &str| {
+            outcome_of(&TurnOutcome::Failed {
+                code: code.to_owned(),
+                message: "m".to_owned(),
+            })
+        };
+        assert_eq!(failed("E_MODEL_RATE_LIMITED"), Outcome::Neutral);
+        assert_eq!(failed(CANCELLED), Outcome::Neutral);
+        assert_eq!(
+            failed("E_LOOP"),
+            Outcome::Failed("a turn failed: E_LOOP: m".to_owned())
+        );
+        let reply = String::new();
+        assert_eq!(
+            outcome_of(&TurnOutcome::Completed { reply }),
+            Outcome::Completed
+        );
+    }
+}

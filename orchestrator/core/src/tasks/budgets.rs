@@ -1,0 +1,94 @@
+//! The budgets that tasks share with others: what tasks took is told to whoever keeps them, and a run begins and goes on
+//! only as long as they allow it (`TASK-6`).
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskStatus;
+use goondan_tasks::machine::Input as TaskInput;
+
+use super::Tasks;
+use super::entry::Entry;
+use crate::exchange::TaskRef;
+use crate::exchange::task_budgets::TaskSpending;
+use crate::fleet::Fleet;
+
+/// What is to be told and asked.
+#[derive(Debug, Default)]
+pub(super) struct Accounting {
+    /// Tasks of which it is durable that they took more.
+    untold: BTreeSet<TaskRef>,
+    /// Tasks whose run waits for a word on it.
+    unjudged: BTreeSet<TaskRef>,
+}
+
+impl Accounting {
+    pub(super) fn note_spent(&mut self, at: &TaskRef) {
+        self.untold.insert(at.clone());
+    }
+
+    pub(super) fn ask_for(&mut self, at: &TaskRef) {
+        self.unjudged.insert(at.clone());
+    }
+}
+
+impl Tasks {
+    /// What tasks took of which that was not told yet.
+    pub(crate) fn take_spending(&mut self) -> Vec<TaskSpending> {
+        let untold = std::mem::take(&mut self.accounting.untold);
+        let spending = untold.iter().filter_map(|at| self.spending_of(at));
+        spending.collect()
+    }
+
+    /// The tasks whose run waits for a word on its budgets.
+    pub(crate) fn take_unjudged(&mut self) -> Vec<TaskSpending> {
+        let unjudged = std::mem::take(&mut self.accounting.unjudged);
+        let spending = unjudged.iter().filter_map(|at| self.spending_of(at));
+        spending.collect()
+    }
+
+    /// The tasks of a workspace that its budgets hold, or are to hold once nothing is left.
+    pub(crate) fn bound_by_budgets(&self, id: &WorkspaceId) -> Vec<TaskSpending> {
+        let entries = self.spaces.get(id).into_iter().flat_map(|s| &s.entries);
+        let bound = entries.filter(|(_, entry)| entry.state().is_some_and(is_bound));
+        let bound = bound.map(|(task, _)| TaskRef::new(id, task));
+        bound.filter_map(|at| self.spending_of(&at)).collect()
+    }
+
+    fn spending_of(&self, at: &TaskRef) -> Option<TaskSpending> {
+        let state = self.entry(at).and_then(Entry::durable)?;
+        Some(TaskSpending {
+            at: at.clone(),
+            created_at: state.created_at(),
+            agent: state.task.agent.clone(),
+            created_by: state.task.created_by.clone(),
+            model: state.model.clone(),
+            total: state.tokens.total(),
+            largest: state.tokens.largest(),
+        })
+    }
+
+    /// What the budgets say of a task: which of them lets it take no more, if one does.
+    pub(crate) fn on_budgets(&mut self, fleet: &mut Fleet, at: &TaskRef, shortage: Option<String>) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let is_allowed = shortage.is_none();
+        if let Some(pending) = &mut entry.pending {
+            pending.is_allowed = is_allowed;
+        }
+        if entry.shortage != shortage {
+            entry.shortage.clone_from(&shortage);
+            self.input(fleet, at, TaskInput::SharedBudgets { shortage }, None);
+        }
+        if is_allowed {
+            self.start_waiting(fleet);
+        }
+    }
+}
+
+/// Whether something runs for a task, or it is held for want of a budget.
+fn is_bound(state: &goondan_tasks::state::State) -> bool {
+    let is_held = state.status() == TaskStatus::Paused && state.waits_for().is_some();
+    state.run.is_some() || is_held
+}

@@ -1,0 +1,155 @@
+//! Carrying out what is to be done about what agents make of their own configuration (`BUNDLE-7`).
+
+use goondan_bundles::{Bundle, BundleError, Gate, Outcome, Surroundings, Tree, tree_of};
+use goondan_core::{
+    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
+};
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::ids::AgentName;
+use goondan_store::instance::Metadata;
+use goondan_store::naming::instance_dir_name;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::loading::{OverlayOf, Projects};
+
+/// Loads the whole configuration, as the daemon does.
+struct FullLoad<'a> {
+    projects: &'a Projects,
+    of: OverlayOf<'a>,
+    agent: &'a AgentName,
+}
+
+impl Gate for FullLoad<'_> {
+    type Loaded = Box<AgentDefinition>;
+
+    fn load(&self, files: &Tree) -> Result<Self::Loaded, String> {
+        let mut bundle = self.projects.load_overlay(&self.of, files)?;
+        let definition = bundle.agents.remove(self.agent);
+        let gone = || format!("agent `{}` is not in it", self.agent);
+        definition.map(Box::new).ok_or_else(gone)
+    }
+}
+
+/// Does what the core asks for. Blocks.
+pub(super) fn carry_out(projects: &Projects, work: BundleWork) -> BundleDone {
+    let mut done = BundleDone {
+        instance: work.instance.clone(),
+        answer: Ok(Value::Null),
+        definition: None,
+        standing: None,
+        happened: Vec::new(),
+    };
+    let list = format!("gdn bundle status {}", work.instance.instance_key);
+    if let Err(error) = perform(projects, work, &mut done) {
+        done.answer = Err(error.to_control(&format!("`{list}` shows what there is")));
+    }
+    done
+}
+
+fn perform(
+    projects: &Projects,
+    work: BundleWork,
+    done: &mut BundleDone,
+) -> Result<(), BundleError> {
+    let disk = projects.disk.as_ref();
+    let instances = projects.layout.instances(&work.instance.workspace_id);
+    let dir = instances.join(instance_dir_name(&work.instance.instance_key));
+    let agent = match work.agent {
+        Some(agent) => agent,
+        None => {
+            Metadata::read(disk, &dir)
+                .map_err(|_| BundleError::NoInstance)?
+                .agent_name
+        }
+    };
+    let gate = FullLoad {
+        projects,
+        of: OverlayOf {
+            project_root: &work.project_root,
+            package: work.package.as_deref(),
+            env_files: &work.env_files,
+        },
+        agent: &agent,
+    };
+    let project = work.sources.as_ref();
+    let mut bundle = Bundle::new(Surroundings {
+        disk,
+        instance: &dir,
+        agent: &agent,
+        project: project.and_then(|sources| tree_of(sources.kept())),
+        policy: work.policy,
+        gate: &gate,
+        at: work.at,
+    });
+    let result = act(&mut bundle, work.action, done);
+    done.happened = bundle
+        .take_happened()
+        .into_iter()
+        .map(|it| BundleHappened {
+            what: it.what,
+            changeset_id: it.changeset_id,
+            revision: it.revision,
+            detail: it.detail,
+        })
+        .collect();
+    done.standing = bundle.take_standing().map(|it| BundleStanding {
+        active: it.active,
+        is_pending: it.is_pending,
+        is_on_probation: it.is_on_probation,
+        problem: it.problem,
+    });
+    result
+}
+
+fn act(
+    bundle: &mut Bundle<'_, FullLoad<'_>>,
+    action: BundleAction,
+    done: &mut BundleDone,
+) -> Result<(), BundleError> {
+    match action {
+        BundleAction::Arm { is_author } => {
+            if is_author {
+                bundle.prepare()?;
+            }
+            let armed = bundle.arm()?;
+            done.definition = armed
+                .loaded
+                .map(|definition| told(definition, armed.notice));
+        }
+        BundleAction::Note(outcome) => bundle.note(&match outcome {
+            goondan_core::Outcome::Completed => Outcome::Completed,
+            goondan_core::Outcome::Failed(why) => Outcome::Failed(why),
+            goondan_core::Outcome::Neutral => Outcome::Neutral,
+        })?,
+        BundleAction::Ask { ask, call } => done.answer = answer(&bundle.ask(&ask, &call)?),
+        BundleAction::Serve(call) => {
+            done.answer = match call {
+                BundleCall::Show => answer(&bundle.status()?),
+                BundleCall::Log => answer(&bundle.logs()?),
+                BundleCall::Changeset(id) => answer(&bundle.show(&id)?),
+                BundleCall::Approve(id, reason) => answer(&bundle.approve(&id, &reason)?),
+                BundleCall::Reject(id, reason) => answer(&bundle.reject(&id, &reason)?),
+                BundleCall::Revert(to, reason) => answer(&bundle.revert(to.as_ref(), &reason)?),
+                BundleCall::Pin(pinned) => answer(&bundle.pin(pinned)?),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// The agent with what it is told besides its prompt.
+fn told(mut definition: Box<AgentDefinition>, notice: Option<String>) -> Box<AgentDefinition> {
+    if let Some(notice) = notice {
+        let prompt = definition.system_prompt.take().unwrap_or_default();
+        let prompt = format!("{prompt}\n\nAbout your configuration: {notice}");
+        definition.system_prompt = Some(prompt.trim_start().to_owned());
+    }
+    definition
+}
+
+fn answer(result: &impl Serialize) -> Result<Value, ControlError> {
+    serde_json::to_value(result)
+        .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+}

@@ -1,0 +1,389 @@
+//! Tool calls that wait for a person (`STEER-3`): approved, denied, and kept over everything that dies.
+
+use std::process::Stdio;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, GDN, Running};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::random::Random;
+use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use serde_json::{Value, json};
+
+use crate::conversation::{check, result_text, shape, text};
+
+/// Within which the daemon is killed behind an answer, in milliseconds.
+const MOMENT_MS: u64 = 60;
+/// How often that is done; the long form is 200.
+const ROUNDS_VAR: &str = "GOONDAN_TEST_APPROVAL_ROUNDS";
+const ROUNDS: u64 = 6;
+
+/// [`LAB`] with an agent whose commands need a person, but for two kinds. `run NAME` adds a line to the note
+/// `NAME.runs`; `both NAME` runs that, and beside it a command that is approved by its pattern; `free NAME` runs
+/// only the latter, `forbidden NAME` one that is never approved. Each is answered with what the last tool told.
+fn project() -> String {
+    let rules = r#"
+      - when: {user: '^run (?P<name>\w+)$', step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "echo run >> NOTES/${name}.runs; echo ran ${name}"}}
+      - when: {user: '^both (?P<name>\w+)$', step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "echo run >> NOTES/${name}.runs; echo ran ${name}"}}
+          - {tool: bash__exec, args: {command: "echo free ${name}"}}
+      - when: {user: '^free (?P<name>\w+)$', step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "echo free ${name}"}}
+      - when: {user: '^forbidden (?P<name>\w+)$', step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "echo run >> NOTES/${name}.runs; echo forbidden"}}
+      - when: {user: '^(run|both|free|forbidden) ', result: '(?P<told>(?s).*)'}
+        say: "told: ${told}"
+"#;
+    let approve = r#"{ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [
+        {export: exec, when: {command: 'echo free \w+'}, approve: always},
+        {when: {command: '(?s).*forbidden.*'}, approve: never}]}}"#;
+    LAB.replacen("    rules:\n", &format!("    rules:{rules}"), 1)
+        .replacen(
+            r#"{kind: Tool, name: bash, package: "@goondan/base"}"#,
+            approve,
+            1,
+        )
+}
+
+fn runs_of(home: &Home, name: &str) -> usize {
+    let path = home.notes().join(format!("{name}.runs"));
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+fn waiting(home: &Home) -> Vec<Value> {
+    let listed = home.gdn_json(&["approvals"]);
+    listed["approvals"].as_array().unwrap().clone()
+}
+
+/// The one call that waits.
+fn the_call(home: &Home) -> Value {
+    wait_for("a call waits", || {
+        let mut waiting = waiting(home);
+        assert!(waiting.len() < 2, "{waiting:?}");
+        waiting.pop()
+    })
+}
+
+fn id_of(call: &Value) -> String {
+    call["approvalId"].as_str().unwrap().to_owned()
+}
+
+/// Sends a text to a conversation, and gives the call that waits then.
+fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
+    let sending = home.start_gdn(&["send", "--instance", key, "--event-id", &event(text), text]);
+    (sending, id_of(&the_call(home)))
+}
+
+/// The id of the event by which a text is sent.
+fn event(text: &str) -> String {
+    text.replace(' ', "-")
+}
+
+/// What the last tool result of a conversation tells.
+fn last_result(home: &Home, key: &str) -> String {
+    let messages = home.history(key);
+    check(&messages);
+    let mut latest = messages.iter().rev();
+    let result = latest.find(|it| it["data"]["role"] == "tool");
+    result_text(result.unwrap()).to_owned()
+}
+
+#[test]
+fn steer_3_a_call_waits_for_a_person_is_shown_with_its_commands_and_runs_once_approved() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    sending.wait_for_stderr(&format!("approve {id}"));
+    sending.wait_for_stderr(&format!("deny {id} --reason"));
+    let call = the_call(&home);
+    let expected = (&json!("a"), &json!("worker"), &json!("bash__exec"));
+    assert_eq!(
+        (&call["instanceKey"], &call["agentName"], &call["toolName"]),
+        expected
+    );
+    let shown = home.gdn(&["approvals", &id]).exits(0);
+    let shown = shown.prints(&["command:", "echo ran x"]);
+    shown.tells(&[&format!("approve {id}"), &format!("deny {id}")]);
+    let whole = home.gdn_json(&["approvals", &id]);
+    let command = whole["input"]["command"].as_str().unwrap();
+    assert!(command.ends_with("; echo ran x"), "{whole}");
+    let status = home.gdn(&["status"]).exits(0);
+    status.tells(&["1 tool call waits", &format!("approve {id}")]);
+    assert_eq!(home.ps_agent("a").unwrap()["approvals"], json!([id]));
+    home.gdn(&["ps"])
+        .exits(0)
+        .prints(&[&format!("gdn approve {id}")]);
+    // Whoever comes to wait for the same answer is told, too.
+    let again = home.start_gdn(&["send", "--instance", "a", "--event-id", "run-x", "run x"]);
+    again.wait_for_stderr(&format!("approve {id}"));
+    assert_eq!(runs_of(&home, "x"), 0, "it ran before it was approved");
+
+    let approved = home.gdn_json(&["approve", &id]);
+    assert_eq!(
+        (&approved["decision"], &approved["toolName"]),
+        (&json!("approved"), &json!("bash__exec"))
+    );
+    sending.wait().exits(0).prints(&["ran x"]);
+    again.wait().exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+    assert!(waiting(&home).is_empty());
+    home.gdn(&["deny", &id]).exits(5).tells(&["gdn approvals"]);
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert!(
+        audit.contains("instance.callApproved") && audit.contains(&id),
+        "{audit}"
+    );
+    assert!(audit.contains("clientPid"), "{audit}");
+}
+
+#[test]
+fn steer_3_a_denied_call_does_not_run_and_the_model_reads_why() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let reason = "not on a Friday";
+    let denied = home.gdn_json(&["deny", &id, "--reason", reason]);
+    assert_eq!(denied["decision"], "denied");
+    let sent = sending.wait().exits(0);
+    for part in ["E_TOOL_DENIED", "a person denied it", reason] {
+        assert!(sent.stdout.contains(part), "{sent:?}");
+    }
+    assert_eq!(shape(&home.history("a")), "uata");
+    assert_eq!(runs_of(&home, "x"), 0);
+    // The rules decide about others, and nobody is asked.
+    let free = home.ask("a", "free y");
+    assert!(free.contains("free y"), "{free}");
+    let forbidden = home.ask("a", "forbidden z");
+    assert!(forbidden.contains("E_TOOL_DENIED"), "{forbidden}");
+    assert_eq!(runs_of(&home, "z"), 0);
+    assert!(waiting(&home).is_empty());
+}
+
+#[test]
+fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
+    let home = Home::new(&project());
+    let daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "both x");
+    // What ran beside it is on record, so that it is lost with nobody.
+    wait_until("the other call is recorded", || {
+        shape(&home.history("a")) == "uat"
+    });
+    drop(daemon.kill());
+    drop(sending);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(id_of(&the_call(&home)), id, "it is the same question");
+    wait_until("a process waits again", || {
+        home.ps_agent("a")
+            .is_some_and(|it| it["turnId"].is_string())
+    });
+    // The grace period is a minute: nobody waits for a person with it.
+    drop(daemon.stop());
+    assert!(home.running(AGENT).is_empty());
+    let _daemon = Daemon::serving(&home);
+    assert_eq!(id_of(&the_call(&home)), id, "it is the same question");
+    assert_eq!(runs_of(&home, "x"), 0);
+    home.gdn(&["approve", &id]).exits(0);
+    let answer = home.gdn(&["send", "--instance", "a", "--event-id", "both-x", "both x"]);
+    answer.exits(0);
+    assert_eq!(runs_of(&home, "x"), 1);
+    let messages = home.history("a");
+    // Each call has its result, those of calls that waited for nobody first.
+    assert_eq!(shape(&messages), "uatta");
+    let told: Vec<String> = messages
+        .iter()
+        .filter(|it| it["data"]["role"] == "tool")
+        .map(|it| result_text(it).to_owned())
+        .collect();
+    assert!(
+        told[0].contains("free x") && told[1].contains("ran x"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn steer_3_a_daemon_killed_behind_an_answer_keeps_it_and_the_call_begins_at_most_once() {
+    let mut random = Random::announced();
+    let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
+    let home = Home::new(&project());
+    let mut daemon = Daemon::serving(&home);
+    for round in 0..rounds {
+        let (key, text) = (format!("k{round}"), format!("run r{round}"));
+        let (sending, id) = sent(&home, &key, &text);
+        let approves = round % 2 == 0;
+        let command = if approves { "approve" } else { "deny" };
+        home.gdn(&[command, &id]).exits(0);
+        // The moment is what is chosen at random; nothing is waited for.
+        random.let_pass(MOMENT_MS);
+        drop(daemon.kill());
+        drop(sending);
+        daemon = Daemon::serving(&home);
+        let again = [
+            "send",
+            "--instance",
+            &key,
+            "--event-id",
+            &event(&text),
+            &text,
+        ];
+        home.gdn(&again).exits(0);
+        assert!(waiting(&home).is_empty(), "it was asked about again");
+        let told = last_result(&home, &key);
+        let runs = runs_of(&home, &format!("r{round}"));
+        if approves {
+            let is_cut_short = told.contains("E_TOOL_INTERRUPTED");
+            assert!(
+                told.contains(&format!("ran r{round}")) || is_cut_short,
+                "{told}"
+            );
+            assert!(runs == 1 || (is_cut_short && runs == 0), "{runs}: {told}");
+        } else {
+            assert!(told.contains("E_TOOL_DENIED"), "{told}");
+            assert_eq!(runs, 0);
+        }
+    }
+}
+
+#[test]
+fn steer_3_an_agent_killed_while_a_call_waits_asks_for_the_same_again() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let kill = || {
+        let agent = home.running(AGENT).remove(0);
+        processes::signal(agent.pid, Signal::SIGKILL);
+        wait_until("another process works on the turn", || {
+            let pid = home.ps_agent("a").unwrap_or_default();
+            let is_other = pid["pid"]
+                .as_u64()
+                .is_some_and(|it| it != u64::from(agent.pid));
+            is_other && pid["turnId"].is_string()
+        });
+    };
+    kill();
+    assert_eq!(id_of(&the_call(&home)), id, "it is the same question");
+    home.gdn(&["approve", &id]).exits(0);
+    sending.wait().exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+
+    let (sending, id) = sent(&home, "a", "run y");
+    kill();
+    home.gdn(&["deny", &id]).exits(0);
+    sending.wait().exits(0).prints(&["E_TOOL_DENIED"]);
+    assert_eq!(runs_of(&home, "y"), 0);
+}
+
+#[test]
+fn steer_3_of_clients_that_answer_at_once_one_decides() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    for round in 0..4 {
+        let name = format!("r{round}");
+        let (sending, id) = sent(&home, "a", &format!("run {name}"));
+        let answering: Vec<Running> = ["approve", "deny", "approve", "deny"]
+            .into_iter()
+            .map(|command| home.start_gdn(&["--json", command, &id]))
+            .collect();
+        let mut decided = Vec::new();
+        for answering in answering {
+            let ran = answering.wait();
+            match ran.code {
+                0 => decided.push(ran.json()["decision"].clone()),
+                // Decided already, or even over by then.
+                5 | 10 => {}
+                _ => panic!("{ran:?}"),
+            }
+        }
+        let told = sending.wait().exits(0).stdout;
+        assert_eq!(decided.len(), 1, "{decided:?}");
+        let is_approved = decided[0] == "approved";
+        assert_eq!(runs_of(&home, &name), usize::from(is_approved));
+        assert_eq!(told.contains("E_TOOL_DENIED"), !is_approved, "{told}");
+    }
+}
+
+#[test]
+fn steer_3_a_cancelled_turn_withdraws_what_waits_in_it() {
+    let home = Home::new(&project());
+    let daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    home.gdn(&["cancel", "--instance", "a"]).exits(0);
+    sending.wait().exits(7);
+    assert!(waiting(&home).is_empty());
+    home.gdn(&["approve", &id])
+        .exits(5)
+        .tells(&["its turn is over", "gdn approvals"]);
+    daemon.log().wait_for("it is told", |line| {
+        line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn is cancelled"
+    });
+    assert_eq!(home.ask("a", "echo after"), "after");
+    assert_eq!(runs_of(&home, "x"), 0);
+    check(&home.history("a"));
+}
+
+#[test]
+fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let mut chat = home.command(&bin(GDN), &["chat", "--instance", "a"]);
+    chat.stdin(Stdio::piped());
+    let mut chat = Running::start(chat);
+    chat.say("run x");
+    let id = id_of(&the_call(&home));
+    chat.wait_for_stderr(&format!("approve {id}"));
+    // One that begins now is told of it.
+    let mut other = home.command(&bin(GDN), &["chat", "--instance", "a"]);
+    other.stdin(Stdio::piped());
+    let other = Running::start(other);
+    other.wait_for_stderr(&format!("deny {id}"));
+    home.gdn(&["approve", &id]).exits(0);
+    chat.wait_for_stdout("ran x");
+    other.wait().exits(0);
+    chat.say("echo bye");
+    chat.wait().exits(0).prints(&["bye"]);
+    assert_eq!(text(home.history("a").last().unwrap()), "bye");
+}
+
+#[test]
+fn sec_6_a_call_is_approved_by_a_person_and_by_no_program_of_an_agent() {
+    // Who is confined does not reach the daemon at all.
+    let yaml = project().replace(
+        "sandbox: {write: [NOTES]}",
+        "sandbox: {require: off, write: [NOTES]}",
+    );
+    let home = Home::new(&yaml);
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let gdn = format!(
+        "{} --state-root {} --project {}",
+        bin(GDN).display(),
+        home.state_root().display(),
+        home.project().display()
+    );
+    let command = format!("echo free; {gdn} approve {id} 2>&1; echo ended with $?");
+    let yaml = home.filled_in(&yaml);
+    let yaml = yaml.replace(r"'echo free \w+'", "'echo free.*'").replacen(
+        "    rules:\n",
+        &format!(
+            "    rules:\n      - when: {{user: '^sneak$', step: 1}}\n        call: [{{tool: bash__exec, \
+             args: {{command: {}}}}}]\n      - when: {{user: '^sneak$', result: '(?P<told>(?s).*)'}}\n        \
+             say: \"${{told}}\"\n",
+            json!(command)
+        ),
+        1,
+    );
+    home.write("project/goondan.yaml", &yaml);
+    home.gdn(&["reload"]).exits(0);
+    let told = home.ask("b", "sneak");
+    assert!(
+        told.contains("is for a person") && told.contains("ended with 17"),
+        "{told}"
+    );
+    assert_eq!(runs_of(&home, "x"), 0);
+    home.gdn(&["deny", &id]).exits(0);
+    sending.wait().exits(0);
+}

@@ -1,0 +1,297 @@
+//! An agent that changes its own configuration, once well, once badly, and beyond what it may: the example
+//! `self-improving`, and what becomes of it when anybody dies or a person has a say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+const PROSE: &str = "Hello.";
+const VERSE: &str = "Hello, hello, / the winds do blow.";
+
+/// The example, as a person copies it.
+fn poet() -> Home {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/self-improving");
+    let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
+    let home = Home::new(&read("goondan.yaml"));
+    home.write("project/prompts/poet.md", &read("prompts/poet.md"));
+    home
+}
+
+fn status(home: &Home) -> Value {
+    home.gdn_json(&["bundle", "status"])
+}
+
+fn bundle_dir(home: &Home) -> PathBuf {
+    home.work_dir("main").with_file_name("swarm-bundle")
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// What became of changesets: phase, result, and the first words of why.
+fn log(home: &Home) -> Vec<(String, String)> {
+    let word = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
+    lines(&bundle_dir(home).join("logs/changeset-status.jsonl"))
+        .iter()
+        .map(|line| (word(line, "phase"), word(line, "result")))
+        .collect()
+}
+
+fn improve(home: &Home) {
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let said = home.ask("main", "answer in verse");
+    assert_eq!(said, "So be it: from now on / each line a song.");
+    assert_eq!(home.ask("main", "hello"), VERSE);
+}
+
+/// A turn that fails.
+fn fails(home: &Home) {
+    home.gdn(&["send", "hello"]).exits(7);
+}
+
+#[test]
+fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    // Nothing of the project changed, and no other conversation.
+    let prompt = fs::read_to_string(home.project().join("prompts/poet.md")).unwrap();
+    assert_eq!(prompt, "You are a poet. Answer in prose.\n");
+    assert_eq!(home.ask("other", "hello"), PROSE);
+    let before = status(&home);
+    assert_eq!(before["active"], before["head"]);
+    assert_eq!(before["files"][0]["path"], "prompts/poet.md");
+    // Every step says what it was done with, and the process that made way has not ended the turn.
+    let events = home
+        .work_dir("main")
+        .with_file_name("messages/runtime-events.jsonl");
+    let events = lines(&events);
+    let of_kind = |kind: &str| events.iter().filter(|it| it["type"] == kind).count();
+    assert_eq!((of_kind("turn.completed"), of_kind("turn.resumed")), (3, 1));
+    assert_eq!(events.last().unwrap()["bundleRevision"], before["active"]);
+    // It proves itself in three turns; the first was the one that made it.
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let promoted = status(&home);
+    assert_eq!(promoted["promoted"], promoted["active"]);
+    assert!(promoted["probation"].is_null(), "{promoted}");
+
+    home.gdn(&["send", "answer with noise"]).exits(7);
+    let bad = status(&home);
+    assert_ne!(bad["active"], promoted["active"]);
+    fails(&home);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let after = status(&home);
+    assert_eq!(after["active"], promoted["active"]);
+    assert_eq!(after["quarantined"][0]["revision"], bad["active"]);
+    // The same content is refused from now on.
+    let again = home.ask("main", "answer with noise");
+    assert!(
+        again.contains("was taken back before and is refused"),
+        "{again}"
+    );
+    home.gdn(&["bundle", "log"])
+        .exits(0)
+        .prints(&["activate", "failed", "it failed 2 times"]);
+    home.gdn(&["bundle", "blame"])
+        .exits(0)
+        .prints(&["prompts/poet.md", "as I was asked"]);
+}
+
+#[test]
+fn bundle_7_tools_wait_for_a_person_and_what_is_never_an_agents_is_refused() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    let said = home.ask("main", "lift your limits");
+    assert!(said.contains("E_CHANGESET_REJECTED"), "{said}");
+    assert!(said.contains("agents never change this"), "{said}");
+    let said = home.ask("main", "give yourself a shell");
+    assert!(said.contains("waiting"), "{said}");
+    let waiting = status(&home);
+    assert_eq!(waiting["active"], waiting["base"]);
+    let changeset = &waiting["changesets"][0];
+    assert_eq!(changeset["state"], "waiting");
+    let id = changeset["changesetId"].as_str().unwrap();
+    home.gdn(&["bundle", "diff", id])
+        .exits(0)
+        .prints(&["+++ b/resources/shell.yaml", "+kind: Tool"]);
+    home.gdn(&["bundle", "reject", id, "--reason", "no shells here"])
+        .exits(0);
+    home.gdn(&["bundle", "approve", id]).exits(2);
+    let said = home.ask("main", "give yourself a shell");
+    assert!(said.contains("waiting"), "{said}");
+    let id = status(&home)["changesets"][0]["changesetId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    home.gdn(&["bundle", "approve", &id]).exits(0);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let approved = status(&home);
+    assert_ne!(approved["active"], approved["base"]);
+    assert_eq!(approved["active"], approved["head"]);
+}
+
+#[test]
+fn bundle_1_the_files_of_a_bundle_are_those_of_the_requirements() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    let dir = bundle_dir(&home);
+    let status = status(&home);
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    assert_eq!(read("head.ref").trim(), status["head"]);
+    assert_eq!(read("base.ref").trim(), status["base"]);
+    let cursor: Value = serde_json::from_str(&read("cursor.yaml")).unwrap();
+    assert_eq!(cursor["active"], status["active"]);
+    assert_eq!(
+        cursor["lastCommittedChangeset"],
+        cursor["lastActivatedChangeset"]
+    );
+    let changesets = lines(&dir.join("logs/changesets.jsonl"));
+    assert_eq!(changesets.len(), 1);
+    let id = changesets[0]["changesetId"].as_str().unwrap();
+    let ok = |phase: &str| (phase.to_owned(), "ok".to_owned());
+    assert_eq!(log(&home), [ok("commit"), ok("activate")]);
+    let staged = format!("changesets/{id}/workdir/prompts/poet.md");
+    assert_eq!(read(&staged), "You are a poet. Answer in verse.\n");
+    assert!(
+        read(&format!("changesets/{id}/diff.patch")).contains("+You are a poet. Answer in verse.")
+    );
+    let active = status["active"].as_str().unwrap();
+    let effective = read(&format!("effective/effective-{active}.yaml"));
+    assert!(effective.contains("kind: Agent"), "{effective}");
+    home.gdn(&["verify"]).exits(0);
+}
+
+#[test]
+fn bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    home.gdn(&["bundle", "revert", "--reason", "prose, please"])
+        .exits(0);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let reverted = status(&home);
+    assert_eq!(reverted["active"], reverted["base"]);
+    home.gdn(&["bundle", "pin"]).exits(0);
+    let said = home.ask("main", "answer in verse");
+    assert!(said.contains("a person keeps the configuration"), "{said}");
+    home.gdn(&["bundle", "pin", "--off"]).exits(0);
+    let said = home.ask("main", "answer in verse");
+    assert_eq!(said, "So be it: from now on / each line a song.");
+    // An edit of the project moves below it; where both changed a file, the person's text holds.
+    home.write(
+        "project/prompts/poet.md",
+        "You are a poet. Answer in haiku.\n",
+    );
+    home.gdn(&["reload"]).exits(0);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let rebased = status(&home);
+    assert_eq!(rebased["conflicts"][0], "prompts/poet.md");
+    assert_eq!(rebased["active"], rebased["base"]);
+}
+
+#[test]
+fn bundle_7_an_edit_of_another_file_leaves_the_change_in_place_and_a_new_daemon_finds_it() {
+    let home = poet();
+    let daemon = Daemon::serving(&home);
+    improve(&home);
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    home.write(
+        "project/goondan.yaml",
+        &yaml.replace("say: \"Hello.\"", "say: \"Good day.\""),
+    );
+    home.gdn(&["reload"]).exits(0);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    assert_eq!(home.ask("other", "hello"), "Good day.");
+    daemon.kill();
+    let _daemon = Daemon::start(&home);
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let kept = status(&home);
+    assert_ne!(kept["active"], kept["base"]);
+    assert_eq!(kept["files"][0]["path"], "prompts/poet.md");
+}
+
+#[test]
+fn bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it() {
+    let home = poet();
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let tools = "    - {kind: Tool, name: swarm-bundle, package: \"@goondan/base\"}\n";
+    let file_tools = "    - {kind: Tool, name: file-system, package: \"@goondan/base\"}\n";
+    let yaml = yaml
+        .replace(tools, &format!("{tools}{file_tools}"))
+        .replace(
+            "    rules:\n",
+            "    rules:
+      - when: {user: '^open', step: 1}
+        call: [{tool: swarm-bundle__open}]
+      - when: {user: '^put (?P<path>\\S+)$', step: 1}
+        call: [{tool: file-system__write, args: {path: \"${path}\", content: \"Answer in verse.\"}}]
+      - when: {user: '^commit', step: 1}
+        call: [{tool: swarm-bundle__commit, args: {message: by file}}]
+      - when: {tool: swarm-bundle__open}
+        say: \"${result}\"
+      - when: {tool: file-system__write}
+        say: \"${result}\"
+",
+        );
+    home.write("project/goondan.yaml", &yaml);
+    let _daemon = Daemon::serving(&home);
+    let opened = home.ask("main", "open");
+    let workdir = opened
+        .lines()
+        .find_map(|line| line.strip_prefix("working copy: "))
+        .unwrap_or_else(|| panic!("{opened}"));
+    let cursor = bundle_dir(&home).join("cursor.yaml");
+    let refused = home.ask("main", &format!("put {}", cursor.display()));
+    assert!(refused.contains("E_PATH_OUTSIDE"), "{refused}");
+    home.ask("main", &format!("put {workdir}/prompts/poet.md"));
+    let said = home.ask("main", "commit");
+    assert_eq!(said, "So be it: from now on / each line a song.");
+}
+
+/// The daemon is killed as soon as the bundle says `when`; the next one plays the turn to its end. Nothing is
+/// proposed, committed or activated twice, and the agent works with what it committed.
+fn killed_when(when: fn(&Path) -> bool) {
+    let home = poet();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let asking = home.start_gdn(&["send", "answer in verse"]);
+    let dir = bundle_dir(&home);
+    wait_until("the moment of the kill", || when(&dir));
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    drop(asking.wait());
+    assert_eq!(home.ask("main", "hello"), VERSE);
+    let changesets = lines(&dir.join("logs/changesets.jsonl"));
+    assert_eq!(changesets.len(), 1, "{changesets:?}");
+    let ok = |phase: &str| (phase.to_owned(), "ok".to_owned());
+    assert_eq!(log(&home), [ok("commit"), ok("activate")]);
+    let status = status(&home);
+    assert_eq!(status["active"], changesets[0]["revision"]);
+    assert_eq!(status["changesets"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_while_a_changeset_is_open_proposes_it_once() {
+    killed_when(|dir| dir.join("cursor.yaml").exists());
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_right_after_a_commit_commits_it_once() {
+    killed_when(|dir| dir.join("logs/changesets.jsonl").exists());
+}
+
+#[test]
+fn bundle_7_a_daemon_killed_right_after_an_activation_goes_on_with_it() {
+    killed_when(|dir| {
+        let status = fs::read_to_string(dir.join("logs/changeset-status.jsonl"));
+        status.is_ok_and(|text| text.contains("\"activate\""))
+    });
+}
