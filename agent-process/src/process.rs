@@ -12,13 +12,14 @@ mod loading;
 mod modules;
 pub(crate) mod own_sandbox;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -32,7 +33,7 @@ use crate::link::{Incoming, Link};
 use crate::model::{self, Answer};
 use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
-use crate::tools::{Origin, Toolbox, allowed_to};
+use crate::tools::{Origin, Toolbox, allowed_to, changesets_of};
 use crate::turn::{Engine, Input, TurnLimits};
 
 use agent::{Agent, Done, now};
@@ -128,9 +129,15 @@ pub(crate) async fn run(
 
 /// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
 fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+    let mut policy = allowed_to(assignment).policy;
+    // For its own file tools alone: the programs that it starts are held to what is theirs.
+    let changesets = changesets_of(assignment).map(Path::to_owned);
+    policy
+        .write
+        .extend(changesets.and_then(|dir| SandboxPath::try_from(dir).ok()));
     own_sandbox::enter(
         assignment.agent.programs(),
-        &allowed_to(assignment).policy,
+        &policy,
         assignment.egress_socket.as_deref(),
     )
 }

@@ -442,6 +442,12 @@ pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
     Allowed::of(&asked, &ground)
 }
 
+/// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
+/// process of an agent starts that may write there.
+pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
+    assignment.changesets.as_deref().filter(|dir| dir.is_dir())
+}
+
 /// Where the agent's tools work. `supervisor` is this crate's binary.
 fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
     let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
@@ -472,8 +478,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
-    // It is made before the process of an agent starts that may write there.
-    if let Some(changesets) = assignment.changesets.as_ref().filter(|it| it.is_dir()) {
+    if let Some(changesets) = changesets_of(assignment) {
         let opened = open("directory of the changesets", changesets)?;
         beside.push((opened, Access::Write));
     }

@@ -318,7 +318,7 @@ async fn diff(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
     };
     let shown = client.query(show).await?;
     context.output.object(schemas::BUNDLE_DIFF, &shown)?;
-    context.output.data(shown.diff.trim_end())
+    context.output.bytes(shown.diff.as_bytes())
 }
 
 async fn blame(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {

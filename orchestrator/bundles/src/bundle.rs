@@ -4,23 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_config::ChangesetPolicy;
-use goondan_durable::disk::Disk;
-use goondan_protocol::bundle::{
-    BundleAsk, BundleFile, BundleStatus, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo,
-    ChangesetState,
-};
+use goondan_protocol::bundle::{BundleFile, BundleStatus, ChangesetInfo, ChangesetState};
 use goondan_protocol::control::{BundleLogs, ShownChangeset};
 use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
 use goondan_protocol::time::Timestamp;
-use goondan_trees::RelativePath;
+use goondan_trees::Files;
 
-use crate::diff::{diff, summary};
+use crate::diff::diff;
 use crate::error::BundleError;
-use crate::fields::{Decision, changes, decide};
-use crate::limits::{DETAIL_BYTES_MAX, TEXT_BYTES_MAX, UNDECIDED_CHANGESETS_MAX};
-use crate::machine::{Outcome, Proposed, State, Stepped, Verdict};
+use crate::limits::TEXT_BYTES_MAX;
+use crate::machine::{Outcome, State, Stepped};
 use crate::store::Store;
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
+
+mod asking;
+mod checking;
 
 /// Loads a whole configuration from its files.
 pub trait Gate {
@@ -74,7 +72,7 @@ pub struct Happened {
 #[derive(Debug)]
 pub struct Surroundings<'a, G> {
     /// Where the files are.
-    pub disk: &'a dyn Disk,
+    pub files: &'a dyn Files,
     /// The directory of the conversation.
     pub instance: &'a Path,
     /// Whose conversation it is.
@@ -112,7 +110,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
     /// The bundle of a conversation. Nothing is read yet.
     pub fn new(with: Surroundings<'a, G>) -> Self {
         Self {
-            store: Store::new(with.disk, with.instance),
+            store: Store::new(with.files, with.instance),
             with,
             happened: Vec::new(),
             standing: None,
@@ -173,229 +171,6 @@ impl<'a, G: Gate> Bundle<'a, G> {
         self.store.save(state)?;
         self.remember(state);
         Ok(())
-    }
-
-    /// Does what an agent asks. `call` is the id of its tool call: what was done for it once is not done again.
-    ///
-    /// # Errors
-    ///
-    /// [`BundleError`]: nothing was changed then.
-    pub fn ask(&mut self, ask: &BundleAsk, call: &ChangesetId) -> Result<BundleTold, BundleError> {
-        match ask {
-            BundleAsk::Open { revision } => self.open(call, revision.as_ref()),
-            BundleAsk::Write {
-                changeset_id,
-                path,
-                content,
-            } => self.write(changeset_id.as_ref(), path, content.as_deref()),
-            BundleAsk::Diff { changeset_id } => {
-                let state = self.begin()?;
-                let id = chosen(&state, changeset_id.as_ref())?;
-                let shown = self.shown(&state, &id)?;
-                Ok(BundleTold {
-                    changeset: Some(shown.changeset),
-                    diff: Some(shown.diff),
-                    ..BundleTold::default()
-                })
-            }
-            BundleAsk::Commit {
-                changeset_id,
-                message,
-            } => self.commit(changeset_id.as_ref(), call, message),
-            BundleAsk::Status {} => {
-                let state = self.begin()?;
-                self.remember(&state);
-                Ok(BundleTold {
-                    status: Some(self.status_of(&state)?),
-                    ..BundleTold::default()
-                })
-            }
-            BundleAsk::Revert { reason } => {
-                let mut state = self.begin()?;
-                let to = state.back();
-                self.go_back(&mut state, call, to, ("agent", reason))?;
-                Ok(BundleTold {
-                    status: Some(self.status_of(&state)?),
-                    ..BundleTold::default()
-                })
-            }
-        }
-    }
-
-    fn open(
-        &mut self,
-        call: &ChangesetId,
-        revision: Option<&RevisionId>,
-    ) -> Result<BundleTold, BundleError> {
-        let mut state = self.begin()?;
-        if state.changeset(call).is_none() {
-            if state.undecided() >= UNDECIDED_CHANGESETS_MAX {
-                let text = format!(
-                    "{UNDECIDED_CHANGESETS_MAX} changesets are open or wait for a person; commit one, or wait"
-                );
-                return Err(BundleError::Invalid(text));
-            }
-            let base = revision.unwrap_or(&state.head).clone();
-            let tree = self.store.tree(&base)?;
-            self.store.stage(call, &tree)?;
-            let gone = state.open(call, base, self.with.at);
-            self.save(&mut state)?;
-            self.store.tidy(&state, &gone)?;
-        }
-        let info = found(&state, call)?.clone();
-        let files = self.store.tree(&info.base)?;
-        let files = files.into_iter().filter(|(_, text)| text.is_some());
-        Ok(BundleTold {
-            workdir: Some(self.store.workdir(call)),
-            files: files.map(|(path, _)| path).collect(),
-            changeset: Some(info),
-            ..BundleTold::default()
-        })
-    }
-
-    fn write(
-        &mut self,
-        id: Option<&ChangesetId>,
-        path: &str,
-        content: Option<&str>,
-    ) -> Result<BundleTold, BundleError> {
-        let state = self.begin()?;
-        let id = chosen(&state, id)?;
-        let info = found(&state, &id)?;
-        must_be_open(info)?;
-        let plain = path.strip_prefix("./").unwrap_or(path);
-        RelativePath::new(plain.as_bytes())
-            .map_err(|problem| BundleError::Invalid(problem.to_string()))?;
-        if content.is_some_and(|text| text.len() > CHANGESET_FILE_BYTES_MAX) {
-            let text = format!("a file may have {CHANGESET_FILE_BYTES_MAX} bytes");
-            return Err(BundleError::Invalid(text));
-        }
-        self.store.write(&id, plain, content)?;
-        Ok(BundleTold {
-            workdir: Some(self.store.workdir(&id)),
-            changeset: Some(info.clone()),
-            ..BundleTold::default()
-        })
-    }
-
-    /// What a changeset makes of the head: on top of it, unless both change the same file.
-    fn on_head(&self, state: &State, base: &Tree, made: &Tree) -> Result<OnHead, BundleError> {
-        let head = self.store.tree(&state.head)?;
-        // What a person wrote last is `theirs`; here that is the head.
-        let (tree, conflicts) = rebase(base, made, &head);
-        Ok(OnHead {
-            head,
-            tree,
-            conflicts,
-        })
-    }
-
-    /// Checks what is to be made the head. `is_approved`: a person has looked at it.
-    fn check(
-        &self,
-        state: &State,
-        on_head: OnHead,
-        is_approved: bool,
-    ) -> Result<Proposed, BundleError> {
-        let OnHead {
-            head,
-            tree,
-            conflicts,
-        } = on_head;
-        let paths: Vec<String> = changed_paths(&head, &tree).into_iter().collect();
-        let summary = summary(&head, &tree);
-        let rejected = |why: String| Proposed {
-            revision: None,
-            summary: summary.clone(),
-            paths: Vec::new(),
-            verdict: Verdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
-        };
-        if state.pinned {
-            let why = "a person keeps the configuration as it is (`gdn bundle pin`)";
-            return Ok(rejected(why.to_owned()));
-        }
-        if !conflicts.is_empty() {
-            let files = conflicts.join(", ");
-            let why = format!("stale: the head has other changes of {files}; open a new changeset");
-            return Ok(rejected(why));
-        }
-        if paths.is_empty() {
-            return Ok(rejected("it changes nothing".to_owned()));
-        }
-        let policy = self.with.policy.ok_or(BundleError::NotAllowed)?;
-        let decision = match changes(&head, &tree, self.with.agent) {
-            Ok(changes) => decide(&changes, &policy),
-            Err(unreadable) => return Ok(rejected(format!("it does not load: {}", unreadable.0))),
-        };
-        if let Decision::Refused(why) = decision {
-            return Ok(rejected(why));
-        }
-        let base = self.store.tree(&state.base)?;
-        let digest = overlay_digest(&base, &tree);
-        if let Some(quarantined) = state.is_quarantined(&digest) {
-            let why = &quarantined.reason;
-            return Ok(rejected(format!(
-                "the same content was taken back before and is refused: {why}"
-            )));
-        }
-        if let Err(problems) = self.with.gate.load(&tree) {
-            return Ok(rejected(format!("it does not load: {problems}")));
-        }
-        let verdict = match decision {
-            Decision::Approval(why) if !is_approved => {
-                Verdict::Waits(cut_to(&why, DETAIL_BYTES_MAX).to_owned())
-            }
-            _ => Verdict::Accepted,
-        };
-        Ok(Proposed {
-            revision: Some(self.store.keep(&tree)?),
-            summary,
-            paths,
-            verdict,
-        })
-    }
-
-    fn commit(
-        &mut self,
-        id: Option<&ChangesetId>,
-        call: &ChangesetId,
-        message: &str,
-    ) -> Result<BundleTold, BundleError> {
-        let mut state = self.begin()?;
-        // Asked again after a crash, none may be open: then it is the one that this call committed.
-        let id = match id {
-            Some(id) => id.clone(),
-            None => match state.committed_by(call) {
-                Some(id) => id.clone(),
-                None => chosen(&state, None)?,
-            },
-        };
-        let info = found(&state, &id)?.clone();
-        if info.state == ChangesetState::Open {
-            let base = self.store.tree(&info.base)?;
-            let proposed = match self.store.staged(&id, &base) {
-                Ok(made) => {
-                    self.store.write_diff(&id, &diff(&base, &made))?;
-                    let on_head = self.on_head(&state, &base, &made)?;
-                    self.check(&state, on_head, false)?
-                }
-                Err(BundleError::Invalid(why)) => Proposed {
-                    revision: None,
-                    summary: Vec::new(),
-                    paths: Vec::new(),
-                    verdict: Verdict::Rejected(why),
-                },
-                Err(error) => return Err(error),
-            };
-            state.commit(&id, call, cut(message), proposed, self.with.at);
-            self.save(&mut state)?;
-            self.tell_decided(&state, &id);
-        }
-        self.remember(&state);
-        Ok(BundleTold {
-            changeset: Some(found(&state, &id)?.clone()),
-            ..BundleTold::default()
-        })
     }
 
     fn tell_decided(&mut self, state: &State, id: &ChangesetId) {
@@ -481,7 +256,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         let base = self.store.tree(&changeset.base)?;
         let made = match &changeset.revision {
             Some(revision) => self.store.tree(revision)?,
-            None => self.store.staged(id, &base)?,
+            None => self.store.working_copies()?.read(id, &base)?,
         };
         Ok(ShownChangeset {
             diff: diff(&base, &made),
@@ -712,12 +487,6 @@ fn told_of(state: &State) -> Vec<Happened> {
     told.collect()
 }
 
-struct OnHead {
-    head: Tree,
-    tree: Tree,
-    conflicts: Vec<String>,
-}
-
 fn found<'s>(state: &'s State, id: &ChangesetId) -> Result<&'s ChangesetInfo, BundleError> {
     let info = state.changeset(id);
     info.ok_or_else(|| BundleError::NoChangeset { id: id.clone() })
@@ -729,11 +498,6 @@ fn chosen(state: &State, id: Option<&ChangesetId>) -> Result<ChangesetId, Bundle
         Some(id) => Ok(found(state, id)?.changeset_id.clone()),
         None => state.last_open().cloned().ok_or(BundleError::NoneOpen),
     }
-}
-
-fn must_be_open(info: &ChangesetInfo) -> Result<(), BundleError> {
-    let needed = "only one that is open can be written";
-    must_be(info, ChangesetState::Open, needed)
 }
 
 fn must_wait(info: &ChangesetInfo) -> Result<(), BundleError> {

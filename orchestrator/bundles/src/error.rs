@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use goondan_durable::FileError;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{ChangesetId, InvalidId, RevisionId};
+use goondan_trees::TreeError;
 
 /// Why something is not done.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,14 @@ pub enum BundleError {
     /// A file of the bundle cannot be used.
     #[error("the files of the bundle cannot be used")]
     File(#[from] FileError),
+    /// A part of a working copy could not be removed.
+    #[error("`{}` cannot be removed", path.display())]
+    NotRemoved {
+        /// The part.
+        path: PathBuf,
+        /// Why.
+        source: Box<TreeError>,
+    },
     /// A file of the bundle does not hold what it must.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
@@ -72,7 +81,7 @@ impl BundleError {
     #[must_use]
     pub fn to_control(&self, list: &str) -> ControlError {
         let code = match self {
-            Self::File(_) | Self::Damaged { .. } => ErrorCode::Storage,
+            Self::File(_) | Self::NotRemoved { .. } | Self::Damaged { .. } => ErrorCode::Storage,
             Self::NoInstance => ErrorCode::InstanceNotFound,
             Self::NoBundle
             | Self::NoChangeset { .. }
@@ -88,6 +97,10 @@ impl BundleError {
             text = format!("{text}: {error}");
             source = error.source();
         }
-        ControlError::new(code, text).suggest(list)
+        let hint = match self {
+            Self::NoInstance => "`gdn instance list` shows the conversations",
+            _ => list,
+        };
+        ControlError::new(code, text).suggest(hint)
     }
 }

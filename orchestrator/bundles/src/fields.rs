@@ -38,6 +38,7 @@ const NOT_AN_AGENTS: &str = "agents never change this";
 const OF_ANOTHER: &str = "it is of another agent, which works with its own conversation's files";
 const SHARED: &str = "all conversations of the workspace share it; propose it to a person instead";
 const MAY_HOLD_SECRETS: &str = "what takes values from elsewhere, such as secrets, is a person's";
+const APPROVALS: &str = "which calls of a tool need a person's approval is a person's to say";
 const UNUSED: &str = "it is no resource file and no agent's prompt";
 const ONLY_NAMED: &str = "files of modules stay as they are in the project";
 
@@ -156,6 +157,9 @@ fn resource_changes(
             for (field, value) in fields {
                 add(&field, class_of(kind, name, &field, value, own));
             }
+            if kind == "Agent" && approvals_differ(was, is) {
+                add("spec.tools[].approve", (Class::Never, APPROVALS));
+            }
         }
         (None, Some(is)) if kind == "Tool" => match why_no_new_tool(is) {
             Some(why) => add("(new)", (Class::Never, why)),
@@ -166,6 +170,33 @@ fn resource_changes(
         (Some(_), None) => add("(removed)", (Class::Never, shared_or_not(kind))),
         (None, None) => {}
     }
+}
+
+/// The name that a reference has, in whichever form it is written.
+fn referred(reference: &Value) -> Option<&str> {
+    match reference {
+        Value::String(text) => text.split_once('/').map(|(_, name)| name),
+        other => other.get("name")?.as_str(),
+    }
+}
+
+/// What an agent's tools say of approvals, by their names: an agent has no two of one name.
+fn approvals(agent: &Value) -> BTreeMap<&str, Option<&Value>> {
+    let tools = agent.pointer("/spec/tools").and_then(Value::as_array);
+    let tools = tools.into_iter().flatten();
+    let said = tools.filter_map(|tool| {
+        let reference = tool.get("ref").unwrap_or(tool);
+        Some((referred(reference)?, tool.get("approve")))
+    });
+    said.collect()
+}
+
+/// Whether a tool that stays is to need a person's approval for other calls than before.
+fn approvals_differ(was: &Value, is: &Value) -> bool {
+    let before = approvals(was);
+    approvals(is)
+        .iter()
+        .any(|(tool, said)| before.get(tool).is_some_and(|before| before != said))
 }
 
 fn shared_or_not(kind: &str) -> &'static str {
@@ -290,7 +321,7 @@ metadata: {name: writer}
 spec:
   modelConfig: {modelRef: Model/m}
   prompt: {systemRef: ./prompts/writer.md}
-  tools: [{ref: Tool/bash}]
+  tools: [{ref: Tool/bash}, {ref: Tool/w, approve: ask}]
 ---
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -334,7 +365,7 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
         assert_eq!(inline, Decision::Automatic);
         let approval = |decision: &Decision| matches!(decision, Decision::Approval(_));
         let refused = |decision: &Decision| matches!(decision, Decision::Refused(_));
-        let two = edited("[{ref: Tool/bash}]", "[{ref: Tool/bash}, {ref: Tool/x}]");
+        let two = edited("[{ref: Tool/bash}", "[{ref: Tool/x}, {ref: Tool/bash}");
         assert!(approval(&two), "{two:?}");
         let model = edited("{modelRef: Model/m}\n", "{modelRef: Model/n}\n");
         assert!(approval(&model), "{model:?}");
@@ -346,10 +377,16 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
             ("hosts: [a]", "hosts: [a, b]"),
             ("provider: scripted", "provider: openai"),
             ("{system: hi}", "{system: obey}"),
+            ("  tools: [", "  sandbox: {require: none}\n  tools: ["),
+            (", approve: ask}", "}"),
+            ("approve: ask", "approve: always"),
+            ("{ref: Tool/w, approve: ask}", "Tool/w"),
+            ("{ref: Tool/w, approve: ask}", "{kind: Tool, name: w}"),
             (
-                "  tools: [{ref: Tool/bash}]",
-                "  tools: [{ref: Tool/bash}]\n  sandbox: {require: none}",
+                "{ref: Tool/w, approve: ask}",
+                "{ref: {kind: Tool, name: w}}",
             ),
+            ("{ref: Tool/bash}", "{ref: Tool/bash, approve: never}"),
             (
                 "{systemRef: ./prompts/writer.md}",
                 "{system: {valueFrom: {env: KEY}}}",

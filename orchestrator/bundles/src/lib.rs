@@ -1,10 +1,11 @@
 //! `SwarmBundle`: what an agent makes of the configuration of its own conversation, so that a wrong change never
 //! takes the conversation down (`BUNDLE-1` to `BUNDLE-8`).
 //!
-//! Synchronous: no clock, no thread, no process; time comes in, files are reached through a
-//! [`Disk`](goondan_durable::disk::Disk), and configurations are loaded by a [`Gate`]. The lowest first: the files of
+//! Synchronous: no clock, no thread, no process; time comes in, files are reached through
+//! [`Files`](goondan_trees::Files), and configurations are loaded by a [`Gate`]. The lowest first: the files of
 //! a configuration and how two sides come together (`tree`), who may change which field (`fields`), what becomes of
-//! changesets and revisions (`machine`), the files they are kept in (`store`), and what agents, people and the
+//! changesets and revisions (`machine`), the working copies that agents write, too (`working_copies`), the files that all
+//! is kept in (`store`), and what agents, people and the
 //! daemon do with all of it ([`Bundle`]).
 //!
 //! # Invariants
@@ -23,6 +24,7 @@ pub mod limits;
 mod machine;
 mod store;
 mod tree;
+mod working_copies;
 
 pub use bundle::{Armed, Bundle, Gate, Happened, Standing, Surroundings};
 pub use error::BundleError;

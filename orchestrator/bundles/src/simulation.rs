@@ -5,16 +5,18 @@
 //! Long form: `GOONDAN_SIMULATION_RUNS=5000 cargo test -p goondan-bundles simulation`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 
 use fastrand::Rng;
 use goondan_config::ChangesetPolicy;
-use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
+use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk};
 use goondan_protocol::bundle::{
     BundleAsk, BundleStatus, BundleTold, ChangesetState, StatusPhase, StatusResult,
 };
 use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
 use goondan_protocol::time::Timestamp;
+use goondan_trees::Files;
 
 use crate::bundle::{Armed, Bundle, Gate, Surroundings};
 use crate::error::BundleError;
@@ -52,6 +54,20 @@ impl Gate for SayingSo {
             true => Err("it says so".to_owned()),
             false => Ok(files.clone()),
         }
+    }
+}
+
+/// The files of a simulated machine.
+#[derive(Debug)]
+struct SimulatedFiles(SimulatedDisk);
+
+impl Files for SimulatedFiles {
+    fn disk(&self) -> &dyn Disk {
+        &self.0
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(self.0.folder(path))
     }
 }
 
@@ -93,8 +109,9 @@ impl World {
         act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
     ) -> Result<T, BundleError> {
         let agent: AgentName = "a".parse().unwrap();
+        let files = SimulatedFiles(self.disk.clone());
         let mut bundle = Bundle::new(Surroundings {
-            disk: &self.disk,
+            files: &files,
             instance: Path::new(INSTANCE),
             agent: &agent,
             project: Some(self.project.clone()),
@@ -252,10 +269,11 @@ impl World {
         // The next process starts, and what it starts with loads.
         let armed = self.arm();
         let armed = armed.unwrap_or_else(|error| panic!("seed {seed}: nothing works: {error}"));
-        let Some(state) = Store::new(&self.disk, Path::new(INSTANCE)).load().unwrap() else {
+        let files = SimulatedFiles(self.disk.clone());
+        let store = Store::new(&files, Path::new(INSTANCE));
+        let Some(state) = store.load().unwrap() else {
             return;
         };
-        let store = Store::new(&self.disk, Path::new(INSTANCE));
         let base = store.tree(&state.base).unwrap();
         assert_eq!(
             base, self.project,
@@ -342,7 +360,8 @@ fn bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_work
             }
         }
         world.check();
-        let store = Store::new(&world.disk, Path::new(INSTANCE));
+        let files = SimulatedFiles(world.disk.clone());
+        let store = Store::new(&files, Path::new(INSTANCE));
         if let Some(state) = store.load().unwrap() {
             active.insert((state.active != state.base, state.quarantined.is_empty()));
         }
@@ -411,7 +430,8 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
         world.disk = world.disk.after_crash(Crash::LoseUnsynced);
         world.check();
         let after = active(&world);
-        let store = Store::new(&world.disk, Path::new(INSTANCE));
+        let files = SimulatedFiles(world.disk.clone());
+        let store = Store::new(&files, Path::new(INSTANCE));
         let text = store.tree(&after).unwrap()[PROMPT].clone().unwrap();
         assert!(after == before || text == "three", "call {call}: {text}");
         call += 1;

@@ -25,13 +25,15 @@ use goondan_durable::files::{ensure_dir, replace};
 use goondan_durable::journal::Journal;
 use goondan_protocol::bundle::BUNDLE_RECORDS_MAX;
 use goondan_protocol::ids::{ChangesetId, RevisionId};
+use goondan_trees::Files;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BundleError;
-use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, PATH_BYTES_MAX, TREE_BYTES_MAX};
+use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, TREE_BYTES_MAX};
 use crate::machine::{STATE_VERSION, State, Unlogged};
-use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of};
+use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of, too_large};
+use crate::working_copies::{CHANGESETS, WorkingCopies, workdir_in};
 
 /// The directory of a bundle within that of its conversation.
 pub const BUNDLE_DIR: &str = "swarm-bundle";
@@ -53,15 +55,17 @@ struct Placed {
 /// The files of one bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct Store<'d> {
+    files: &'d dyn Files,
     disk: &'d dyn Disk,
     instance: PathBuf,
     dir: PathBuf,
 }
 
 impl<'d> Store<'d> {
-    pub(crate) fn new(disk: &'d dyn Disk, instance: &Path) -> Self {
+    pub(crate) fn new(files: &'d dyn Files, instance: &Path) -> Self {
         Self {
-            disk,
+            files,
+            disk: files.disk(),
             instance: instance.to_owned(),
             dir: instance.join(BUNDLE_DIR),
         }
@@ -76,12 +80,15 @@ impl<'d> Store<'d> {
         self.dir.join("store").join("revisions").join(name)
     }
 
-    fn changeset(&self, id: &ChangesetId) -> PathBuf {
-        self.dir.join("changesets").join(id.as_str())
+    /// Where the working copy of a changeset is.
+    pub(crate) fn workdir(&self, id: &ChangesetId) -> PathBuf {
+        workdir_in(&self.dir.join(CHANGESETS), id)
     }
 
-    pub(crate) fn workdir(&self, id: &ChangesetId) -> PathBuf {
-        self.changeset(id).join("workdir")
+    /// The working copies, whose directory is made if it is missing.
+    pub(crate) fn working_copies(&self) -> Result<WorkingCopies, BundleError> {
+        self.prepare()?;
+        WorkingCopies::open(self.files, self.dir.join(CHANGESETS))
     }
 
     fn is_file(&self, path: &Path) -> Result<bool, BundleError> {
@@ -105,8 +112,9 @@ impl<'d> Store<'d> {
         Ok(ensure_dir(self.disk, &self.instance, dir)?)
     }
 
+    /// Makes the directory of the changesets.
     pub(crate) fn prepare(&self) -> Result<(), BundleError> {
-        self.ensure(&self.dir.join("changesets"))
+        self.ensure(&self.dir.join(CHANGESETS))
     }
 
     fn put(&self, path: &Path, content: &[u8]) -> Result<(), BundleError> {
@@ -302,95 +310,15 @@ impl<'d> Store<'d> {
         self.put(&path, text.as_bytes())
     }
 
-    /// Makes the working copy of a changeset anew.
-    pub(crate) fn stage(&self, id: &ChangesetId, tree: &Tree) -> Result<PathBuf, BundleError> {
-        let workdir = self.workdir(id);
-        let removed = self.disk.remove_tree(&workdir);
-        removed.during("remove", &workdir)?;
-        self.ensure(&workdir)?;
-        for (path, text) in tree {
-            if let Some(text) = text {
-                self.put(&workdir.join(path), text.as_bytes())?;
-            }
-        }
-        Ok(workdir)
-    }
-
-    /// Writes a file of a working copy, or removes it.
-    pub(crate) fn write(
-        &self,
-        id: &ChangesetId,
-        path: &str,
-        text: Option<&str>,
-    ) -> Result<(), BundleError> {
-        let file = self.workdir(id).join(path);
-        match text {
-            Some(text) => self.put(&file, text.as_bytes()),
-            None => {
-                let removed = self.disk.remove_file(&file);
-                Ok(removed.during("remove", &file)?)
-            }
-        }
-    }
-
-    /// What the working copy of a changeset holds, on top of what `base` only names. Follows no link.
-    pub(crate) fn staged(&self, id: &ChangesetId, base: &Tree) -> Result<Tree, BundleError> {
-        let named = base.iter().filter(|(_, text)| text.is_none());
-        let mut tree: Tree = named.map(|(path, _)| (path.clone(), None)).collect();
-        let mut bytes = 0;
-        let root = self.workdir(id);
-        let mut waiting = vec![PathBuf::new()];
-        while let Some(below) = waiting.pop() {
-            let dir = root.join(&below);
-            for entry in self.disk.list(&dir).during("list", &dir)? {
-                let path = below.join(&entry.name);
-                let file = root.join(&path);
-                let Some(name) = path.to_str() else {
-                    let text =
-                        format!("`{}` is no text, as names of files must be", path.display());
-                    return Err(BundleError::Invalid(text));
-                };
-                if name.len() > PATH_BYTES_MAX {
-                    let text = format!("a path may have {PATH_BYTES_MAX} bytes");
-                    return Err(BundleError::Invalid(text));
-                }
-                match entry.kind {
-                    EntryKind::Directory => waiting.push(path),
-                    EntryKind::Other => {
-                        let text = format!("`{name}` is neither a file nor a directory");
-                        return Err(BundleError::Invalid(text));
-                    }
-                    EntryKind::File => {
-                        let text = self.read(&file, TREE_BYTES_MAX)?;
-                        bytes += text.len();
-                        let text = String::from_utf8(text).map_err(|_| {
-                            BundleError::Invalid(format!("`{name}` is not UTF-8 text"))
-                        })?;
-                        tree.insert(name.to_owned(), Some(text));
-                    }
-                }
-                if tree.len() > FILES_MAX || bytes > TREE_BYTES_MAX || waiting.len() > FILES_MAX {
-                    return Err(too_large());
-                }
-            }
-        }
-        Ok(tree)
-    }
-
-    pub(crate) fn write_diff(&self, id: &ChangesetId, diff: &str) -> Result<(), BundleError> {
-        let path = self.changeset(id).join("diff.patch");
-        self.put(&path, diff.as_bytes())
-    }
-
     /// Removes what no one needs any longer: the working copies of these changesets, and revisions and files that
     /// nothing names.
     pub(crate) fn tidy(&self, state: &State, gone: &[ChangesetId]) -> Result<(), BundleError> {
         if gone.is_empty() {
             return Ok(());
         }
+        let copies = self.working_copies()?;
         for id in gone {
-            let path = self.changeset(id);
-            self.disk.remove_tree(&path).during("remove", &path)?;
+            copies.remove(id)?;
         }
         let of_changesets = state.changesets.iter();
         let of_changesets = of_changesets.flat_map(|it| [Some(&it.base), it.revision.as_ref()]);
@@ -416,12 +344,6 @@ impl<'d> Store<'d> {
         }
         Ok(())
     }
-}
-
-fn too_large() -> BundleError {
-    BundleError::Invalid(format!(
-        "a configuration may have {FILES_MAX} files and {TREE_BYTES_MAX} bytes in all"
-    ))
 }
 
 fn check_size(tree: &Tree) -> Result<(), BundleError> {

@@ -6,6 +6,9 @@ use goondan_config::KeptFiles;
 use goondan_protocol::ids::{InvalidId, RevisionId};
 use sha2::{Digest as _, Sha256};
 
+use crate::error::BundleError;
+use crate::limits::{FILES_MAX, TREE_BYTES_MAX};
+
 /// Bytes of a digest that names a revision.
 const REVISION_BYTES: usize = 16;
 
@@ -94,6 +97,13 @@ pub(crate) fn rebase(base: &Tree, ours: &Tree, theirs: &Tree) -> (Tree, Vec<Stri
         }
     }
     (merged, conflicts)
+}
+
+/// Why a tree is none that is kept.
+pub(crate) fn too_large() -> BundleError {
+    BundleError::Invalid(format!(
+        "a configuration may have {FILES_MAX} files and {TREE_BYTES_MAX} bytes in all"
+    ))
 }
 
 /// The files that a project was read from; none if a path is no text.

@@ -58,6 +58,7 @@ mod for_oauth;
 mod for_tasks;
 mod lane;
 mod messages;
+mod of_daemon;
 mod open_questions;
 mod questions;
 mod recording;

@@ -206,7 +206,11 @@ impl Core {
 
     /// Ends the workspaces and the daemon that are ending and have nothing left to wait for.
     fn finish_what_is_ending(&mut self) {
-        if self.fleet.has_just_ended(|id| self.tasks.is_busy(id)) {
+        let is_writing = self.oauth.is_writing();
+        if self
+            .fleet
+            .has_just_ended(|id| is_writing || self.tasks.is_busy(id))
+        {
             for token in self.requests.take_stops() {
                 self.fleet.respond(token, &Done {});
             }

@@ -4,6 +4,8 @@
 //! Requests to servers are calls to the connection `oauth` of the workspace; nobody's process waits for
 //! them. Which processes run with which token, `fleet::tokens` knows.
 
+use std::collections::VecDeque;
+
 use goondan_oauth::{
     Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ticket,
     Waiter, limits::REQUEST_TIMEOUT_MS,
@@ -12,7 +14,6 @@ use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::{LoginId, OAuthSubject, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{DEVICE, METADATA, OAuthNeed, REVOKE, Reply, TOKEN};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
@@ -67,6 +68,11 @@ impl OAuth {
     /// A workspace is closed.
     pub(crate) fn forget(&mut self, id: &WorkspaceId) {
         self.machine.forget(id);
+    }
+
+    /// Whether something is still to become durable, or to be removed.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.machine.is_writing()
     }
 
     pub(crate) fn on_time(&mut self, fleet: &mut Fleet) {
@@ -162,28 +168,21 @@ impl OAuth {
 
     /// Does what the machine says.
     fn say(&mut self, fleet: &mut Fleet) {
-        for said in self.machine.take_effects() {
+        let mut effects = VecDeque::from(self.machine.take_effects());
+        while let Some(said) = effects.pop_front() {
             match said {
-                Said::Read { workspace_id, app } => {
-                    fleet.push(Effect::OAuth(OAuthWork::Read { workspace_id, app }));
-                }
-                Said::Write {
-                    ticket,
-                    place,
-                    fields,
-                } => fleet.push(Effect::OAuth(OAuthWork::Write {
-                    ticket,
-                    place,
-                    fields,
-                })),
-                Said::Remove { ticket, place } => {
-                    fleet.push(Effect::OAuth(OAuthWork::Remove { ticket, place }));
-                }
+                Said::Documents(work) => fleet.push(Effect::OAuth(OAuthWork::Documents(work))),
                 Said::Ask {
                     ticket,
                     workspace_id,
                     request,
-                } => self.calls.extend(call_of(ticket, workspace_id, &request)),
+                } => match call_of(ticket, workspace_id, &request) {
+                    Ok(call) => self.calls.push(call),
+                    Err(error) => {
+                        let why = format!("the request cannot be written: {error}");
+                        self.machine.on_answered(ticket, Answered::NotMade(why));
+                    }
+                },
                 Said::Token { key, token } => fleet.set_token(&key.workspace_id, &key.need, token),
                 Said::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);
@@ -196,6 +195,7 @@ impl OAuth {
                 }
                 Said::Happened { key, what } => tell(fleet, &key, what),
             }
+            effects.extend(self.machine.take_effects());
         }
     }
 }
@@ -252,15 +252,18 @@ fn entropy(fleet: &mut Fleet) -> [u8; ENTROPY_BYTES] {
     hash.finalize().into()
 }
 
-fn call_of(ticket: Ticket, workspace_id: WorkspaceId, request: &Request) -> Option<OAuthCall> {
-    let params = |value: &dyn erased::Raw| value.raw();
+fn call_of(
+    ticket: Ticket,
+    workspace_id: WorkspaceId,
+    request: &Request,
+) -> serde_json::Result<OAuthCall> {
     let (method, params, is_idempotent) = match request {
-        Request::Metadata(request) => (METADATA, params(request), true),
-        Request::Token(request) => (TOKEN, params(request), false),
-        Request::Revoke(request) => (REVOKE, params(request), true),
-        Request::Device(request) => (DEVICE, params(request), true),
+        Request::Metadata(request) => (METADATA, to_raw_value(request), true),
+        Request::Token(request) => (TOKEN, to_raw_value(request), false),
+        Request::Revoke(request) => (REVOKE, to_raw_value(request), true),
+        Request::Device(request) => (DEVICE, to_raw_value(request), true),
     };
-    Some(OAuthCall {
+    Ok(OAuthCall {
         ticket,
         workspace_id,
         method,
@@ -268,21 +271,6 @@ fn call_of(ticket: Ticket, workspace_id: WorkspaceId, request: &Request) -> Opti
         deadline_ms: REQUEST_TIMEOUT_MS,
         is_idempotent,
     })
-}
-
-/// Values of several kinds as raw JSON.
-mod erased {
-    use super::{RawValue, Serialize, to_raw_value};
-
-    pub(super) trait Raw {
-        fn raw(&self) -> Option<Box<RawValue>>;
-    }
-
-    impl<T: Serialize> Raw for T {
-        fn raw(&self) -> Option<Box<RawValue>> {
-            to_raw_value(self).ok()
-        }
-    }
 }
 
 /// What came of a call, in the words of the machine.

@@ -31,5 +31,7 @@ mod simulation;
 
 pub use documents::{Documents, Fields};
 pub use key::{GrantKey, Place};
-pub use machine::{Answer, Answered, Effect, Happening, Machine, Request, Ticket, Waiter};
+pub use machine::{
+    Answer, Answered, DocumentWork, Effect, Happening, Machine, Request, Ticket, Waiter,
+};
 pub use pkce::ENTROPY_BYTES;

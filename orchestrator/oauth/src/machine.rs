@@ -95,9 +95,9 @@ pub enum Happening {
     Unreadable(String),
 }
 
-/// Something to be done.
+/// Something to be done about documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum DocumentWork {
     /// Read what is on disk of an application.
     Read {
         /// The workspace.
@@ -105,8 +105,7 @@ pub enum Effect {
         /// The application.
         app: ResourceName,
     },
-    /// Keep a document durably, in place of what was. Documents are written and removed in the order in
-    /// which that is asked for.
+    /// Keep a document durably and encrypted, in place of what was.
     Write {
         /// For what came of it.
         ticket: Ticket,
@@ -122,6 +121,13 @@ pub enum Effect {
         /// Which.
         place: Place,
     },
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Do something about documents, in the order in which that is asked for.
+    Documents(DocumentWork),
     /// Ask a server.
     Ask {
         /// For what came of it.
@@ -283,6 +289,26 @@ impl Machine {
         std::mem::take(&mut self.effects)
     }
 
+    /// Whether a document is being written or removed: a daemon that ends waits for that, since a server's reply
+    /// may be in it that comes once.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.pending.values().any(|pending| match pending {
+            Pending::Nothing
+            | Pending::Session(..)
+            | Pending::Used(_)
+            | Pending::LoginGrant(..)
+            | Pending::Lock(_)
+            | Pending::Renewed(_)
+            | Pending::Forgotten(..) => true,
+            Pending::Metadata(..)
+            | Pending::Exchange(_)
+            | Pending::DeviceCode(_)
+            | Pending::Refresh(_)
+            | Pending::Revoke(_) => false,
+        })
+    }
+
     /// Whether time may ask for anything.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -307,10 +333,10 @@ impl Machine {
         for (name, definition) in apps {
             let key = (workspace_id.clone(), name.clone());
             let app = self.apps.entry(key).or_insert_with(|| {
-                self.effects.push(Effect::Read {
+                self.effects.push(Effect::Documents(DocumentWork::Read {
                     workspace_id: workspace_id.clone(),
                     app: name.clone(),
-                });
+                }));
                 App {
                     definition: definition.clone(),
                     fingerprint: fingerprint(definition),
@@ -511,17 +537,18 @@ impl Machine {
 
     fn write(&mut self, place: Place, fields: Fields, pending: Pending) -> Ticket {
         let ticket = self.ticket(pending);
-        self.effects.push(Effect::Write {
+        self.effects.push(Effect::Documents(DocumentWork::Write {
             ticket,
             place,
             fields,
-        });
+        }));
         ticket
     }
 
     fn remove(&mut self, place: Place, pending: Pending) {
         let ticket = self.ticket(pending);
-        self.effects.push(Effect::Remove { ticket, place });
+        let work = DocumentWork::Remove { ticket, place };
+        self.effects.push(Effect::Documents(work));
     }
 
     fn ask(&mut self, workspace_id: &WorkspaceId, request: Request, pending: Pending) -> Ticket {

@@ -12,6 +12,7 @@ use goondan_protocol::oauth::{
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
+use crate::machine::DocumentWork;
 use crate::{
     Answer, Answered, Documents, ENTROPY_BYTES, Effect, Fields, GrantKey, Machine, Place, Request,
     Waiter,
@@ -193,10 +194,10 @@ impl World {
         let is_grant = |effect: &Effect| {
             matches!(
                 effect,
-                Effect::Write {
+                Effect::Documents(DocumentWork::Write {
                     place: Place::Grant(_),
                     ..
-                }
+                })
             )
         };
         self.is_reply_lost |= self.is_unkept || effects.iter().any(|it| is_grant(it));
@@ -206,18 +207,18 @@ impl World {
     fn carry_out(&mut self, effect: Effect, fault: Option<Fault>) {
         let crashes = fault == Some(Fault::CrashAfter);
         match effect {
-            Effect::Read { workspace_id, app } => {
+            Effect::Documents(DocumentWork::Read { workspace_id, app }) => {
                 let documents = Documents {
                     found: self.disk.values().cloned().collect(),
                     problems: Vec::new(),
                 };
                 self.machine.on_read(&workspace_id, &app, documents);
             }
-            Effect::Write {
+            Effect::Documents(DocumentWork::Write {
                 ticket,
                 place,
                 fields,
-            } => {
+            }) => {
                 let is_grant = matches!(place, Place::Grant(_));
                 self.is_unkept = match (is_grant, fault) {
                     (true, fault) => fault == Some(Fault::Fails),
@@ -229,11 +230,15 @@ impl World {
                     self.disk.insert(place.path(), fields);
                     Ok(())
                 };
+                assert!(
+                    self.machine.is_writing(),
+                    "a daemon that ends would lose it"
+                );
                 if !crashes {
                     self.machine.on_kept(ticket, result);
                 }
             }
-            Effect::Remove { ticket, place } => {
+            Effect::Documents(DocumentWork::Remove { ticket, place }) => {
                 self.disk.remove(&place.path());
                 if !crashes {
                     self.machine.on_kept(ticket, Ok(()));

@@ -50,7 +50,7 @@ mod wording;
 pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
-pub use place::{Files, RealFiles};
+pub use goondan_trees::{Files, RealFiles};
 pub use sandboxes::Sandboxes;
 
 #[cfg(test)]

@@ -1,14 +1,10 @@
 //! Where sandboxes are, and how their files are reached.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Disk, Folder, RealDisk};
 use goondan_durable::names;
 use goondan_protocol::control::SandboxRef;
 use goondan_protocol::ids::RunId;
-use goondan_trees::RealFolder;
 
 /// The log of a run, in the folder of the run.
 pub(crate) const EVENTS: &str = "events.jsonl";
@@ -46,33 +42,6 @@ pub(crate) const PARTIAL: &str = ".partial";
 pub(crate) const REMOVING: &str = ".removing-";
 /// The directory in the Project Root that is there for the time of a swap.
 pub(crate) const STAGING: &str = ".goondan-swap";
-
-/// The files of the machine, or of a test.
-pub trait Files: fmt::Debug + Send + Sync {
-    /// goondan's own files.
-    fn disk(&self) -> &dyn Disk;
-
-    /// A directory that others write, too.
-    ///
-    /// # Errors
-    ///
-    /// As the file system says.
-    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
-}
-
-/// The files of the machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RealFiles;
-
-impl Files for RealFiles {
-    fn disk(&self) -> &dyn Disk {
-        &RealDisk
-    }
-
-    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
-        Ok(Box::new(RealFolder::open(path)?))
-    }
-}
 
 /// The folder of a run.
 pub(crate) fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {

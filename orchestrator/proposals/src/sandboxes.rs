@@ -8,13 +8,11 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
-use goondan_trees::{Digest, Entry};
+use goondan_trees::{Digest, Entry, Files};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::RECORD_BYTES_MAX;
-use crate::place::{
-    EVENTS, Files, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir,
-};
+use crate::place::{EVENTS, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir};
 use crate::record::{Details, SandboxRecord, read_file, read_record};
 use crate::run_log::{self, Standing};
 

@@ -9,6 +9,7 @@ use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::AgentName;
 use goondan_store::instance::Metadata;
 use goondan_store::naming::instance_dir_name;
+use goondan_trees::RealFiles;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -75,7 +76,7 @@ fn perform(
     };
     let project = work.sources.as_ref();
     let mut bundle = Bundle::new(Surroundings {
-        disk,
+        files: &RealFiles,
         instance: &dir,
         agent: &agent,
         project: project.and_then(|sources| tree_of(sources.kept())),

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use goondan_core::{Input, OAuthDone, OAuthWork};
 use goondan_log::unix_millis_now;
+use goondan_oauth::DocumentWork;
 use goondan_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 
@@ -18,7 +19,7 @@ use super::secrets::SecretKeeper;
 pub(super) struct OAuthThread(Sender<OAuthWork>);
 
 impl OAuthThread {
-    /// Starts it. Nobody waits for it when the daemon ends: what was not written then is not believed to be.
+    /// Starts it. A daemon that ends waits for what it was handed.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl OAuthThread {
 
 fn carry_out(keeper: &SecretKeeper, work: OAuthWork, at: Timestamp) -> Option<OAuthDone> {
     match work {
-        OAuthWork::Read { workspace_id, app } => {
+        OAuthWork::Documents(DocumentWork::Read { workspace_id, app }) => {
             let documents = keeper.read_oauth(&app);
             Some(OAuthDone::Read {
                 workspace_id,
@@ -58,15 +59,15 @@ fn carry_out(keeper: &SecretKeeper, work: OAuthWork, at: Timestamp) -> Option<OA
                 documents,
             })
         }
-        OAuthWork::Write {
+        OAuthWork::Documents(DocumentWork::Write {
             ticket,
             place,
             fields,
-        } => {
+        }) => {
             let result = keeper.write_oauth(&place, &fields, at);
             Some(OAuthDone::Kept { ticket, result })
         }
-        OAuthWork::Remove { ticket, place } => {
+        OAuthWork::Documents(DocumentWork::Remove { ticket, place }) => {
             let result = keeper.remove_oauth(&place);
             Some(OAuthDone::Kept { ticket, result })
         }

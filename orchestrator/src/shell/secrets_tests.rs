@@ -9,7 +9,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader};
 use super::*;
 
 /// The reading half of a simulated disk.
-struct DiskFiles(SimulatedDisk);
+pub(super) struct DiskFiles(pub(super) SimulatedDisk);
 
 impl Files for DiskFiles {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
@@ -78,7 +78,12 @@ pub(super) fn at() -> Timestamp {
     Timestamp::from_unix_millis(1_790_000_000_000)
 }
 
-fn set(keeper: &SecretKeeper, name: &str, key: &str, value: &str) -> Result<(), ControlError> {
+pub(super) fn set(
+    keeper: &SecretKeeper,
+    name: &str,
+    key: &str,
+    value: &str,
+) -> Result<(), ControlError> {
     let set = SetSecret {
         name: name.parse().unwrap(),
         key: key.parse().unwrap(),
@@ -97,7 +102,7 @@ fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), Co
 }
 
 /// The value as a configuration gets it: nothing if there is none.
-fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
+pub(super) fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
     let project = ProjectIdentity::new(Path::new("/project"), None);
     let files = Allowing(keeper.files.as_ref());
     let reader = Reader::with_files(&keeper.vault, &project, &files);
@@ -391,55 +396,4 @@ fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
     assert!(told.contains("it is damaged"), "{told}");
     let kept = DiskFiles(disk).read(path, 100).unwrap().unwrap();
     assert_eq!(kept, b"{\"version\": 1, \"cons");
-}
-
-#[test]
-fn sys_3_a_rotation_crashed_at_every_call_leaves_everything_readable_and_a_repetition_finishes_it()
-{
-    let start = disk();
-    for name in ["a", "b"] {
-        set(&keeper(&start), name, "k", "hunter2").unwrap();
-    }
-    let identity = Path::new("/s/system/identity.age");
-    let files = DiskFiles(start.clone());
-    let before = files.read(identity, 10_000).unwrap().unwrap();
-    let start = start.after_crash(Crash::KeepUnsynced);
-    let mut crashes = 1;
-    loop {
-        let disk = start.after_crash(Crash::KeepUnsynced);
-        disk.crash_at(disk.calls() + crashes);
-        let rotated = keeper(&disk).carry_out(SecretWork::Rotate, at());
-        for crash in [
-            Crash::LoseUnsynced,
-            Crash::KeepUnsynced,
-            Crash::Subset(crashes),
-        ] {
-            let after = disk.after_crash(crash);
-            for name in ["a", "b"] {
-                let found = find(&keeper(&after), name, "k");
-                assert_eq!(found.as_deref(), Some("hunter2"), "{crash:?} {crashes}");
-            }
-            let done = keeper(&after).carry_out(SecretWork::Rotate, at());
-            let Ok(SecretsDone::Rotated(done)) = done else {
-                panic!("{done:?}")
-            };
-            assert_eq!((done.documents, done.former_kept), (2, false));
-            assert_eq!(find(&keeper(&after), "a", "k").as_deref(), Some("hunter2"));
-            // The identity of before opens nothing any more.
-            let now = DiskFiles(after.clone())
-                .read(identity, 10_000)
-                .unwrap()
-                .unwrap();
-            assert_ne!(now, before);
-            let former = Identities::parse(&before).unwrap();
-            let bytes = DiskFiles(after).read(Path::new("/s/system/secrets/a.sops.yaml"), 100_000);
-            let opened = Document::open(&bytes.unwrap().unwrap(), &former);
-            assert!(matches!(opened, Err(DocumentError::OtherIdentity { .. })));
-        }
-        if rotated.is_ok() {
-            break;
-        }
-        crashes += 1;
-    }
-    assert!(crashes > 10, "it never crashed");
 }

@@ -74,6 +74,12 @@ impl State {
         Some(format!("{id} could not be restored in a drill: {problem}"))
     }
 
+    /// Which budget that it shares with others holds it, if one does.
+    #[must_use]
+    pub fn shared_budget(&self) -> Option<&str> {
+        self.shared_budget.as_deref()
+    }
+
     /// Whether a person must do something for it to go on.
     #[must_use]
     pub fn needs_person(&self) -> bool {
@@ -85,11 +91,12 @@ impl State {
             && (self.review.is_some() || is_held || self.open_asks().next().is_some())
     }
 
-    /// What it waits for: as in `agent-state.json`, and `budget` or `quota` while that holds it.
+    /// What it waits for: as in `agent-state.json`, and `budget`, `shared_budget` or `quota` while that holds it.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let waits_for = match self.is_paused.filter(|_| self.ended.is_none()) {
-            Some(PauseReason::Budget | PauseReason::SharedBudget) => Some("budget"),
+            Some(PauseReason::Budget) => Some("budget"),
+            Some(PauseReason::SharedBudget) => Some("shared_budget"),
             Some(PauseReason::Quota) => Some("quota"),
             Some(PauseReason::Person) | None => self.blocked_by(),
         };

@@ -105,6 +105,8 @@ mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_budgets;
+#[cfg(test)]
 mod task_kills;
 #[cfg(test)]
 mod task_manners;

@@ -16,6 +16,9 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Time a browser has for the head of its request, in milliseconds.
 const HEAD_TIMEOUT_MS: u64 = 5_000;
 
+/// Pause after a connection that could not be taken, in milliseconds.
+const ACCEPT_PAUSE_MS: u64 = 100;
+
 /// What a browser shows at the end. It repeats nothing of the request.
 const PAGE: &str = "<!doctype html><meta charset=utf-8><title>goondan</title>\
     <p>That is all. You can close this page and go back to the terminal.";
@@ -63,7 +66,7 @@ impl Loopback {
         let path = path_of(redirect_uri);
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
                 continue;
             };
             let head = timeout(Duration::from_millis(HEAD_TIMEOUT_MS), read_head(&stream)).await;

@@ -70,7 +70,10 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
 fn needs_person(info: &TaskInfo) -> bool {
     info.status.needs_person()
         || info.damaged.is_some()
-        || matches!(info.blocked_by.as_deref(), Some("budget" | "quota"))
+        || matches!(
+            info.blocked_by.as_deref(),
+            Some("budget" | "shared_budget" | "quota")
+        )
 }
 
 /// How a task stands, in a word or two.
@@ -82,7 +85,11 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
         TaskStatus::WaitingDependency => "needs something",
         TaskStatus::WaitingQuestion => "asks",
         TaskStatus::WaitingReview => "to review",
-        TaskStatus::Paused if info.blocked_by.as_deref() == Some("budget") => "over budget",
+        TaskStatus::Paused
+            if matches!(info.blocked_by.as_deref(), Some("budget" | "shared_budget")) =>
+        {
+            "over budget"
+        }
         TaskStatus::Paused if info.blocked_by.as_deref() == Some("quota") => "over quota",
         TaskStatus::Running if info.blocked_by.as_deref() == Some("rate_limit") => "rate limited",
         other => other.as_str(),

@@ -272,6 +272,12 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
                 format!("task budget {id} --max-usd DOLLARS{others}"),
             );
         }
+        TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("shared_budget") => {
+            next(
+                "See what was spent; raise it in goondan.yaml, and it goes on by itself",
+                "usage".to_owned(),
+            );
+        }
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("quota") => {
             let others = other_bounds(detail, &["--max-disk-mib"]);
             let more = format!("task budget {id} --max-disk-mib MIB{others}");

@@ -4,7 +4,8 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::oauth::OAUTH;
 
-use super::{CallState, Calls, OpenCall, Origin};
+use super::of_daemon::DaemonCall;
+use super::{Calls, Origin};
 use crate::fleet::Fleet;
 use crate::oauth::{OAuthCall, OAuthCalled};
 
@@ -25,47 +26,26 @@ fn place_in(workspace_id: &WorkspaceId) -> Result<(InstanceRef, AgentName, CallT
 impl Calls {
     /// An authorization server is to be asked.
     pub(crate) fn on_oauth_call(&mut self, fleet: &mut Fleet, asked: OAuthCall) {
-        let queued = place_in(&asked.workspace_id).and_then(|(at, agent, target)| {
-            let (id, lane) = self.queue_call(fleet, &at, &agent, &target)?;
-            Ok((at, agent, target, id, lane))
+        let OAuthCall { ticket, method, .. } = asked;
+        let made = place_in(&asked.workspace_id).and_then(|(at, agent, target)| {
+            let call = DaemonCall {
+                at,
+                agent,
+                target,
+                method: method.to_owned(),
+                params: asked.params,
+                deadline_ms: asked.deadline_ms,
+                is_idempotent: asked.is_idempotent,
+            };
+            self.make_for_daemon(fleet, call, Origin::OAuth(ticket))
         });
-        let (at, agent, target, id, lane) = match queued {
-            Ok(queued) => queued,
-            Err(error) => {
-                return self.done_for_oauth.push(OAuthCalled {
-                    ticket: asked.ticket,
-                    method: asked.method.to_owned(),
-                    outcome: CallOutcome::Error(error),
-                });
-            }
-        };
-        let workspace_id = at.workspace_id.clone();
-        let call = OpenCall {
-            at,
-            agent,
-            waiter: None,
-            origin: Origin::OAuth(asked.ticket),
-            lane,
-            target: target.clone(),
-            method: asked.method.to_owned(),
-            params: asked.params,
-            wants_pieces: false,
-            is_idempotent: asked.is_idempotent,
-            place: None,
-            record: None,
-            trace: None,
-            deadline_ms: fleet.now().mono_ms.saturating_add(asked.deadline_ms),
-            held_since_ms: None,
-            not_before_ms: 0,
-            attempts: 0,
-            has_streamed: false,
-            payers: Vec::new(),
-            reserved: None,
-            bill: None,
-            state: CallState::Waiting,
-        };
-        self.open.insert(id, call);
-        self.serve(fleet, &workspace_id, &target);
+        if let Err(error) = made {
+            self.done_for_oauth.push(OAuthCalled {
+                ticket,
+                method: method.to_owned(),
+                outcome: CallOutcome::Error(error),
+            });
+        }
     }
 
     /// What came of such calls since this was last asked.

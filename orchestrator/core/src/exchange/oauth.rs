@@ -1,34 +1,13 @@
 //! What is done about the documents of OAuth, and what came of it.
 
-use goondan_oauth::{Documents, Fields, Place, Ticket};
+use goondan_oauth::{DocumentWork, Documents, Ticket};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 
 /// Something to be done about the documents of OAuth. It is done in the order in which it is asked for.
 #[derive(Debug)]
 pub enum OAuthWork {
-    /// Read those of an application.
-    Read {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// The application.
-        app: ResourceName,
-    },
-    /// Keep one durably, encrypted.
-    Write {
-        /// For what came of it.
-        ticket: Ticket,
-        /// Which.
-        place: Place,
-        /// What it says.
-        fields: Fields,
-    },
-    /// Remove one durably, if it is there.
-    Remove {
-        /// For what came of it.
-        ticket: Ticket,
-        /// Which.
-        place: Place,
-    },
+    /// What the machine of tokens wants.
+    Documents(DocumentWork),
     /// Write down what happened (`SEC-5`).
     Audit {
         /// What: `oauth.granted` and the like.

@@ -173,6 +173,7 @@ impl Fleet {
         } else if let Some(process) = ready
             && is_between_turns
             && self.is_ready_for_turns(at)
+            && !self.is_noting(at)
         {
             self.begin_turn(at, process);
         }
@@ -185,6 +186,7 @@ impl Fleet {
             && self.is_ready_for_turns(at)
             && !self.is_agent_outdated(at)
             && !self.is_to_restart(at)
+            && !self.counts_turns(at)
             && !self.is_next_poisonous(at);
         let Some(entry) = self.instance_mut(at).filter(|_| may_begin) else {
             return;

@@ -119,9 +119,12 @@ impl Approvals {
 
     /// Takes over what is on record.
     pub(super) fn read(&mut self, state: &InstanceState) {
-        let turn_id = state.open_turn.as_ref().map(|open| &open.turn_id);
         let mut before = std::mem::take(&mut self.0);
-        for (known, turn_id) in state.approvals.iter().zip(turn_id.into_iter().cycle()) {
+        // They end with their turn.
+        let Some(open_turn) = &state.open_turn else {
+            return;
+        };
+        for known in &state.approvals {
             let is_same =
                 |open: &OpenApproval| open.known.call.approval_id == known.call.approval_id;
             let open = match before.iter().position(is_same) {
@@ -130,7 +133,7 @@ impl Approvals {
                     ..before.swap_remove(place)
                 },
                 None => OpenApproval {
-                    turn_id: turn_id.clone(),
+                    turn_id: open_turn.turn_id.clone(),
                     is_told: known.is_handed,
                     known: known.clone(),
                     requester: None,

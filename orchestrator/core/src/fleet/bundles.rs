@@ -266,6 +266,19 @@ impl Fleet {
         }
     }
 
+    /// Whether what became of the last turn is still being counted: the next one might be another revision's.
+    pub(super) fn is_noting(&self, at: &InstanceRef) -> bool {
+        let line = self.bundles.0.get(at);
+        line.is_some_and(|line| line.iter().any(|it| matches!(it.asker, Asker::Nobody)))
+    }
+
+    /// Whether what becomes of each turn is counted before the next one begins.
+    pub(super) fn counts_turns(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.overlay.standing.is_on_probation)
+    }
+
     fn check_room(&self, at: &InstanceRef) -> Result<(), Refused> {
         let line = self.bundles.0.get(at);
         if line.is_some_and(|line| line.len() >= BUNDLE_REQUESTS_MAX) {

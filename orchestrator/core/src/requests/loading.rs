@@ -87,9 +87,9 @@ impl Core {
                 instances_with_work,
             };
             self.fleet.announce(&id, opened, None);
+            self.tasks.on_opened(&mut self.fleet, &id);
         }
         self.oauth.on_taken_up(&mut self.fleet, &id);
-        self.tasks.on_opened(&mut self.fleet, &id);
         for instance in found.with_work {
             let at = InstanceRef {
                 workspace_id: id.clone(),

@@ -60,7 +60,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
     let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
     assert_eq!(
         (&waiting[0]["blockedBy"], &waiting[1]["blockedBy"]),
-        (&json!("budget"), &json!("budget"))
+        (&json!("shared_budget"), &json!("shared_budget"))
     );
     let warning = waiting[0]["warning"].as_str().unwrap();
     assert!(
@@ -129,6 +129,40 @@ fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
     world.tell(process, &[taken(3)]);
     world.settle();
     assert_eq!(told(&world), [25, 7, 3]);
+}
+
+#[test]
+fn task_6_a_task_goes_on_by_itself_when_the_budget_is_raised_also_after_a_restart() {
+    let all = |tokens| {
+        vec![budget(
+            BudgetScope::Workspace,
+            None,
+            BudgetPeriod::Ever,
+            tokens,
+        )]
+    };
+    for is_killed in [false, true] {
+        let mut world = World::budgeted(all(100));
+        world.get("task.new", &new("t", true)).unwrap();
+        let process = world.run("t");
+        world.tell(process, &[taken(70)]);
+        world.settle();
+        world.exit(process, None);
+        world.settle();
+        assert_eq!(world.status("t"), "paused");
+        if is_killed {
+            world.kill_daemon();
+            world.settle();
+        }
+        world.pass(TICK_MS);
+        world.settle();
+        assert_eq!(world.status("t"), "paused");
+        world.set_budgets(all(1_000));
+        world.settle();
+        world.pass(TICK_MS);
+        world.settle();
+        assert_eq!(world.status("t"), "running", "{is_killed}");
+    }
 }
 
 #[test]

@@ -210,9 +210,12 @@ impl Entry {
         match result {
             Ok((state, recent)) => {
                 let durable = Arc::new(state.clone());
+                // What it waits for is to be told when it is there.
+                let shortage = state.shared_budget().map(ToOwned::to_owned);
                 let body = Body::Open(Task::restored(state));
                 Self {
                     recent: recent.into(),
+                    shortage,
                     ..Self::with(body, Some(durable))
                 }
             }

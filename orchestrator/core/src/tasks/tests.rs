@@ -55,6 +55,20 @@ fn session() -> Event {
 }
 
 #[test]
+fn task_8_a_configuration_that_is_read_again_leaves_a_run_alone() {
+    let mut world = World::new();
+    world.get("task.new", &new("t", true)).unwrap();
+    let process = world.run("t");
+    world.open();
+    world.settle();
+    assert!(!world.children[&process].is_asked_to_end);
+    assert!(!world.facts("t").contains(&"run_ended".to_owned()));
+    world.tell(process, &[question()]);
+    world.settle();
+    assert_eq!(world.status("t"), "waiting_question");
+}
+
+#[test]
 fn task_7_a_task_asks_is_answered_and_is_completed() {
     let mut world = World::new();
     let made = world.get("task.new", &new("t", true)).unwrap();

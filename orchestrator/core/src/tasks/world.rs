@@ -280,6 +280,13 @@ impl World {
         self.open();
     }
 
+    /// The budgets are changed.
+    pub(super) fn set_budgets(&mut self, budgets: Vec<Budget>) {
+        self.bundle.budgets = budgets;
+        self.bundle.digest.push('+');
+        self.open();
+    }
+
     /// The daemon and all its children are killed, and another starts.
     pub(super) fn kill_daemon(&mut self) {
         self.core = new_core();

@@ -1,0 +1,167 @@
+//! What an agent does with its bundle: opens changesets, writes them, and proposes them.
+
+use goondan_protocol::bundle::{
+    BundleAsk, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo, ChangesetState,
+};
+use goondan_protocol::ids::{ChangesetId, RevisionId};
+use goondan_trees::RelativePath;
+
+use super::{Bundle, Gate, chosen, cut, found, must_be};
+use crate::diff::diff;
+use crate::error::BundleError;
+use crate::limits::UNDECIDED_CHANGESETS_MAX;
+use crate::machine::{Proposed, Verdict};
+
+impl<G: Gate> Bundle<'_, G> {
+    /// Does what an agent asks. `call` is the id of its tool call: what was done for it once is not done again.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`]: nothing was changed then.
+    pub fn ask(&mut self, ask: &BundleAsk, call: &ChangesetId) -> Result<BundleTold, BundleError> {
+        match ask {
+            BundleAsk::Open { revision } => self.open(call, revision.as_ref()),
+            BundleAsk::Write {
+                changeset_id,
+                path,
+                content,
+            } => self.write(changeset_id.as_ref(), path, content.as_deref()),
+            BundleAsk::Diff { changeset_id } => {
+                let state = self.begin()?;
+                let id = chosen(&state, changeset_id.as_ref())?;
+                let shown = self.shown(&state, &id)?;
+                Ok(BundleTold {
+                    changeset: Some(shown.changeset),
+                    diff: Some(shown.diff),
+                    ..BundleTold::default()
+                })
+            }
+            BundleAsk::Commit {
+                changeset_id,
+                message,
+            } => self.commit(changeset_id.as_ref(), call, message),
+            BundleAsk::Status {} => {
+                let state = self.begin()?;
+                self.remember(&state);
+                Ok(BundleTold {
+                    status: Some(self.status_of(&state)?),
+                    ..BundleTold::default()
+                })
+            }
+            BundleAsk::Revert { reason } => {
+                let mut state = self.begin()?;
+                let to = state.back();
+                self.go_back(&mut state, call, to, ("agent", reason))?;
+                Ok(BundleTold {
+                    status: Some(self.status_of(&state)?),
+                    ..BundleTold::default()
+                })
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        call: &ChangesetId,
+        revision: Option<&RevisionId>,
+    ) -> Result<BundleTold, BundleError> {
+        let mut state = self.begin()?;
+        if state.changeset(call).is_none() {
+            if state.undecided() >= UNDECIDED_CHANGESETS_MAX {
+                let text = format!(
+                    "{UNDECIDED_CHANGESETS_MAX} changesets are open or wait for a person; commit one, or wait"
+                );
+                return Err(BundleError::Invalid(text));
+            }
+            let base = revision.unwrap_or(&state.head).clone();
+            let tree = self.store.tree(&base)?;
+            self.store.working_copies()?.stage(call, &tree)?;
+            let gone = state.open(call, base, self.with.at);
+            self.save(&mut state)?;
+            self.store.tidy(&state, &gone)?;
+        }
+        let info = found(&state, call)?.clone();
+        let files = self.store.tree(&info.base)?;
+        let files = files.into_iter().filter(|(_, text)| text.is_some());
+        Ok(BundleTold {
+            workdir: Some(self.store.workdir(call)),
+            files: files.map(|(path, _)| path).collect(),
+            changeset: Some(info),
+            ..BundleTold::default()
+        })
+    }
+
+    fn write(
+        &mut self,
+        id: Option<&ChangesetId>,
+        path: &str,
+        content: Option<&str>,
+    ) -> Result<BundleTold, BundleError> {
+        let state = self.begin()?;
+        let id = chosen(&state, id)?;
+        let info = found(&state, &id)?;
+        must_be_open(info)?;
+        let plain = path.strip_prefix("./").unwrap_or(path);
+        RelativePath::new(plain.as_bytes())
+            .map_err(|problem| BundleError::Invalid(problem.to_string()))?;
+        if content.is_some_and(|text| text.len() > CHANGESET_FILE_BYTES_MAX) {
+            let text = format!("a file may have {CHANGESET_FILE_BYTES_MAX} bytes");
+            return Err(BundleError::Invalid(text));
+        }
+        self.store.working_copies()?.write(&id, plain, content)?;
+        Ok(BundleTold {
+            workdir: Some(self.store.workdir(&id)),
+            changeset: Some(info.clone()),
+            ..BundleTold::default()
+        })
+    }
+
+    fn commit(
+        &mut self,
+        id: Option<&ChangesetId>,
+        call: &ChangesetId,
+        message: &str,
+    ) -> Result<BundleTold, BundleError> {
+        let mut state = self.begin()?;
+        // Asked again after a crash, none may be open: then it is the one that this call committed.
+        let id = match id {
+            Some(id) => id.clone(),
+            None => match state.committed_by(call) {
+                Some(id) => id.clone(),
+                None => chosen(&state, None)?,
+            },
+        };
+        let info = found(&state, &id)?.clone();
+        if info.state == ChangesetState::Open {
+            let base = self.store.tree(&info.base)?;
+            let copies = self.store.working_copies()?;
+            let proposed = match copies.read(&id, &base) {
+                Ok(made) => {
+                    copies.write_diff(&id, &diff(&base, &made))?;
+                    let on_head = self.on_head(&state, &base, &made)?;
+                    self.check(&state, on_head, false)?
+                }
+                Err(BundleError::Invalid(why)) => Proposed {
+                    revision: None,
+                    summary: Vec::new(),
+                    paths: Vec::new(),
+                    verdict: Verdict::Rejected(why),
+                },
+                Err(error) => return Err(error),
+            };
+            state.commit(&id, call, cut(message), proposed, self.with.at);
+            self.save(&mut state)?;
+            self.tell_decided(&state, &id);
+        }
+        self.remember(&state);
+        Ok(BundleTold {
+            changeset: Some(found(&state, &id)?.clone()),
+            ..BundleTold::default()
+        })
+    }
+}
+
+fn must_be_open(info: &ChangesetInfo) -> Result<(), BundleError> {
+    let needed = "only one that is open can be written";
+    must_be(info, ChangesetState::Open, needed)
+}
