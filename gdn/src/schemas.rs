@@ -146,6 +146,8 @@ pub const SECRET_ALLOW: &str = "gdn.secret.allow/v1";
 pub const SECRET_DENY: &str = "gdn.secret.deny/v1";
 /// `gdn secret remove`.
 pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
+/// `gdn secret rotate`.
+pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
 /// What `gdn oauth login` prints first: what a person does next.
 pub const OAUTH_LOGIN: &str = "gdn.oauth.login/v1";
 /// `gdn oauth list`.
@@ -254,6 +256,7 @@ pub const ALL: &[&str] = &[
     SECRET_ALLOW,
     SECRET_DENY,
     SECRET_REMOVE,
+    SECRET_ROTATE,
     OAUTH_LOGIN,
     OAUTH_LIST,
     OAUTH_SHOW,

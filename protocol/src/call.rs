@@ -327,6 +327,13 @@ pub enum ModelPiece {
     },
     /// The call is made again: what came of it so far does not count.
     Again,
+    /// The call waits until a person has logged in. Only clients that wait for the turn are told.
+    Consent {
+        /// For what, such as `OAuthApp/github`.
+        need: String,
+        /// What the person runs.
+        command: String,
+    },
     /// The call failed and is made again after a pause. Only clients that wait for the turn are told.
     Retry(CallRetry),
 }

@@ -94,8 +94,9 @@ pub use sandbox::{
     SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, ShowSandbox,
 };
 pub use secret::{
-    AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
-    SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
+    AllowSecret, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
+    SecretConsent, SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SecretsRotated,
+    SetSecret,
 };
 pub use task::{
     AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, DrillTask,
@@ -320,6 +321,8 @@ methods! {
     AllowSecret = "secret.allow" -> SecretConsentChanged;
     /// Takes that back.
     DenySecret = "secret.deny" -> SecretConsentChanged;
+    /// Encrypts everything anew for another identity. Only a person may.
+    RotateSecrets = "secret.rotate" -> SecretsRotated;
     /// How the tokens of applications stand.
     ListGrants = "oauth.list" -> Vec<GrantInfo>;
     /// How those of one stand.

@@ -79,6 +79,11 @@ impl AuthorizationServer {
         self.state().access.clone()
     }
 
+    /// How many seconds the access tokens live that it gives from now on.
+    pub fn set_life(&self, life_s: u64) {
+        self.state().life_s = life_s;
+    }
+
     /// How many requests of this kind of grant it had.
     #[must_use]
     pub fn requests(&self, kind: &str) -> usize {

@@ -131,7 +131,9 @@ impl Made {
             match piece {
                 ModelPiece::Text { text: more } => text.push_str(more),
                 ModelPiece::Reasoning { text: more } => thought.push_str(more),
-                ModelPiece::Again | ModelPiece::Retry(_) => panic!("nobody made it again"),
+                ModelPiece::Again | ModelPiece::Retry(_) | ModelPiece::Consent { .. } => {
+                    panic!("nobody made it again")
+                }
             }
         }
         (text, thought)

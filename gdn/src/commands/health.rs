@@ -70,6 +70,10 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
         };
         output.note(format!("{id}: {count} {verb} for an answer: `{list}`"));
     }
+    for need in &workspace.consents {
+        let list = context.daemon_command(&format!("--workspace {id} oauth list"));
+        output.note(format!("{id}: somebody has to log in for {need}: `{list}`"));
+    }
     if workspace.approvals > 0 {
         let list = context.daemon_command(&format!("--workspace {id} approvals"));
         let count = text::count(workspace.approvals, "tool call");

@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use goondan_protocol::control::{
-    AllowSecret, ChangeKind, DenySecret, ListSecrets, RemoveSecret, SecretChanged,
+    AllowSecret, ChangeKind, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
     SecretConsentChanged, SecretList, SetSecret,
 };
 use goondan_protocol::ids::{SecretKey, SecretName};
@@ -63,6 +63,21 @@ Examples:
   gdn secret remove github token         one entry
   gdn secret remove github               all of it, also if it cannot be read any more")]
     Remove(SecretRemoveArgs),
+    /// Encrypt all secrets and tokens anew, for a new identity
+    #[command(after_help = "\
+Examples:
+  gdn secret rotate                      the identity was seen, or somebody left
+
+Values stay as they are: whoever could read them knows them. Where the identity is a credential of the service or a
+variable, put the new one first there, restart the daemon, then run this.")]
+    Rotate(SecretRotateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretRotateArgs {
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -118,6 +133,7 @@ pub(crate) async fn run(command: SecretCommand, context: &Context) -> Result<(),
         SecretCommand::Deny(args) => deny(args, context).await,
         SecretCommand::List => list(context).await,
         SecretCommand::Remove(args) => remove(args, context).await,
+        SecretCommand::Rotate(args) => rotate(&args, context).await,
     }
 }
 
@@ -313,6 +329,38 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
     } else if changed.change == ChangeKind::Added {
         let command = context.daemon_command(&format!("secret allow {name} --project DIR"));
         output.note(format!("A project may use it once you allow it: {command}"));
+    }
+    Ok(())
+}
+
+async fn rotate(args: &SecretRotateArgs, context: &Context) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    if !args.yes {
+        let question = "Encrypt all secrets and tokens anew, for a new identity?";
+        confirm(context, question, "secret rotate --yes")?;
+    }
+    let rotated = client.change(RotateSecrets {}).await?;
+    let output = context.output;
+    output.object(schemas::SECRET_ROTATE, &rotated)?;
+    let documents = text::count(rotated.documents, "document");
+    let recipient = &rotated.recipient;
+    output.data(format!("Encrypted {documents} anew, for {recipient}"))?;
+    let warning = output.err.paint(style::WARN, "warning:");
+    for problem in &rotated.problems {
+        output.note(format!("{warning} {}", text::printable(problem)));
+    }
+    match (&rotated.made_identity, rotated.former_kept) {
+        (Some(path), false) => output.note(format!(
+            "The identity in {} is another now. Keep a copy of it in a safe place.",
+            path.display()
+        )),
+        (Some(path), true) => output.note(format!(
+            "The identity of before stays in {}, since not everything could be encrypted anew.",
+            path.display()
+        )),
+        (None, _) => {
+            output.note("The identity is given from outside: take the former ones out there.");
+        }
     }
     Ok(())
 }

@@ -152,6 +152,11 @@ impl TurnView {
                 self.line(&text::fit(&format!("  ↻ {told}"), self.columns));
                 self.status(&told);
             }
+            Ok(ModelPiece::Consent { need, command }) => {
+                let told = format!("waits until somebody has logged in for {need}: {command}");
+                self.line(&format!("  ⏸ {}", text::one_line(&told)));
+                self.status(&told);
+            }
             Ok(ModelPiece::Reasoning { .. }) | Err(_) => {}
         }
     }

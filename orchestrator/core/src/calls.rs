@@ -53,6 +53,7 @@ use crate::{LogEvent, ProcessId};
 pub(super) mod accounts;
 mod budgets;
 mod charges;
+mod consent;
 mod for_oauth;
 mod for_tasks;
 mod lane;
@@ -116,6 +117,8 @@ struct OpenCall {
     record: Option<(StepId, CallRecord)>,
     trace: Option<TraceContext>,
     deadline_ms: u64,
+    /// Since when it waits for a login, if it does: that time does not count.
+    held_since_ms: Option<u64>,
     not_before_ms: u64,
     /// How often it was begun.
     attempts: u32,
@@ -173,6 +176,10 @@ pub(super) struct Calls {
 impl Work for Calls {
     fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
         self.any_for(id, target)
+    }
+
+    fn waiting_targets(&self, at: &InstanceRef) -> Vec<CallTarget> {
+        self.targets_waited_for(at)
     }
 
     fn questions_in(&self, id: &WorkspaceId) -> usize {
@@ -315,6 +322,7 @@ impl Calls {
             record: step.zip(asked.record),
             trace,
             deadline_ms: fleet.now().mono_ms.saturating_add(deadline_ms),
+            held_since_ms: None,
             not_before_ms: 0,
             attempts: 0,
             has_streamed: false,
@@ -733,10 +741,11 @@ impl Calls {
 
     /// Ends the calls whose time is up, and begins those whose time has come.
     pub(super) fn on_call_time(&mut self, fleet: &mut Fleet) {
+        self.hold_for_consent(fleet);
         let now_ms = fleet.now().mono_ms;
         let late = self.ids(|call| {
             let is_outside = matches!(call.state, CallState::Waiting | CallState::Running { .. });
-            call.deadline_ms <= now_ms && is_outside
+            call.deadline_ms <= now_ms && is_outside && call.held_since_ms.is_none()
         });
         for id in late {
             // While a person is asked, the call's own time stands still.

@@ -9,7 +9,7 @@ use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
     DiffProposal, ErrorCode, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
     RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged,
-    SecretConsentChanged, SecretList, SetSecret, ShowProposal, ShowSandbox,
+    SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{AgentName, ChangesetId, InstanceRef, RevisionId, WorkspaceId};
@@ -106,6 +106,8 @@ pub enum SecretWork {
     Allow(AllowSecret),
     /// Let it no longer.
     Deny(DenySecret),
+    /// Encrypt everything anew.
+    Rotate,
 }
 
 /// What came of it.
@@ -119,6 +121,8 @@ pub enum SecretsDone {
     Allowed(SecretConsentChanged),
     /// Who may no longer, durably.
     Denied(SecretConsentChanged),
+    /// Everything is encrypted anew, or what is not.
+    Rotated(SecretsRotated),
 }
 
 macro_rules! proposal_work {

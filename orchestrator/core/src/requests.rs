@@ -542,6 +542,13 @@ impl Core {
             Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
             Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
             Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
+            Call::RotateSecrets(_) => {
+                let person = peer.must_be_person("to rotate the identity", "gdn secret rotate");
+                match person {
+                    Ok(()) => self.use_secrets(token, SecretWork::Rotate),
+                    Err(error) => self.fleet.respond_error(token, error),
+                }
+            }
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
         }

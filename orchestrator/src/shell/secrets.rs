@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_durable::disk::Disk;
+use goondan_durable::disk::{Disk, Entry};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
@@ -25,6 +25,7 @@ use serde_json::json;
 
 mod consents;
 mod oauth;
+mod rotation;
 mod tasks;
 
 use super::masking::Masks;
@@ -144,6 +145,7 @@ impl SecretKeeper {
                     .map(SecretsDone::Allowed)
             }
             SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
+            SecretWork::Rotate => self.rotate(at).map(SecretsDone::Rotated),
         };
         Ok(done?)
     }
@@ -331,7 +333,7 @@ impl SecretKeeper {
         if let Some(found) = self.vault.identities(files)? {
             return Ok((found.identities, None));
         }
-        if !self.vault.names(files)?.is_empty() || self.has_oauth_documents() {
+        if !self.vault.names(files)?.is_empty() || self.has_oauth_documents()? {
             return Err(self.no_identity().into());
         }
         let made = Identities::generate();
@@ -368,6 +370,14 @@ impl SecretKeeper {
         self.disk.remove_file(path).during("remove", path)?;
         self.disk.sync_dir(&dir).during("sync", &dir)?;
         Ok(())
+    }
+
+    /// What is in a directory; nothing if it is not there.
+    fn entries(&self, dir: &Path) -> Result<Vec<Entry>, KeepError> {
+        if self.disk.stat(dir).during("look at", dir)?.is_none() {
+            return Ok(Vec::new());
+        }
+        Ok(self.disk.list(dir).during("list", dir)?)
     }
 
     /// Writes down who was changed, never to what (`SEC-5`).

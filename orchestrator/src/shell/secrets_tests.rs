@@ -9,7 +9,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader};
 use super::*;
 
 /// The reading half of a simulated disk.
-struct DiskFiles(SimulatedDisk);
+pub(super) struct DiskFiles(pub(super) SimulatedDisk);
 
 impl Files for DiskFiles {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
@@ -78,7 +78,12 @@ pub(super) fn at() -> Timestamp {
     Timestamp::from_unix_millis(1_790_000_000_000)
 }
 
-fn set(keeper: &SecretKeeper, name: &str, key: &str, value: &str) -> Result<(), ControlError> {
+pub(super) fn set(
+    keeper: &SecretKeeper,
+    name: &str,
+    key: &str,
+    value: &str,
+) -> Result<(), ControlError> {
     let set = SetSecret {
         name: name.parse().unwrap(),
         key: key.parse().unwrap(),
@@ -97,7 +102,7 @@ fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), Co
 }
 
 /// The value as a configuration gets it: nothing if there is none.
-fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
+pub(super) fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
     let project = ProjectIdentity::new(Path::new("/project"), None);
     let files = Allowing(keeper.files.as_ref());
     let reader = Reader::with_files(&keeper.vault, &project, &files);

@@ -39,6 +39,15 @@ impl Identities {
         }
     }
 
+    /// The one that secrets are encrypted for, without those before it.
+    #[must_use]
+    pub fn current(&self) -> Self {
+        Self {
+            current: self.current.clone(),
+            former: Vec::new(),
+        }
+    }
+
     /// Reads identities as `age-keygen` writes them: one a line, with comments and empty lines between.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::consent::{Consents, ProjectIdentity};
 use crate::document::Document;
-use crate::error::VaultError;
+use crate::error::{DocumentError, VaultError};
 use crate::identity::Identities;
 use crate::vault::{Files, RealFiles, Vault};
 
@@ -66,6 +66,13 @@ impl<'v> Reader<'v> {
         if self.vault.outline(self.files, name)?.is_none() {
             return Ok(None);
         }
+        let identities = self.identities()?;
+        let opened = self.vault.open(self.files, name, &identities);
+        if !is_for_another(&opened) {
+            return Ok(opened?.map(Rc::new));
+        }
+        // It may have been encrypted anew after the identities were read (`gdn secret rotate`).
+        self.identities.replace(None);
         let identities = self.identities()?;
         let document = self.vault.open(self.files, name, &identities)?;
         Ok(document.map(Rc::new))
@@ -129,6 +136,17 @@ impl SecretStore for Reader<'_> {
             })),
         }
     }
+}
+
+/// Whether a document is not for the identities that it was to be opened with.
+fn is_for_another<T>(opened: &Result<T, VaultError>) -> bool {
+    matches!(
+        opened,
+        Err(VaultError::Document {
+            source: DocumentError::OtherIdentity { .. },
+            ..
+        })
+    )
 }
 
 fn unreadable(error: &VaultError) -> SecretProblem {

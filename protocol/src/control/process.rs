@@ -118,6 +118,9 @@ pub struct ProcessInfo {
     /// Whose answers its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<InstanceKey>,
+    /// The logins at authorization servers that its turn waits for, such as `OAuthApp/github`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consents: Vec<String>,
     /// The tool calls of its turn that wait for a person to approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ApprovalId>,

@@ -123,6 +123,30 @@ pub struct SecretConsent {
     pub allowed_at: Timestamp,
 }
 
+/// `secret.rotate`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotateSecrets {}
+
+/// Result of `secret.rotate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretsRotated {
+    /// What everything is encrypted for from now on: `age1…`.
+    pub recipient: String,
+    /// How many documents were encrypted anew.
+    pub documents: usize,
+    /// Those that were not, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// The file of the identity that was made, which is to be backed up; `None` if identities are given
+    /// from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_identity: Option<PathBuf>,
+    /// Whether a former identity is still needed, or still there.
+    pub former_kept: bool,
+}
+
 /// `secret.allow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

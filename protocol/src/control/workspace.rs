@@ -65,6 +65,9 @@ pub struct WorkspaceInfo {
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,
+    /// The logins at authorization servers that something in it waits for, such as `OAuthApp/github`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consents: Vec<String>,
     /// Tasks whose newest checkpoint could not be restored in a drill.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,

@@ -384,6 +384,7 @@ fn check_result(method: &str, result: &str) {
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
         control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
+        control::RotateSecrets::NAME => result_round_trip::<control::RotateSecrets>(result),
         control::ListGrants::NAME => result_round_trip::<control::ListGrants>(result),
         control::ShowGrant::NAME => result_round_trip::<control::ShowGrant>(result),
         control::BeginLogin::NAME => result_round_trip::<control::BeginLogin>(result),

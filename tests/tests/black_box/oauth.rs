@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, Manner};
 use goondan_tests::binaries::bin;
@@ -14,6 +15,8 @@ use goondan_tests::home::{GDN, Running};
 use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::{Value, json};
+
+use super::secrets;
 
 /// One agent whose model wants a token of the server, beside a webhook signed with it.
 fn project(server: &AuthorizationServer, model: &Provider) -> String {
@@ -330,4 +333,122 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
     log_in(&home, &server);
     assert_eq!(home.ask("main", "Hi."), "Hello.");
     assert_eq!(Some(key_of(&model)), server.access_token());
+}
+
+#[test]
+fn sys_4_a_turn_that_needs_consent_is_parked_over_a_restart_and_resumed_by_the_login() {
+    let (server, model) = (AuthorizationServer::start(3_600), model());
+    let home = home(&server, &model);
+    let daemon = Daemon::serving(&home);
+    let sending = home.start_gdn(&["send", "Hi."]);
+    sending.wait_for_stderr("gdn oauth login idp");
+    let waits = || {
+        let agent = home.ps_agent("main");
+        agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/idp"]))
+    };
+    wait_until("the turn waits for consent", waits);
+    home.gdn(&["ps"])
+        .exits(0)
+        .prints(&["waits for consent: OAuthApp/idp"]);
+    home.gdn(&["status"])
+        .exits(0)
+        .tells(&["log in for OAuthApp/idp"]);
+    daemon.kill();
+    drop(sending.wait());
+    let daemon = Daemon::start(&home);
+    wait_until("the turn waits again", waits);
+    assert_eq!(model.received().len(), 0);
+
+    log_in(&home, &server);
+    daemon
+        .log()
+        .wait_for("it is told", |line| line["message"] == "auth.granted");
+    wait_until("the turn goes on", || home.history("main").len() == 2);
+    assert_eq!(home.history("main")[1]["data"]["content"], "Hello.");
+    assert_eq!(Some(key_of(&model)), server.access_token());
+    assert_eq!(model.received().len(), 1);
+}
+
+#[test]
+fn sys_4_many_turns_that_need_one_token_that_has_ended_make_one_request() {
+    const LIFE_S: u64 = 10;
+    let (server, model) = (AuthorizationServer::start(LIFE_S), model());
+    let home = home(&server, &model);
+    let daemon = Daemon::serving(&home);
+    log_in(&home, &server);
+    let begun = Instant::now();
+    daemon.stop();
+    assert_eq!(server.requests("refresh_token"), 0);
+    let ended = server.access_token().unwrap();
+    wait_until("the token has ended", || {
+        begun.elapsed() > Duration::from_secs(LIFE_S)
+    });
+    server.set_life(3_600);
+
+    let _daemon = Daemon::start(&home);
+    let keys: Vec<String> = (0..8).map(|n| format!("one-of-{n}")).collect();
+    let send = |key: &String| home.start_gdn(&["send", "--instance", key, "Hi."]);
+    let many: Vec<Running> = keys.iter().map(send).collect();
+    for one in many {
+        one.wait().exits(0).prints(&["Hello."]);
+    }
+    // Whoever asks after it is renewed needs no other, so one request is all there can be.
+    assert_eq!(server.requests("refresh_token"), 1);
+    let renewed = format!("Bearer {}", server.access_token().unwrap());
+    assert!(!renewed.contains(&ended));
+    let received = model.received();
+    assert_eq!(received.len(), keys.len());
+    for request in received {
+        assert_eq!(request.header("authorization"), Some(renewed.as_str()));
+    }
+}
+
+/// The file of the identity.
+fn identity(home: &Home) -> String {
+    fs::read_to_string(home.state_root().join("system/identity.age")).unwrap()
+}
+
+/// All that was kept is there, and is used.
+fn all_goes_on(home: &Home, server: &AuthorizationServer, model: &Provider) {
+    let secrets = home.gdn_json(&["secret", "list"]);
+    assert_eq!(secrets["secrets"].as_array().unwrap().len(), 1, "{secrets}");
+    assert_eq!(secrets["secrets"][0].get("problem"), None, "{secrets}");
+    assert_eq!(grant(home)["state"], "active");
+    assert_eq!(home.ask("main", "Hi."), "Hello.");
+    assert_eq!(Some(key_of(model)), server.access_token());
+}
+
+#[test]
+fn sys_3_a_rotation_on_a_running_daemon_disturbs_nobody_and_survives_a_kill_of_it() {
+    let (server, model) = (AuthorizationServer::start(3_600), model());
+    let home = home(&server, &model);
+    let daemon = Daemon::serving(&home);
+    secrets::set(&home, "github", "token", "open-sesame", &[]).exits(0);
+    log_in(&home, &server);
+    all_goes_on(&home, &server, &model);
+    let first = identity(&home);
+    let agent = || home.ps_agent("main").unwrap()["pid"].clone();
+    let before = agent();
+    let rotated = home.gdn_json(&["secret", "rotate", "--yes"]);
+    assert_eq!(rotated["documents"], 2, "{rotated}");
+    assert_eq!(rotated["formerKept"], false, "{rotated}");
+    all_goes_on(&home, &server, &model);
+    assert_eq!(agent(), before, "the agent was started anew");
+
+    // The daemon is killed while the next one goes on.
+    let second = identity(&home);
+    let rotating = home.start_gdn(&["secret", "rotate", "--yes"]);
+    wait_until("another identity is there", || identity(&home) != second);
+    daemon.kill();
+    drop(rotating.wait());
+    let daemon = Daemon::start(&home);
+    wait_until("the project runs", || home.ask("main", "Hi.") == "Hello.");
+    all_goes_on(&home, &server, &model);
+    home.gdn(&["secret", "rotate", "--yes"]).exits(0);
+    all_goes_on(&home, &server, &model);
+    let last = identity(&home);
+    assert_eq!(last.matches("AGE-SECRET-KEY-").count(), 1);
+    assert!(last != first && last != second);
+    home.gdn(&["oauth", "refresh", "idp"]).exits(0);
+    daemon.stop();
 }

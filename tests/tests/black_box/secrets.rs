@@ -29,7 +29,7 @@ fn project() -> String {
 }
 
 /// Runs `gdn secret set` with the value on stdin.
-fn set(home: &Home, name: &str, key: &str, value: &str, options: &[&str]) -> Ran {
+pub(crate) fn set(home: &Home, name: &str, key: &str, value: &str, options: &[&str]) -> Ran {
     let args = [&["secret", "set", name, key], options].concat();
     let mut command = home.command(&bin(GDN), &args);
     command.stdin(Stdio::piped());

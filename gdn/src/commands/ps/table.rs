@@ -134,6 +134,8 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let questions: Vec<&str> = process.questions.iter().map(AsRef::as_ref).collect();
     let questions = (!questions.is_empty())
         .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
+    let consents = (!process.consents.is_empty())
+        .then(|| format!("waits for consent: {}", process.consents.join(", ")));
     let approvals: Vec<String> = process
         .approvals
         .iter()
@@ -141,7 +143,8 @@ pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
         .collect();
     let approvals = (!approvals.is_empty())
         .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
-    let parts: Vec<String> = [next, approvals, questions, waiting, process.detail.clone()]
+    let detail = process.detail.clone();
+    let parts: Vec<String> = [next, consents, approvals, questions, waiting, detail]
         .into_iter()
         .flatten()
         .collect();

@@ -13,6 +13,8 @@ pub(crate) enum Availability {
     Ready(ProcessId),
     /// It will; waiting is worth it.
     Coming,
+    /// It will once a person has logged in: whoever waits, waits for that.
+    Consent,
     /// It cannot.
     Not(CallError),
 }

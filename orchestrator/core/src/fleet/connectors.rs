@@ -208,16 +208,7 @@ impl Fleet {
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
         let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
         match connector {
-            Some(connector)
-                if connector.slot.up().is_none()
-                    && connector.wanted.as_ref().is_some_and(|wanted| {
-                        self.tokens_for(id, &tokens::needs_of_connection(wanted))
-                            .is_err()
-                    }) =>
-            {
-                let why = connector.slot.detail.as_deref();
-                Availability::Not(not_ready(&target, why.unwrap_or("it lacks a token")))
-            }
+            Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
             Some(connector) if !is_ending || connector.slot.ready().is_some() => {
                 availability_of(&connector.slot, connector.readiness, self.now, &target)
             }

@@ -170,11 +170,8 @@ impl Fleet {
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
             return Availability::Not(not_ready(&target, "it left the configuration"));
         };
-        let needs = model.wanted.as_ref().map(tokens::needs_of_model);
-        if let Some(Err(need)) = needs.map(|needs| self.tokens_for(id, &needs))
-            && model.slot.up().is_none()
-        {
-            return Availability::Not(not_ready(&target, &tokens::lacks(&need)));
+        if self.lacking(id, &target).is_some() {
+            return Availability::Consent;
         }
         availability_of(&model.slot, model.readiness, self.now, &target)
     }

@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_config::ConnectionDefinition;
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
 use super::Fleet;
+use super::views::Work;
 
 /// Tokens by what needs them.
 pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
@@ -95,6 +97,46 @@ pub(super) fn lacks(need: &OAuthNeed) -> String {
 }
 
 impl Fleet {
+    /// The login that a call to this model or connection waits for, if it waits for one.
+    pub(crate) fn lacking(&self, id: &WorkspaceId, target: &CallTarget) -> Option<OAuthNeed> {
+        let workspace = self.workspaces.get(id)?;
+        let (slot, needs) = match target {
+            CallTarget::Model { name } => {
+                let model = workspace.models.get(name)?;
+                (&model.slot, needs_of_model(model.wanted.as_ref()?))
+            }
+            CallTarget::Connection { name } => {
+                let connector = workspace.connectors.get(name)?;
+                let wanted = connector.wanted.as_ref()?;
+                (&connector.slot, needs_of_connection(wanted))
+            }
+        };
+        if needs.is_empty() || slot.up().is_some() {
+            return None;
+        }
+        self.tokens_for(id, &needs).err()
+    }
+
+    /// The logins that a conversation's turn waits for.
+    pub(super) fn consents_of(&self, work: &impl Work, at: &InstanceRef) -> Vec<String> {
+        let targets = work.waiting_targets(at).into_iter();
+        let needs = targets.filter_map(|target| self.lacking(&at.workspace_id, &target));
+        let needs: BTreeSet<OAuthNeed> = needs.collect();
+        needs.iter().map(ToString::to_string).collect()
+    }
+
+    /// The logins that something in a workspace waits for.
+    pub(super) fn consents_in(&self, id: &WorkspaceId) -> Vec<String> {
+        let workspace = self.workspaces.get(id);
+        let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
+        let needs = bundle.into_iter().flat_map(|bundle| &bundle.oauth_needs);
+        let tokens = workspace.map(|workspace| &workspace.tokens);
+        needs
+            .filter(|need| tokens.is_some_and(|tokens| !tokens.contains_key(need)))
+            .map(ToString::to_string)
+            .collect()
+    }
+
     /// A token is good from now on, or there is none any more. What runs with another one is started anew.
     pub(crate) fn set_token(
         &mut self,

@@ -27,6 +27,8 @@ pub(crate) trait Work {
     fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool;
     /// How many questions to people wait in a workspace.
     fn questions_in(&self, id: &WorkspaceId) -> usize;
+    /// By whom the calls are to be made that a conversation's turn waits for and nobody makes yet.
+    fn waiting_targets(&self, at: &InstanceRef) -> Vec<CallTarget>;
     /// The questions that wait for the answer to a conversation's turn.
     fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
 }
@@ -86,6 +88,7 @@ impl Fleet {
     fn info(&self, work: &impl Work, id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         WorkspaceInfo {
             questions: work.questions_in(id),
+            consents: self.consents_in(id),
             ..info(id, workspace)
         }
     }
@@ -102,6 +105,7 @@ impl Fleet {
             instance_key: key.clone(),
         };
         ProcessInfo {
+            consents: self.consents_of(work, &at),
             questions: work.questions_of(&at),
             ..agent_info(self.now, id, key, instance)
         }
@@ -180,6 +184,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .unwrap_or(usize::MAX),
         approvals: approvals_in(workspace),
         questions: 0,
+        consents: Vec::new(),
         failed_drills: Vec::new(),
         bundle_problems: workspace.bundle_problems.clone(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
@@ -236,6 +241,7 @@ fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance
             others.dedup();
             others
         },
+        consents: Vec::new(),
         approvals: instance.approvals.waiting().cloned().collect(),
         questions: Vec::new(),
         detail: instance.slot.detail.clone(),
@@ -275,6 +281,7 @@ fn model_info(
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
         detail: model.slot.detail.clone(),
@@ -308,6 +315,7 @@ fn connector_info(
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
         detail: connector.slot.detail.clone(),
@@ -342,6 +350,7 @@ fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
         detail: run.slot.detail.clone(),

@@ -46,6 +46,7 @@ impl Core {
             Ok(SecretsDone::Changed(changed)) => self.on_secret_changed(token, changed),
             Ok(SecretsDone::Allowed(changed)) => self.on_secret_allowed(token, changed),
             Ok(SecretsDone::Denied(changed)) => self.on_secret_denied(token, changed),
+            Ok(SecretsDone::Rotated(rotated)) => self.fleet.respond(token, &rotated),
             Err(error) => self.fleet.respond_error(token, error),
         }
     }

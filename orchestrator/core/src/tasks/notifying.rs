@@ -153,10 +153,14 @@ impl Tasks {
                 let why = format!("{target} was not ready in time");
                 self.end_notification(fleet, of, Err(why));
             }
+            Availability::Consent if is_late => {
+                let why = format!("{target} waits for a login; `gdn status` tells which");
+                self.end_notification(fleet, of, Err(why));
+            }
             Availability::Not(error) if is_late => {
                 self.end_notification(fleet, of, Err(words_of(&error)));
             }
-            Availability::Coming | Availability::Not(_) => {}
+            Availability::Coming | Availability::Consent | Availability::Not(_) => {}
         }
     }
 

@@ -25,13 +25,16 @@ impl SecretKeeper {
     }
 
     /// Whether there is any document that another identity would not open.
-    pub(super) fn has_oauth_documents(&self) -> bool {
-        let dir = self.oauth_dir();
-        KINDS.iter().any(|kind| {
-            let apps = self.disk.list(&dir.join(kind)).unwrap_or_default();
-            let mut apps = apps.iter().map(|app| dir.join(kind).join(&app.name));
-            apps.any(|app| self.disk.list(&app).is_ok_and(|found| !found.is_empty()))
-        })
+    pub(super) fn has_oauth_documents(&self) -> Result<bool, KeepError> {
+        for kind in KINDS {
+            let dir = self.oauth_dir().join(kind);
+            for app in self.entries(&dir)? {
+                if !self.entries(&dir.join(app.name))?.is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Reads all documents of applications of this name, of whatever workspace. Their secrets are in no log

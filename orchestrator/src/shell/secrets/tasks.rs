@@ -18,7 +18,7 @@ use secrecy::ExposeSecret as _;
 use super::{KeepError, SecretKeeper};
 
 /// Where a work area has them.
-const FILE: &str = ".metadata/secrets.yaml";
+pub(super) const FILE: &str = ".metadata/secrets.yaml";
 
 impl SecretKeeper {
     /// Keeps a value for a task, under the id of the dependency it is for. Durable when it returns. What is
@@ -72,7 +72,7 @@ impl SecretKeeper {
         Ok(files::replace(disk, &path, text.as_bytes())?)
     }
 
-    fn bytes_at(&self, path: &Path) -> Result<Option<Vec<u8>>, KeepError> {
+    pub(super) fn bytes_at(&self, path: &Path) -> Result<Option<Vec<u8>>, KeepError> {
         let disk = self.disk.as_ref();
         if disk.stat(path).during("look at", path)?.is_none() {
             return Ok(None);

@@ -1,0 +1,61 @@
+//! Calls that wait until a person has logged in at an authorization server (`SYS-4`).
+//!
+//! Such a call keeps its place in its lane, and the turn that waits for it stays open: it is on disk as any
+//! turn in progress is, and goes on after a restart of the daemon. When there is a token, the call is made.
+
+use goondan_protocol::call::{CallTarget, ModelPiece};
+use goondan_protocol::ids::InstanceRef;
+use serde_json::value::to_raw_value;
+
+use super::messages::tell_watchers;
+use super::{CallState, Calls};
+use crate::LogEvent;
+use crate::fleet::Fleet;
+
+impl Calls {
+    /// The time of calls that wait for a login stands still. Whoever waits for the turn is told once for what.
+    pub(super) fn hold_for_consent(&mut self, fleet: &mut Fleet) {
+        let now_ms = fleet.now().mono_ms;
+        let mut begun = Vec::new();
+        for call in self.open.values_mut() {
+            let is_waiting = matches!(call.state, CallState::Waiting);
+            let lacking = is_waiting
+                .then(|| fleet.lacking(&call.at.workspace_id, &call.target))
+                .flatten();
+            match (lacking, call.held_since_ms) {
+                (Some(need), None) => {
+                    call.held_since_ms = Some(now_ms);
+                    begun.push((call.at.clone(), call.place.clone(), call.trace, need));
+                }
+                (None, Some(since_ms)) => {
+                    let held_ms = now_ms.saturating_sub(since_ms);
+                    call.deadline_ms = call.deadline_ms.saturating_add(held_ms);
+                    call.held_since_ms = None;
+                }
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+        }
+        for (at, place, trace, need) in begun {
+            let event = LogEvent::warn("a turn waits for consent").of(&at);
+            let event = event.with("app", need.app.as_str());
+            let event = event.with("subject", need.subject.as_str());
+            fleet.log(event.in_trace(trace));
+            let waits = ModelPiece::Consent {
+                need: need.to_string(),
+                command: format!("gdn oauth login {}", need.arguments()),
+            };
+            if let (Some(place), Ok(piece)) = (place, to_raw_value(&waits)) {
+                tell_watchers(fleet, &at, &place, &piece);
+            }
+        }
+    }
+
+    /// By whom the calls are to be made that a conversation waits for and nobody makes yet.
+    pub(super) fn targets_waited_for(&self, at: &InstanceRef) -> Vec<CallTarget> {
+        let waiting = self
+            .open
+            .values()
+            .filter(|call| call.at == *at && matches!(call.state, CallState::Waiting));
+        waiting.map(|call| call.target.clone()).collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! Encrypting everything anew for another identity (`SYS-3`).
+//!
+//! While it goes on, the file of the identity has both: the new one first, which everything is encrypted for
+//! from then on, and the old one behind it, which opens what is not yet. The old one goes when each document
+//! was read back and opened with the new one alone, and each directory could be listed; a crash in between
+//! leaves everything readable, and a repetition finishes it.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Entry, EntryKind};
+use goondan_durable::{IoContext as _, files};
+use goondan_protocol::control::SecretsRotated;
+use goondan_protocol::time::Timestamp;
+use goondan_vault::limits::SECRET_DOCUMENT_BYTES_MAX;
+use goondan_vault::{Document, Identities, IdentityOrigin, VaultError};
+use secrecy::{ExposeSecret as _, SecretSlice};
+use serde_json::json;
+
+use super::{KeepError, SecretKeeper};
+
+/// Directories below each other in which documents are, at most.
+const DEPTH_MAX: usize = 3;
+
+/// What is encrypted for the identity.
+#[derive(Debug, Default)]
+struct Found {
+    documents: Vec<PathBuf>,
+    /// Where there may be documents that nobody can see, in words.
+    problems: Vec<String>,
+}
+
+impl Found {
+    /// What is in a directory; nothing if it is not there.
+    fn entries(&mut self, keeper: &SecretKeeper, dir: &Path) -> Vec<Entry> {
+        keeper.entries(dir).unwrap_or_else(|error| {
+            self.problems.push(goondan_log::error_chain(&error));
+            Vec::new()
+        })
+    }
+
+    fn directories(&mut self, keeper: &SecretKeeper, dir: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in self.entries(keeper, dir) {
+            let path = dir.join(entry.name);
+            match entry.kind {
+                EntryKind::Directory => found.push(path),
+                EntryKind::File => {}
+                EntryKind::Other => self.refuse(&path),
+            }
+        }
+        found
+    }
+
+    /// What a link leads to is not written to.
+    fn refuse(&mut self, path: &Path) {
+        let path = path.display();
+        let text = format!("`{path}` is neither a file nor a directory, and is left as it is");
+        self.problems.push(text);
+    }
+
+    fn below(&mut self, keeper: &SecretKeeper, dir: &Path, depth: usize) {
+        let mut directories = Vec::new();
+        for entry in self.entries(keeper, dir) {
+            let path = dir.join(&entry.name);
+            let name = entry.name.to_string_lossy();
+            let is_document = name.ends_with(".sops.yaml") || name.ends_with(".lock");
+            match entry.kind {
+                EntryKind::Directory => directories.push(path),
+                EntryKind::File if is_document => self.documents.push(path),
+                EntryKind::Other if is_document => self.refuse(&path),
+                EntryKind::File | EntryKind::Other => {}
+            }
+        }
+        if depth > 1 {
+            for inner in directories {
+                self.below(keeper, &inner, depth - 1);
+            }
+        }
+    }
+
+    /// What was provided for a task, if anything was.
+    fn of_task(&mut self, keeper: &SecretKeeper, task: &Path) {
+        let path = task.join(super::tasks::FILE);
+        match keeper.disk.stat(&path).during("look at", &path) {
+            Ok(None) => {}
+            Ok(Some(stat)) if stat.kind == EntryKind::File => self.documents.push(path),
+            Ok(Some(_)) => self.refuse(&path),
+            Err(error) => self.problems.push(goondan_log::error_chain(&error)),
+        }
+    }
+}
+
+impl SecretKeeper {
+    /// Encrypts everything anew: for a new identity if it is a file here, else for the first of those that
+    /// were given.
+    pub(super) fn rotate(&self, at: Timestamp) -> Result<SecretsRotated, KeepError> {
+        let found = self.vault.identities(self.files.as_ref())?;
+        let found = found.ok_or_else(|| self.no_identity())?;
+        let (identities, made) = match &found.origin {
+            IdentityOrigin::File(path) => {
+                let (identities, file) = self.add_identity(path, at)?;
+                (identities, Some((path.clone(), file)))
+            }
+            IdentityOrigin::Credential(_) | IdentityOrigin::Variable => (found.identities, None),
+        };
+        let Found {
+            documents,
+            problems,
+        } = self.all_documents();
+        let mut rotated = SecretsRotated {
+            recipient: identities.recipient(),
+            documents: 0,
+            problems,
+            made_identity: made.as_ref().map(|(path, _)| path.clone()),
+            former_kept: made.is_none(),
+        };
+        for path in documents {
+            match self.encrypt_anew(&path, &identities, at) {
+                Ok(true) => rotated.documents += 1,
+                Ok(false) => {}
+                Err(error) => rotated.problems.push(goondan_log::error_chain(&error)),
+            }
+        }
+        if let Some((path, new)) = made {
+            // What could not be encrypted anew needs the old one.
+            rotated.former_kept = !rotated.problems.is_empty();
+            if !rotated.former_kept {
+                files::replace(self.disk.as_ref(), &path, new.expose_secret())?;
+            }
+        }
+        self.record(
+            json!({"event": "identity.rotated", "recipient": rotated.recipient}),
+            at,
+        );
+        Ok(rotated)
+    }
+
+    /// Puts a new identity before those in the file. Gives all of them, and what the file is to hold in the
+    /// end.
+    fn add_identity(
+        &self,
+        path: &Path,
+        at: Timestamp,
+    ) -> Result<(Identities, SecretSlice<u8>), KeepError> {
+        let before = self.bytes_at(path)?.unwrap_or_default();
+        let new = Identities::generate().file(at);
+        let new = new.expose_secret().as_bytes().to_vec();
+        let both = SecretSlice::from([new.as_slice(), before.as_slice()].concat());
+        let identities = Identities::parse(both.expose_secret());
+        let identities = identities.map_err(|source| VaultError::Identity {
+            place: format!("`{}`", path.display()),
+            source,
+        })?;
+        files::replace(self.disk.as_ref(), path, both.expose_secret())?;
+        Ok((identities, SecretSlice::from(new)))
+    }
+
+    /// Encrypts a document anew, and opens what is then on disk with the new identity alone. False if it
+    /// is gone meanwhile.
+    fn encrypt_anew(
+        &self,
+        path: &Path,
+        identities: &Identities,
+        at: Timestamp,
+    ) -> Result<bool, KeepError> {
+        let bad = |source| VaultError::Document {
+            path: path.to_owned(),
+            source,
+        };
+        let Some(bytes) = self.bytes_at(path)? else {
+            return Ok(false);
+        };
+        let document = Document::open(&bytes, identities).map_err(bad)?;
+        let text = document.seal(identities, at).map_err(bad)?;
+        debug_assert!(text.len() <= SECRET_DOCUMENT_BYTES_MAX);
+        files::replace(self.disk.as_ref(), path, text.as_bytes())?;
+        let written = self.bytes_at(path)?.unwrap_or_default();
+        Document::open(&written, &identities.current()).map_err(bad)?;
+        Ok(true)
+    }
+
+    /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.
+    fn all_documents(&self) -> Found {
+        let mut found = Found::default();
+        found.below(self, &self.vault.secrets_dir(), DEPTH_MAX);
+        found.below(self, &self.vault.system_dir().join("oauth"), DEPTH_MAX);
+        for workspace in found.directories(self, &self.layout.workspaces()) {
+            for task in found.directories(self, &workspace.join("tasks")) {
+                found.of_task(self, &task);
+            }
+        }
+        found.documents.sort();
+        found
+    }
+}
+
+#[cfg(test)]
+#[path = "rotation_tests.rs"]
+mod tests;
