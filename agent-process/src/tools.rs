@@ -472,7 +472,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let work = open("work directory", work_dir)?;
     let work = match &assignment.task {
-        Some(_) => work.as_work_area(),
+        Some(_) => work.kept_as_work_area(),
         None => work,
     };
     let work = Arc::new(work);

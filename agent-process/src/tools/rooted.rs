@@ -55,7 +55,7 @@ impl Root {
     }
 
     /// The same, as a work area, of which the daemon alone writes some directories.
-    pub(crate) fn as_work_area(self) -> Self {
+    pub(crate) fn kept_as_work_area(self) -> Self {
         Self {
             kept: &KEPT_DIRECTORIES,
             ..self

@@ -52,6 +52,7 @@ impl FullLoad<'_> {
             egress_socket: None,
             sandbox: None,
             changesets: None,
+            task: None,
         });
         if let Err(error) = remove_all(&ground) {
             let path = ground.display();

@@ -106,6 +106,7 @@ mod supervision;
 mod taken_elsewhere;
 #[cfg(test)]
 mod task_budgets;
+#[cfg(test)]
 mod task_conversations;
 #[cfg(test)]
 mod task_kills;
