@@ -455,6 +455,20 @@ pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
     assignment.changesets.as_deref().filter(|dir| dir.is_dir())
 }
 
+/// What its tools are started for.
+fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpose<'a> {
+    match &assignment.task {
+        Some(_) => Purpose::Task {
+            work_area: work_dir,
+        },
+        None => Purpose::Agent {
+            mode: assignment.agent.cwd_mode,
+            work_dir,
+            project_root: &assignment.project_root,
+        },
+    }
+}
+
 /// Where the agent's tools work. `supervisor` is this crate's binary.
 fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
     let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
@@ -471,11 +485,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         .as_ref()
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let work = open("work directory", work_dir)?;
-    let work = match &assignment.task {
-        Some(_) => work.kept_as_work_area(),
-        None => work,
-    };
-    let work = Arc::new(work);
+    let work = Arc::new(work.kept_for(assignment.task.is_some()));
     let allowed = allowed_to(assignment);
     let mut beside = match &sandbox {
         Some(sandbox) => vec![
@@ -499,23 +509,13 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
     let path = allowed.path();
-    let purpose = match &assignment.task {
-        Some(_) => Purpose::Task {
-            work_area: work_dir,
-        },
-        None => Purpose::Agent {
-            mode: assignment.agent.cwd_mode,
-            work_dir,
-            project_root: &assignment.project_root,
-        },
-    };
     Ok(Places {
         work,
         project: open("project root", &assignment.project_root)?,
         beside,
         surroundings: Arc::new(Surroundings {
             supervisor,
-            cwd: working_directory(purpose).to_owned(),
+            cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
             work_dir: work_dir.to_owned(),
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),

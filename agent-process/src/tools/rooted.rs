@@ -54,12 +54,10 @@ impl Root {
         }
     }
 
-    /// The same, as a work area, of which the daemon alone writes some directories.
-    pub(crate) fn kept_as_work_area(self) -> Self {
-        Self {
-            kept: &KEPT_DIRECTORIES,
-            ..self
-        }
+    /// The same; of the work area of a task the daemon alone writes some directories.
+    pub(crate) fn kept_for(self, is_work_area: bool) -> Self {
+        let kept: &[&str] = if is_work_area { &KEPT_DIRECTORIES } else { &[] };
+        Self { kept, ..self }
     }
 
     /// Whether a path beneath it is one that is not written to.

@@ -40,6 +40,7 @@ mod budgets_tests;
 mod by_agents;
 mod checkpoints;
 mod conversations;
+mod conversing;
 mod disk;
 mod drills;
 mod entry;

@@ -20,9 +20,9 @@ use goondan_store::instance::{Awaited, EventState};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
+use super::conversation_run::RunNews;
 use super::instance::Instance;
 use super::mailbox::AcceptReply;
-use super::task_conversations::RunNews;
 use super::waiters::Waiter;
 use super::{Fleet, Owner};
 use crate::LogEvent;

@@ -14,7 +14,7 @@ use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
 
 use super::Fleet;
 use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
-use super::task_conversations::{ConversationRun, RunNews};
+use super::conversation_run::{ConversationRun, RunNews};
 use super::waiters::Waiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};

@@ -12,12 +12,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use goondan_protocol::control::ControlError;
 use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::event::{AgentEvent, Chain, EventSource, TurnOutcome};
-use goondan_protocol::ids::{
-    AgentName, ConnectionName, EventId, InstanceKey, InstanceRef, WorkspaceId,
-};
+use goondan_protocol::event::{AgentEvent, Chain, EventSource};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::task::{AssignedTask, TaskBudget, is_of_task};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceId};
@@ -26,6 +23,7 @@ use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
 use goondan_store::writer::operation::LookUpEvent;
 
+use super::conversation_run::{ConversationRun, RunNews};
 use super::waiters::Waiter;
 use super::{Fleet, Workspace};
 use crate::exchange::TaskRef;
@@ -71,28 +69,6 @@ impl TaskConversation {
                 .collect(),
         }
     }
-}
-
-/// A run, and the event that it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConversationRun {
-    pub(crate) at: TaskRef,
-    pub(crate) run: u64,
-    pub(crate) instance: InstanceRef,
-    pub(crate) event_id: EventId,
-}
-
-/// What became of the event of a run.
-#[derive(Debug)]
-pub(crate) enum RunNews {
-    /// What is known of it; an error if its conversation could not be asked. None: there is no such conversation.
-    Found(Result<Option<EventState>, String>),
-    /// It is durable, and its turn will begin.
-    Begun,
-    /// It was not accepted.
-    Refused(String),
-    /// Its turn is over, or will never be.
-    Ended(Result<TurnOutcome, ControlError>),
 }
 
 continuation! {

@@ -15,7 +15,6 @@ use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
 use super::Fleet;
-use super::views::Work;
 
 /// Tokens by what needs them.
 pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
@@ -117,9 +116,9 @@ impl Fleet {
         self.tokens_for(id, &needs).err()
     }
 
-    /// The logins that a conversation's turn waits for.
-    pub(super) fn consents_of(&self, work: &impl Work, at: &InstanceRef) -> Vec<String> {
-        let targets = work.waiting_targets(at).into_iter();
+    /// The logins without which these calls of a conversation are not made.
+    pub(super) fn consents_of(&self, at: &InstanceRef, targets: Vec<CallTarget>) -> Vec<String> {
+        let targets = targets.into_iter();
         let needs = targets.filter_map(|target| self.lacking(&at.workspace_id, &target));
         let needs: BTreeSet<OAuthNeed> = needs.collect();
         needs.iter().map(ToString::to_string).collect()

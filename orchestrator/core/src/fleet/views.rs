@@ -105,7 +105,7 @@ impl Fleet {
             instance_key: key.clone(),
         };
         ProcessInfo {
-            consents: self.consents_of(work, &at),
+            consents: self.consents_of(&at, work.waiting_targets(&at)),
             questions: work.questions_of(&at),
             ..agent_info(self.now, id, key, instance)
         }

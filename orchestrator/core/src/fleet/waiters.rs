@@ -6,7 +6,7 @@ use goondan_protocol::control::Sent;
 use goondan_protocol::ids::{EventId, InstanceRef};
 
 use super::answers::waiting::AgentWaiter;
-use super::task_conversations::ConversationRun;
+use super::conversation_run::ConversationRun;
 use crate::RequestToken;
 
 /// Who waits for an event's turn.

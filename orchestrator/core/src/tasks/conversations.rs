@@ -13,18 +13,19 @@ use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, conversation_of, event_of};
 use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
-use goondan_tasks::fact::Runtime;
 use goondan_tasks::machine::Input as TaskInput;
 use goondan_tasks::state::{State, Taken};
 
 use super::Tasks;
+use super::conversing::{Conversing, Ending, Stage, converses};
 use super::entry::{Entry, StartOrder};
 use super::runs::is_ending;
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::fleet::task_conversations::{ConversationRun, RunNews, TaskConversation};
+use crate::fleet::conversation_run::{ConversationRun, RunNews};
+use crate::fleet::task_conversations::TaskConversation;
 use crate::fleet::turn::CANCELLED;
 use crate::limits::TASK_CHECKPOINT_EACH_MS;
 
@@ -42,40 +43,6 @@ const COUNTER: &str = "ledger";
 
 /// What agents hear whose conversation is gone.
 const GONE: &str = "the conversation is not there any more";
-
-/// A run that is the turn of an event.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Conversing {
-    of: ConversationRun,
-    stage: Stage,
-    ending: Option<Ending>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Stage {
-    /// It was under way when the daemon ended; what was provided for it is being read.
-    ReadingSecrets,
-    /// The conversation is looked for. With what the agent is to be told, if it was not told yet.
-    LookingUp(Option<String>),
-    /// The event is on its way, for the first time or again.
-    HandingIn { is_new: bool },
-    /// Its turn will be, or is, in progress.
-    UnderWay,
-}
-
-/// Why it is ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Over,
-    Paused,
-}
-
-impl Conversing {
-    /// The number of the run.
-    pub(super) fn run(&self) -> u64 {
-        self.of.run
-    }
-}
 
 fn instance_of(id: &WorkspaceId, instance_key: InstanceKey) -> InstanceRef {
     InstanceRef {
@@ -551,9 +518,4 @@ fn pieces(reply: &str) -> Vec<String> {
     }
     pieces.push(rest);
     pieces
-}
-
-/// Whether a task's runs are turns.
-pub(super) fn converses(state: &State) -> bool {
-    state.task.runtime == Runtime::Llm
 }

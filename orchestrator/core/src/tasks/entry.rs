@@ -14,7 +14,7 @@ use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
-use super::conversations::Conversing;
+use super::conversing::Conversing;
 use crate::exchange::tasks::Measured;
 use crate::fleet::answers::waiting::Requester;
 use crate::limits::TASK_RELOAD_MS;

@@ -3,7 +3,7 @@
 use goondan_protocol::ids::WorkspaceId;
 use goondan_tasks::machine::Input as TaskInput;
 
-use super::conversations::converses;
+use super::conversing::converses;
 use super::entry::Entry;
 use super::{Space, Tasks};
 use crate::LogEvent;

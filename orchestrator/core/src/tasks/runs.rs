@@ -11,7 +11,7 @@ use goondan_protocol::task::{
 use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
-use super::conversations::converses;
+use super::conversing::converses;
 use super::entry::{Entry, Pending, StartOrder};
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
