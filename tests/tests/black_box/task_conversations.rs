@@ -270,6 +270,49 @@ fn task_8_after_a_restore_another_conversation_begins() {
     daemon.stop().check(false);
 }
 
+/// An agent that hands on what it is given, to the only agent there is.
+const IDLER: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: idler}
+spec:
+  modelConfig: {modelRef: Model/idler}
+  tools:
+    - {kind: Tool, name: tasks, package: "@goondan/base"}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: idler}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {step: 1}
+        call: [{tool: tasks__create, args: {title: More, description: "Do it."}}]
+      - say: "${result}"
+"#;
+
+#[test]
+fn task_8_an_agent_that_works_for_a_task_gives_no_tasks() {
+    let home = Home::new(IDLER);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "Do something.");
+    let tasks = || {
+        let listed = home.gdn_json(&["task", "list", "--all"]);
+        listed["tasks"].as_array().unwrap().clone()
+    };
+    wait_until("the task is done", || tasks()[0]["status"] == "completed");
+    assert_eq!(tasks().len(), 1);
+    let id = tasks()[0]["taskId"].as_str().unwrap().to_owned();
+    let told: String = home
+        .history(&format!("task:{id}.1"))
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(told.contains("gives no tasks itself"), "{told}");
+    daemon.stop().check(false);
+}
+
 /// A model whose calls are known to take so much.
 fn priced(provider: &Provider, budgets: &str) -> String {
     format!(

@@ -8,7 +8,7 @@ use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, Question}
 use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, TaskInfo};
 use goondan_protocol::ids::{EventId, InvalidId};
 use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
-use goondan_protocol::task::{TaskBudget, TaskId};
+use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
 use goondan_protocol::trace::SpanId;
 
 use super::asking::slug_of;
@@ -64,6 +64,11 @@ impl Tasks {
     ) -> Result<(), AgentAnswer> {
         let call = ask.event_id();
         match ask.question {
+            // It might give one to itself, and that again.
+            Question::CreateTask { .. } if is_of_task(&requester.at.instance_key) => {
+                let why = "an agent that works for a task gives no tasks itself";
+                Err(Refused::new("E_TASK_REFUSED", why).into())
+            }
             Question::CreateTask {
                 title,
                 description,
