@@ -1,6 +1,6 @@
 //! What a task is: the sum of its facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::control::TaskDrill;
@@ -104,6 +104,7 @@ pub struct State {
     pub(crate) runs: u64,
     /// The session of its agent that the next run goes on with.
     pub session: Option<String>,
+    sessions: BTreeSet<String>,
     /// Whether the session that knew the task is gone, and no other has begun.
     pub(crate) is_session_lost: bool,
     /// What its program calls its model, once it has said so.
@@ -148,6 +149,7 @@ impl State {
             run: None,
             runs: 0,
             session: None,
+            sessions: BTreeSet::new(),
             is_session_lost: false,
             model: None,
             asks: BTreeMap::new(),
@@ -225,6 +227,11 @@ impl State {
         provided.collect()
     }
 
+    /// All sessions it ever had.
+    pub fn sessions(&self) -> impl Iterator<Item = &str> {
+        self.sessions.iter().map(String::as_str)
+    }
+
     /// Adds a fact.
     pub fn apply(&mut self, entry: &Entry) {
         // Long: one arm for each fact, and what it changes.
@@ -274,6 +281,7 @@ impl State {
             }
             Fact::SessionOpened { session, model, .. } => {
                 self.session = Some(session.clone());
+                self.sessions.insert(session.clone());
                 self.is_session_lost = false;
                 if model.is_some() {
                     self.model.clone_from(model);

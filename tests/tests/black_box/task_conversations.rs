@@ -227,9 +227,7 @@ fn task_8_a_pause_ends_the_turn_and_the_task_goes_on_in_its_conversation() {
     let daemon = Daemon::serving(&home);
     go_to_the_second_phase(&home);
     home.gdn(&["task", "pause", "book"]).exits(0);
-    wait_until("no command runs for it", || {
-        home.running("sleep").is_empty()
-    });
+    wait_until("no command runs for it", || home.running("bash").is_empty());
     assert_eq!(wait_for_status(&home, "paused")["info"]["status"], "paused");
     home.gdn(&["task", "resume", "book"]).exits(0);
     wait_for_status(&home, "waiting_review");
@@ -257,9 +255,7 @@ fn task_8_after_a_restore_another_conversation_begins() {
     let daemon = Daemon::serving(&home);
     go_to_the_second_phase(&home);
     home.gdn(&["task", "pause", "book"]).exits(0);
-    wait_until("no command runs for it", || {
-        home.running("sleep").is_empty()
-    });
+    wait_until("no command runs for it", || home.running("bash").is_empty());
     home.gdn(&["task", "restore", "book", "--yes"]).exits(0);
     let_go(&home);
     home.gdn(&["task", "resume", "book"]).exits(0);

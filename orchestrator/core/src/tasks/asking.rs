@@ -503,13 +503,13 @@ impl Tasks {
         result: Result<TaskRemoved, ControlError>,
     ) {
         self.work_done(&at.workspace_id);
-        let session = self.session_of(at);
+        let conversations = self.conversations_of(at);
         if result.is_ok() {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
             self.forget_notifications(|other| other == at);
-            self.forget_conversations(fleet, at, session);
+            self.forget_conversations(fleet, at, conversations);
             let what = match reply {
                 RemovalFor::Request(_) => "remove",
                 RemovalFor::Prune(_) => "remove for its age",

@@ -3,7 +3,7 @@
 //! What the agent answers is read as what a program writes in plain text: protocol blocks count in it. A pause ends the
 //! turn, and the task goes on in the same conversation; so does a run that a crash interrupted, by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, Format, Parser, RunResult, Setup};
@@ -285,6 +285,8 @@ impl Tasks {
                 self.on_found(fleet, of, found, told, ending);
             }
             RunNews::Refused(error) => {
+                // What could not be written may be there all the same: the next run is another event.
+                fleet.cancel_run(of, ENDED);
                 let error = format!("the conversation did not take its event: {error}");
                 let input = TaskInput::NotSpawned { run: of.run, error };
                 self.conversing_over(fleet, of, vec![input]);
@@ -466,10 +468,14 @@ impl Tasks {
         self.input(fleet, at, TaskInput::Told { run, event }, None);
     }
 
-    /// The conversation of a task that goes on by one.
-    pub(super) fn session_of(&self, at: &TaskRef) -> Option<String> {
-        let state = self.entry(at).and_then(Entry::durable)?;
-        state.session.clone().filter(|_| converses(state))
+    /// The conversations in which an agent worked for a task.
+    pub(super) fn conversations_of(&self, at: &TaskRef) -> Vec<InstanceRef> {
+        let state = self.entry(at).and_then(Entry::durable);
+        let sessions = state.filter(|state| converses(state)).map(State::sessions);
+        let keys = sessions.into_iter().flatten().map(InstanceKey::new);
+        keys.filter_map(Result::ok)
+            .map(|key| instance_of(&at.workspace_id, key))
+            .collect()
     }
 
     /// The conversations of a task that is removed go with it.
@@ -477,12 +483,11 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        session: Option<String>,
+        known: Vec<InstanceRef>,
     ) {
-        let mut gone = fleet.forget_task(at);
-        let last = session.and_then(|session| InstanceKey::new(session).ok());
-        let last = last.map(|key| instance_of(&at.workspace_id, key));
-        gone.extend(last.filter(|last| !gone.contains(last)));
+        let mut gone: BTreeSet<InstanceRef> = known.into_iter().collect();
+        // One that was begun and told nothing yet.
+        gone.extend(fleet.forget_task(at));
         self.gone_conversations.extend(gone);
     }
 
