@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::ipc::{IPC_FD_VAR, START_MODULES};
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::link::{self, Link, LinkError, Work};
 use crate::process::{self, Ended, ProcessError};
 use crate::task;
 use crate::tools::orphan_reaper;
-use crate::tools::starting::{START_MODULES, Waits, start_modules};
+use crate::tools::starting::{Waits, start_modules};
 use crate::tools::tool_supervisor::{self, Supervision};
 
 /// The process did what it was asked to and was asked to end.

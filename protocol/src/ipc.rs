@@ -31,6 +31,10 @@ const FRAME_BYTES_EXPECTED: usize = 1024;
 /// The environment variable that names the descriptor of the child's end of the socket pair.
 pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
 
+/// What the binary of agents is called with to start the modules of an agent's tools once (`BUNDLE-7`). Two numbers
+/// follow: how long each may take to load, and how long it has to stay, in milliseconds.
+pub const START_MODULES: &str = "--start-modules";
+
 macro_rules! messages {
     (
         $(#[$enum_doc:meta])*

@@ -1,7 +1,7 @@
 //! Starting the modules of tools once, to see whether they start: what a configuration has to pass before it counts
 //! (`BUNDLE-7`).
 //!
-//! The daemon starts this binary for it, with the flag [`START_MODULES`], and gives it the assignment of an agent on
+//! The daemon starts this binary for it, with the flag [`START_MODULES`](goondan_protocol::ipc::START_MODULES), and gives it the assignment of an agent on
 //! its standard input. It answers with the list of what is wrong, as JSON. The modules are confined as they
 //! are when the agent calls them, and no handler is called.
 
@@ -18,9 +18,6 @@ use super::host::wire::{FromHost, ToHost};
 use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
 use super::places::Places;
 use super::places_of;
-
-/// What the binary is called with to do this, with two numbers behind it: [`Waits`] in milliseconds.
-pub(crate) const START_MODULES: &str = "--start-modules";
 
 /// The number of the one request that a host gets.
 const REQUEST: u64 = 1;

@@ -1,6 +1,5 @@
 //! Carrying out what is to be done about what agents make of their own configuration (`BUNDLE-7`).
 
-use std::io;
 use std::path::Path;
 
 use goondan_bundles::{
@@ -9,6 +8,7 @@ use goondan_bundles::{
 use goondan_core::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
 };
+use goondan_durable::disk::{Disk as _, RealDisk};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{AgentAssignment, AgentDefinition, ToolDefinition, ToolSource};
 use goondan_protocol::ids::{AgentName, InstanceRef};
@@ -39,7 +39,7 @@ impl FullLoad<'_> {
     fn start_apart(&self, agent: AgentDefinition) -> Result<(), String> {
         let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
         let prepared = || {
-            remove_all(&ground)?;
+            RealDisk.remove_tree(&ground)?;
             std::fs::create_dir(&ground)
         };
         prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
@@ -54,18 +54,11 @@ impl FullLoad<'_> {
             changesets: None,
             task: None,
         });
-        if let Err(error) = remove_all(&ground) {
+        if let Err(error) = RealDisk.remove_tree(&ground) {
             let path = ground.display();
             tracing::warn!(%path, %error, "what modules left that were tried cannot be removed");
         }
         started
-    }
-}
-
-fn remove_all(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

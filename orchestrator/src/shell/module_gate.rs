@@ -13,15 +13,13 @@ use std::time::Duration;
 
 use goondan_bundles::limits::{GATE_MS, MODULE_LOAD_MS, MODULE_STAY_MS};
 use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::ipc::START_MODULES;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::launcher::passed_on;
-
-/// What the binary of agents is called with to start modules; it reads the waits behind it.
-const START_MODULES: &str = "--start-modules";
 
 /// Starts the modules of an agent's tools once. Blocks, for at most [`GATE_MS`].
 ///

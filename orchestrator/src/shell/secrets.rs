@@ -5,6 +5,7 @@
 //! secret, and never again: where there are secrets and no identity, it was lost or is given otherwise,
 //! and another one would open nothing.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,6 +68,12 @@ enum KeepError {
 
 fn key_text(key: Option<&SecretKey>) -> String {
     key.map_or_else(String::new, |key| format!(" with an entry `{key}`"))
+}
+
+/// Whether a file of this name below `system/` is a document that is encrypted for the identity.
+fn is_document(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.ends_with(b".sops.yaml") || name.ends_with(b".lock")
 }
 
 impl From<KeepError> for ControlError {

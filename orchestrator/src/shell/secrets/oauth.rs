@@ -14,7 +14,7 @@ use goondan_vault::{Document, Identities, VaultError};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::{KeepError, SecretKeeper};
+use super::{KeepError, SecretKeeper, is_document};
 
 /// The directories of documents.
 const KINDS: [&str; 3] = ["grants", "locks", "sessions"];
@@ -55,10 +55,7 @@ impl SecretKeeper {
                 }
             };
             for name in names {
-                let is_document = name
-                    .to_str()
-                    .is_some_and(|name| name.ends_with(".sops.yaml") || name.ends_with(".lock"));
-                if !is_document {
+                if !is_document(&name) {
                     continue;
                 }
                 match self.read_document(&dir.join(&name)) {

@@ -16,7 +16,7 @@ use goondan_vault::{Document, Identities, IdentityOrigin, VaultError};
 use secrecy::{ExposeSecret as _, SecretSlice};
 use serde_json::json;
 
-use super::{KeepError, SecretKeeper};
+use super::{KeepError, SecretKeeper, is_document};
 
 /// Directories below each other in which documents are, at most.
 const DEPTH_MAX: usize = 3;
@@ -62,8 +62,7 @@ impl Found {
         let mut directories = Vec::new();
         for entry in self.entries(keeper, dir) {
             let path = dir.join(&entry.name);
-            let name = entry.name.to_string_lossy();
-            let is_document = name.ends_with(".sops.yaml") || name.ends_with(".lock");
+            let is_document = is_document(&entry.name);
             match entry.kind {
                 EntryKind::Directory => directories.push(path),
                 EntryKind::File if is_document => self.documents.push(path),
