@@ -57,6 +57,8 @@ enum KeepError {
     },
     #[error("the workspace of `{}` has no id: {why}", path.display())]
     Unnamed { path: PathBuf, why: String },
+    #[error("there is no identity yet, and nothing that is encrypted for one")]
+    NothingToRotate,
     #[error("`{0}` cannot name a secret")]
     NoKey(String),
     #[error("there is no secret `{name}`{}", key_text(key.as_ref()))]
@@ -84,6 +86,8 @@ impl From<KeepError> for ControlError {
             KeepError::NotFound { .. } => {
                 Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
             }
+            KeepError::NothingToRotate => Self::new(ErrorCode::SecretNotFound, text)
+                .suggest("`gdn secret set` makes an identity with the first secret"),
             KeepError::NoKey(_) => Self::new(ErrorCode::InvalidRequest, text),
             KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
                 .suggest("name an existing project; `gdn init` makes a new one"),

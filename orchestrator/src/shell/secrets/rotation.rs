@@ -94,7 +94,7 @@ impl SecretKeeper {
     /// were given.
     pub(super) fn rotate(&self, at: Timestamp) -> Result<SecretsRotated, KeepError> {
         let found = self.vault.identities(self.files.as_ref())?;
-        let found = found.ok_or_else(|| self.no_identity())?;
+        let found = found.ok_or_else(|| self.why_no_identity())?;
         let (identities, made) = match &found.origin {
             IdentityOrigin::File(path) => {
                 let (identities, file) = self.add_identity(path, at)?;
@@ -132,6 +132,19 @@ impl SecretKeeper {
             at,
         );
         Ok(rotated)
+    }
+
+    /// None was made yet, or it is lost.
+    fn why_no_identity(&self) -> KeepError {
+        let Found {
+            documents,
+            problems,
+        } = self.all_documents();
+        if documents.is_empty() && problems.is_empty() {
+            KeepError::NothingToRotate
+        } else {
+            self.no_identity().into()
+        }
     }
 
     /// Puts a new identity before those in the file. Gives all of them, and what the file is to hold in the

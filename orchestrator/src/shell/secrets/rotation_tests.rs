@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use goondan_core::SecretsDone;
-use goondan_durable::disk::{Crash, Fault, SimulatedDisk};
+use goondan_durable::disk::{Crash, Disk as _, Fault, SimulatedDisk};
 use goondan_oauth::{Fields, GrantKey, Place};
 use goondan_protocol::ids::OAuthSubject;
 use goondan_protocol::oauth::OAuthNeed;
@@ -200,4 +200,23 @@ fn sys_3_a_document_that_cannot_be_opened_is_named_and_keeps_the_old_identity() 
     let now = identity_of(&disk);
     assert!(now.ends_with(&before), "the old identity is gone");
     assert_eq!(find(&keeper(&disk), "github", "k").as_deref(), Some(VALUE));
+}
+
+#[test]
+fn sys_3_where_nothing_is_encrypted_nothing_is_said_to_be_lost() {
+    let refused = |disk: &SimulatedDisk| {
+        keeper(disk)
+            .carry_out(SecretWork::Rotate, at())
+            .unwrap_err()
+    };
+    let empty = refused(&disk());
+    assert!(
+        empty.message.contains("nothing that is encrypted"),
+        "{empty:?}"
+    );
+    let disk = filled();
+    disk.remove_file(Path::new("/s/system/identity.age"))
+        .unwrap();
+    let lost = refused(&disk);
+    assert!(lost.message.contains("no identity: neither"), "{lost:?}");
 }
