@@ -99,12 +99,12 @@ pub use secret::{
     SetSecret,
 };
 pub use task::{
-    AnswerTask, ApproveTask, CancelTask, CheckpointInfo, CheckpointTask, CreateTask, DrillTask,
-    ImportTask, ListCheckpoints, ListTasks, PauseTask, ProvideTask, PruneTasks, PrunedTask,
-    ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask, SetTaskBudget, ShowTask,
-    StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskHappening, TaskInfo,
-    TaskLog, TaskLogPart, TaskNotification, TaskNotificationState, TaskRemoved, TaskRestored,
-    TaskRun, TasksPruned,
+    AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, CancelTask, CheckpointInfo, CheckpointTask,
+    CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask, ProvideTask,
+    PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask,
+    SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill,
+    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification, TaskNotificationState,
+    TaskRemoved, TaskRestored, TaskRun, TasksPruned,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};

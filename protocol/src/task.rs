@@ -19,9 +19,11 @@ use crate::usage::MicroUsd;
 
 mod conversation;
 mod notify;
+mod plan;
 
 pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
+pub use plan::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStep, PlanStepState};
 
 /// Characters of a task's id at most.
 pub const TASK_ID_CHARS_MAX: usize = 64;
@@ -257,9 +259,6 @@ pub struct CliAgentDefinition {
     pub disk_bytes: Option<u64>,
     /// How the program is confined, and what it may touch beside its work area.
     pub sandbox: SandboxPolicy,
-    /// Whom connections tell what. The process of a run is not told of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notify: Vec<Notify>,
 }
 
 /// Everything one run of a task's agent needs.

@@ -341,6 +341,16 @@ pub fn openai_saying(words: &[&str]) -> String {
     openai(&chunks) + OPENAI_DONE
 }
 
+/// A whole reply of the Chat Completions API that calls one tool.
+#[must_use]
+pub fn openai_calling(tool: &str, args: &Value) -> String {
+    let call = json!({"tool_calls": [{"index": 0, "id": format!("call-{tool}"), "type": "function",
+        "function": {"name": tool, "arguments": args.to_string()}}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}});
+    openai(&[openai_delta(&call), end, usage]) + OPENAI_DONE
+}
+
 /// One chunk of the Chat Completions API.
 #[must_use]
 pub fn openai_delta(delta: &Value) -> Value {

@@ -115,7 +115,6 @@ pub(super) mod tests {
                 limits: ProcessLimits::default(),
                 disk_bytes: None,
                 sandbox: SandboxPolicy::off(),
-                notify: Vec::new(),
             },
             work_area: "/work".into(),
             project_root: "/project".into(),

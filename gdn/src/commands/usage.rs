@@ -41,6 +41,7 @@ pub(crate) enum UsageSum {
     Instance,
     Day,
     Model,
+    Revision,
 }
 
 impl From<UsageSum> for UsageBy {
@@ -50,6 +51,7 @@ impl From<UsageSum> for UsageBy {
             UsageSum::Instance => Self::Instance,
             UsageSum::Day => Self::Day,
             UsageSum::Model => Self::Model,
+            UsageSum::Revision => Self::Revision,
         }
     }
 }
@@ -137,6 +139,7 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
         UsageBy::Instance => "CONVERSATION",
         UsageBy::Day => "DAY",
         UsageBy::Model => "MODEL",
+        UsageBy::Revision => "REVISION",
     };
     let titles = workspace.into_iter().chain([what]).chain(agent);
     let titles = titles.map(|title| Column::new(title).cut());

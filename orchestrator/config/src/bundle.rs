@@ -25,7 +25,7 @@ use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use goondan_protocol::observe::ObservationBounds;
-use goondan_protocol::task::CliAgentDefinition;
+use goondan_protocol::task::{CliAgentDefinition, Notify};
 use goondan_protocol::usage::PriceTable;
 use serde_json::{Map, Value, json};
 
@@ -58,6 +58,8 @@ pub struct Bundle {
     pub agents: BTreeMap<AgentName, AgentDefinition>,
     /// The agents that are programs, and work for tasks. No event goes to them.
     pub cli_agents: BTreeMap<AgentName, CliAgentDefinition>,
+    /// Whom connections tell what of the tasks of an agent. Its process is not told of it.
+    pub notify: BTreeMap<AgentName, Vec<Notify>>,
     /// The connections; one connector process runs for each (`SUP-1`).
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
     /// The connection of the local client, if the project says where its events go. No process runs
@@ -145,6 +147,7 @@ impl Bundle {
         let (mut connections, local) =
             resolve_connections(&membership, &resources, &ground, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
+        let notify = notify::resolve(&membership, &resources, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         let oauth_needs = oauth::resolve_needs(&resources, report);
         let oauth_apps = oauth::apps_of(&resources);
@@ -170,6 +173,7 @@ impl Bundle {
             conversation_key,
             agents,
             cli_agents,
+            notify,
             connections,
             local,
             grace_period_ms: membership.policy.grace_period_ms,
@@ -278,6 +282,9 @@ fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
     if !bundle.cli_agents.is_empty() {
         let agents: Vec<Value> = bundle.cli_agents().map(|agent| json!(agent)).collect();
         content.insert("cliAgents".to_owned(), agents.into());
+    }
+    if !bundle.notify.is_empty() {
+        content.insert("notify".to_owned(), json!(bundle.notify));
     }
 }
 

@@ -389,6 +389,7 @@ mod tests {
             entry_agent: "clerk".parse().ok(),
             agents: [agent("clerk"), agent("helper")].into(),
             cli_agents: BTreeMap::new(),
+            notify: BTreeMap::new(),
             connections: BTreeMap::new(),
             local: None,
             models: BTreeMap::new(),

@@ -30,12 +30,20 @@ pub(super) fn report(
     Ok(summed(&ledgers, by, since))
 }
 
+/// What stands in the place of a revision where the project itself held.
+const PROJECT: &str = "project";
+
 fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
     match by {
         UsageBy::Agent => (line.agent_name.to_string(), None),
         UsageBy::Instance => (line.instance_key.to_string(), Some(line.agent_name.clone())),
         UsageBy::Day => (line.day.to_string(), None),
         UsageBy::Model => (line.model.to_string(), None),
+        UsageBy::Revision => {
+            let revision = line.bundle_revision.as_ref();
+            let revision = revision.map_or_else(|| PROJECT.to_owned(), ToString::to_string);
+            (revision, None)
+        }
     }
 }
 
@@ -106,6 +114,7 @@ mod tests {
             agent_name: agent.parse().unwrap(),
             instance_key: key.parse().unwrap(),
             task: None,
+            bundle_revision: None,
             asked_by: Vec::new(),
             asked_by_agents: Vec::new(),
             model: "m".parse().unwrap(),

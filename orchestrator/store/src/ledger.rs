@@ -16,7 +16,9 @@ use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
 use goondan_durable::sealed::{self, SealedLog};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity};
-use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName, StepId, TurnId, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, InstanceKey, ResourceName, RevisionId, StepId, TurnId, WorkspaceId,
+};
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{Charge, MicroUsd, Spending, Spent, Usage};
@@ -54,6 +56,9 @@ pub enum Purpose {
         /// The task that the conversation works for, if it does (`TASK-8`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<LedgerTask>,
+        /// The revision of its configuration that the conversation worked with, if it has one of its own (`BUNDLE-7`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bundle_revision: Option<RevisionId>,
     },
     /// A task: what its agent's program told since the last line of it (`TASK-6`).
     Task {
@@ -111,14 +116,20 @@ impl Entry {
     pub fn into_line(self) -> Line {
         let mut spending = Spending::default();
         spending.add_reply(&self.spent());
+        let (task, bundle_revision) = match self.purpose {
+            Purpose::Task { task } => (Some(task), None),
+            Purpose::Step {
+                task,
+                bundle_revision,
+                ..
+            } => (task, bundle_revision),
+        };
         Line {
             day: self.at.day(),
             agent_name: self.agent_name,
             instance_key: self.instance_key,
-            task: match self.purpose {
-                Purpose::Task { task } => Some(task),
-                Purpose::Step { task, .. } => task,
-            },
+            task,
+            bundle_revision,
             asked_by: self.asked_by,
             asked_by_agents: self.asked_by_agents,
             model: self.model,
@@ -141,6 +152,9 @@ pub struct Line {
     /// The task, if they were for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<LedgerTask>,
+    /// The revision of its configuration that the conversation worked with, if it had one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_revision: Option<RevisionId>,
     /// The other conversations it counts against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
@@ -364,14 +378,18 @@ impl Ledger {
 
 /// What the replies of a sum have in common.
 type Key = (Day, AgentName, Whose, Callers, ResourceName);
-type Whose = (InstanceKey, Option<LedgerTask>);
+type Whose = (InstanceKey, Option<LedgerTask>, Option<RevisionId>);
 type Callers = (Vec<InstanceKey>, Vec<AgentName>);
 
 fn add(sums: &mut BTreeMap<Key, Line>, line: Line) {
     let key = (
         line.day,
         line.agent_name.clone(),
-        (line.instance_key.clone(), line.task.clone()),
+        (
+            line.instance_key.clone(),
+            line.task.clone(),
+            line.bundle_revision.clone(),
+        ),
         (line.asked_by.clone(), line.asked_by_agents.clone()),
         line.model.clone(),
     );

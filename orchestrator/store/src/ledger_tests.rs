@@ -33,6 +33,7 @@ fn purpose(number: u64) -> Purpose {
         turn_id: "t".parse().unwrap(),
         step_id: "t.1".parse().unwrap(),
         task: None,
+        bundle_revision: number.is_multiple_of(2).then(|| "r-2".parse().unwrap()),
     }
 }
 

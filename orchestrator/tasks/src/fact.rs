@@ -2,7 +2,7 @@
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
-use goondan_protocol::task::NotifyOn;
+use goondan_protocol::task::{NotifyOn, PlanStep};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
@@ -213,6 +213,10 @@ pub enum Fact {
     },
     StepStarted {
         step: String,
+    },
+    /// The agent's own plan, which replaces the one before.
+    PlanTold {
+        steps: Vec<PlanStep>,
     },
     ProgressMade {
         percent: u8,

@@ -15,7 +15,7 @@ use goondan_cli_agents::blocks::{
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
-use goondan_protocol::task::NotifyOn;
+use goondan_protocol::task::{NotifyOn, PlanStep, PlanStepState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
@@ -308,6 +308,10 @@ impl World {
                 protocol: "ERROR".to_owned(),
                 problem: "it is not closed".to_owned(),
             }),
+            15 if number == 1 => Event::Plan(vec![PlanStep {
+                title: format!("step {phase}"),
+                state: PlanStepState::InProgress,
+            }]),
             15 if number == 0 => Event::SessionRefused("not found".to_owned()),
             _ => Event::Text("words".to_owned()),
         }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::control::TaskDrill;
+use goondan_protocol::task::PlanStep;
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 
 mod notifications;
+mod plan;
 mod tokens;
 
 pub use goondan_protocol::task::TaskStatus as Status;
@@ -120,6 +122,8 @@ pub struct State {
     /// Whether the last run ended well.
     is_run_done: bool,
     pub(crate) step: Option<String>,
+    /// Its agent's plan, as the agent last told it.
+    pub(crate) plan: Vec<PlanStep>,
     pub(crate) progress: u8,
     pub(crate) documents: Vec<String>,
     pub(crate) checkpoint: Option<String>,
@@ -161,6 +165,7 @@ impl State {
             recoveries: 0,
             is_run_done: false,
             step: None,
+            plan: Vec::new(),
             progress: 0,
             documents: Vec::new(),
             checkpoint: None,
@@ -308,6 +313,7 @@ impl State {
                 self.add_documents(documents);
             }
             Fact::StepStarted { step } => self.step = Some(step.clone()),
+            Fact::PlanTold { steps } => self.planned(steps),
             Fact::ProgressMade { percent } => self.progress = *percent,
             Fact::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
             Fact::CheckpointCreated { checkpoint_id } => {

@@ -155,9 +155,12 @@ impl State {
             ended_at: self.ended.map(|(_, at)| at),
             failure: self.failure.clone(),
             asks,
+            // These are of its conversation, which is not known here.
+            approvals: Vec::new(),
             review: self.review.filter(|_| is_live),
             documents: self.documents.clone(),
             step: self.step.clone(),
+            plan: self.plan.clone(),
             run: self.run.as_ref().map(|run| TaskRun {
                 number: run.number,
                 pid: run.process.map(|(pid, _)| pid),

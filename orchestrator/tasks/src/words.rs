@@ -1,6 +1,7 @@
 //! Facts in words, for `agent.log` and for people.
 
 use goondan_protocol::control::TaskHappening;
+use goondan_protocol::task::PlanStepState;
 
 use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision};
 
@@ -46,6 +47,12 @@ fn detail(fact: &Fact) -> String {
             Some(pid) => format!("run {run}, process {pid}"),
             None => format!("run {run}"),
         },
+        Fact::PlanTold { steps } => {
+            let done = steps
+                .iter()
+                .filter(|step| step.state == PlanStepState::Completed);
+            format!("{} of {} steps are done", done.count(), steps.len())
+        }
         Fact::PromptTaken { run } => format!("run {run}"),
         Fact::SessionLost { problem, .. } => format!("it has forgotten its session: {problem}"),
         Fact::SessionOpened { session, model, .. } => match model {

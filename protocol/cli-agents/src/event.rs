@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use goondan_protocol::task::PlanStep;
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +32,8 @@ pub enum Event {
     Refused(RefusedBlock),
     /// A line that tells how far the work is.
     Progress(Progress),
+    /// The agent's own plan; each replaces the one before.
+    Plan(Vec<PlanStep>),
     /// A tool began or ended.
     Tool(ToolActivity),
     /// What the run has taken so far; each report replaces the one before of the same counter.

@@ -1,5 +1,7 @@
 //! What each program writes, as events.
 
+use goondan_protocol::task::{PlanStep, PlanStepState};
+
 use crate::blocks::{Found, Scanner};
 use crate::event::{Event, RefusedBlock};
 use crate::format::Format;
@@ -49,6 +51,23 @@ impl Sink<'_> {
     }
 
     /// A piece of the assistant's own text.
+    /// What the array `steps` tells of the agent's plan; an element that is no step is left out.
+    fn plan<'v>(
+        &mut self,
+        steps: Option<&'v serde_json::Value>,
+        step_of: impl Fn(&'v serde_json::Value) -> Option<(&'v str, PlanStepState)>,
+    ) {
+        let Some(steps) = steps.and_then(serde_json::Value::as_array) else {
+            return;
+        };
+        let steps = steps.iter().filter_map(step_of);
+        let steps = steps.map(|(title, state)| PlanStep {
+            title: title.to_owned(),
+            state,
+        });
+        self.push(Event::Plan(PlanStep::bounded(steps)));
+    }
+
     fn own_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.events.push(Event::Text(text.to_owned()));

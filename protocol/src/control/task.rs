@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, ConnectionName, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, ApprovalId, ConnectionName, InstanceKey, WorkspaceId};
 use crate::shell::shell_quoted;
-use crate::task::{NotifyOn, TaskBudget, TaskId, TaskStatus};
+use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskStatus};
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
 
@@ -326,6 +326,9 @@ pub enum TaskAskKind {
     Dependency,
 }
 
+/// What [`TaskInfo::blocked_by`] says of a task whose agent wants to make a call that a person must approve.
+pub const BLOCKED_BY_APPROVAL: &str = "approval";
+
 /// A line of the list of tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -344,7 +347,7 @@ pub struct TaskInfo {
     /// How it stands.
     pub status: TaskStatus,
     /// What it waits for: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` or `quota` while that
-    /// holds it.
+    /// holds it, `approval` while a call of its agent's waits for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without.
@@ -393,6 +396,9 @@ pub struct TaskDetail {
     pub failure: Option<String>,
     /// What waits for a person, the most urgent first.
     pub asks: Vec<TaskAsk>,
+    /// Calls of its agent's that wait for a person's approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalId>,
     /// The phase under review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<u32>,
@@ -401,6 +407,9 @@ pub struct TaskDetail {
     /// The step it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// Its agent's plan, as the agent last told it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<PlanStep>,
     /// The run that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<TaskRun>,

@@ -33,6 +33,8 @@ pub enum UsageBy {
     Day,
     /// Those of one Model.
     Model,
+    /// Those with one revision of a conversation's own configuration (`BUNDLE-7`); `project` where there was none.
+    Revision,
 }
 
 impl UsageBy {
@@ -44,6 +46,7 @@ impl UsageBy {
             Self::Instance => "instance",
             Self::Day => "day",
             Self::Model => "model",
+            Self::Revision => "revision",
         }
     }
 }

@@ -5,8 +5,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use goondan_tests::provider::{Answer, Provider, Received, openai_calling, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROSE: &str = "Hello.";
 const VERSE: &str = "Hello, hello, / the winds do blow.";
@@ -526,4 +527,66 @@ fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
         .filter(|it| it["type"] == "step.started");
     let on: Vec<&Value> = steps.take(2).map(|it| &it["bundleRevision"]).collect();
     assert_eq!(on, [&after["base"], &verse]);
+}
+
+/// What the provider's model answers: it writes its prompt anew when it is told so, and says a word otherwise.
+fn rewriting(received: &Received) -> Answer {
+    let messages = received.body["messages"].as_array().unwrap();
+    let last = messages.last().unwrap();
+    let said = |content: &Value| content.to_string();
+    let answer = match last["role"].as_str() {
+        Some("user") if said(&last["content"]).contains("rewrite") => {
+            openai_calling("swarm-bundle__open", &json!({}))
+        }
+        Some("tool") => match last["tool_call_id"].as_str() {
+            Some("call-swarm-bundle__open") => {
+                let args =
+                    json!({"path": "prompts/poet.md", "content": "You are a poet of few words.\n"});
+                openai_calling("swarm-bundle__write", &args)
+            }
+            Some("call-swarm-bundle__write") => {
+                openai_calling("swarm-bundle__commit", &json!({"message": "shorter"}))
+            }
+            _ => openai_saying(&["Done."]),
+        },
+        _ => openai_saying(&["Hello."]),
+    };
+    Answer::stream(&answer)
+}
+
+#[test]
+fn bundle_7_what_a_reply_cost_is_put_down_with_the_revision_it_was_made_with() {
+    let provider = Provider::start(rewriting);
+    let home = poet();
+    let project = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let (agents, _) = project
+        .split_once("---\napiVersion: goondan.ai/v1\nkind: Model")
+        .unwrap();
+    let hosted = format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: poet}}\nspec: {{provider: openai, model: big-1, \
+         endpoint: \"{}\"}}\n",
+        provider.endpoint()
+    );
+    home.write("project/goondan.yaml", &format!("{agents}{hosted}"));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "rewrite yourself"), "Done.");
+    assert_eq!(home.ask("main", "hello"), "Hello.");
+    let active = status(&home)["active"].as_str().unwrap().to_owned();
+    let replies = || {
+        let usage = home.gdn_json(&["usage", "--by", "revision"]);
+        let rows = usage["rows"].as_array().unwrap().iter();
+        let rows = rows.map(|row| {
+            (
+                row["key"].as_str().unwrap().to_owned(),
+                row["spending"]["replies"].clone(),
+            )
+        });
+        rows.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    // Three steps up to the commit, then the last step of that turn and the turn after it.
+    let expected = [("project".to_owned(), json!(3)), (active, json!(2))];
+    assert_eq!(replies(), expected.clone().into());
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    assert_eq!(replies(), expected.into(), "it is durable");
 }

@@ -378,3 +378,39 @@ fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_it
     assert_eq!(usage["total"]["usage"]["outputTokens"], 8, "{usage}");
     daemon.stop().check(false);
 }
+
+/// A call that a person must approve waits with its task, where people look for what waits for them.
+#[test]
+fn task_8_a_task_whose_agent_waits_for_an_approval_needs_a_person() {
+    let home = writers();
+    let asking = PROJECT
+        .replace("{project}", home.project().to_str().unwrap())
+        .replacen(
+            r#"- {kind: Tool, name: bash, package: "@goondan/base"}"#,
+            r#"- {ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [{export: script, approve: never}]}}"#,
+            1,
+        );
+    home.write("project/goondan.yaml", &asking);
+    let _daemon = Daemon::serving(&home);
+    begin(&home);
+    wait_for_status(&home, "waiting_dependency");
+    provide(&home);
+    let shown = wait_for("its call waits", || {
+        Some(task(&home)).filter(|shown| shown["info"]["blockedBy"] == "approval")
+    });
+    assert_eq!(shown["info"]["status"], "running");
+    let needing = home.gdn_json(&["task", "list", "--needs-me"]);
+    assert_eq!(needing["tasks"][0]["taskId"], "book", "{needing}");
+    let id = shown["approvals"][0].as_str().unwrap();
+    let page = home.gdn(&["task", "show", "book"]).exits(0);
+    page.prints(&[
+        "to approve",
+        &format!("gdn approve {id}"),
+        &format!("gdn deny {id}"),
+    ]);
+    home.gdn(&["approve", id]).exits(0);
+    wait_for_status(&home, "waiting_question");
+    let shown = task(&home);
+    assert!(shown.get("approvals").is_none(), "{shown}");
+    assert_eq!(runs(&home), "run\n");
+}

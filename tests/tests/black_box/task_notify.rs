@@ -206,3 +206,51 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
     new_task(&home);
     wait_for(&home, "waiting_dependency");
 }
+
+/// An agent with a model asks a person, who is told by the connection of its `notify`.
+#[test]
+fn task_8_of_a_task_of_an_agent_with_a_model_people_are_told_too() {
+    let server = Provider::start(|_| Answer::json(&json!({})));
+    let root = server.endpoint().replace("/v1", "");
+    let home = Home::new(&format!(
+        r#"apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: writer}}
+spec:
+  modelConfig: {{modelRef: Model/writer}}
+  notify:
+    - connection: Connection/hook
+      action: request
+      args: {{url: "{root}/tell", body: "${{json}}"}}
+      on: [question, completed]
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: writer}}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {{user: 'Which title'}}
+        say: "=== CUSTOM TASK COMPLETE ==="
+      - when: {{user: '^Build'}}
+        say: "[USER_QUESTION]\ncategory: choice\nquestion: Which title?\noptions: [Soup, Bread]\nrequired: true\n[/USER_QUESTION]"
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: hook}}
+spec:
+  connectorRef: {{kind: Connector, name: http, package: "@goondan/base"}}
+  config: {{allow: ["{root}"], allowPrivate: true}}
+"#
+    ));
+    let _daemon = Daemon::serving(&home);
+    new_task(&home);
+    wait_until("somebody is told of the question", || {
+        told(&server).get("question") == Some(&1)
+    });
+    paste(&home, &command(&server, "question"));
+    wait_until("somebody is told that it is done", || {
+        told(&server).get("completed") == Some(&1)
+    });
+}

@@ -46,7 +46,6 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             limits: ProcessLimits::default(),
             disk_bytes: None,
             sandbox: SandboxPolicy::off(),
-            notify: Vec::new(),
         },
         work_area: site.work.clone(),
         project_root: site.project.clone(),

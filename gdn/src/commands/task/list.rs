@@ -1,7 +1,7 @@
 //! `gdn task list`: what there is to do, what waits for a person first.
 
 use clap::Args;
-use goondan_protocol::control::{ListTasks, TaskInfo};
+use goondan_protocol::control::{BLOCKED_BY_APPROVAL, ListTasks, TaskInfo};
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
@@ -72,8 +72,13 @@ fn needs_person(info: &TaskInfo) -> bool {
         || info.damaged.is_some()
         || matches!(
             info.blocked_by.as_deref(),
-            Some("budget" | "shared_budget" | "quota")
+            Some("budget" | "shared_budget" | "quota" | BLOCKED_BY_APPROVAL)
         )
+}
+
+/// Whether its agent wants to make a call that a person must approve.
+fn is_approval(info: &TaskInfo) -> bool {
+    info.blocked_by.as_deref() == Some(BLOCKED_BY_APPROVAL)
 }
 
 /// How a task stands, in a word or two.
@@ -91,6 +96,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
             "over budget"
         }
         TaskStatus::Paused if info.blocked_by.as_deref() == Some("quota") => "over quota",
+        TaskStatus::Running if is_approval(info) => "to approve",
         TaskStatus::Running if info.blocked_by.as_deref() == Some("rate_limit") => "rate limited",
         other => other.as_str(),
     }
@@ -100,6 +106,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
 pub(super) fn status_of(info: &TaskInfo) -> Cell {
     let style = match info.status {
         _ if info.damaged.is_some() => style::BAD,
+        TaskStatus::Running if is_approval(info) => style::WARN,
         TaskStatus::Running | TaskStatus::Completed => style::GOOD,
         TaskStatus::Failed => style::BAD,
         TaskStatus::Idle | TaskStatus::Cancelled => style::FAINT,

@@ -3,7 +3,7 @@
 use goondan_protocol::control::{
     TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskNotification, TaskNotificationState,
 };
-use goondan_protocol::task::TaskStatus;
+use goondan_protocol::task::{PlanStep, PlanStepState, TaskStatus};
 use goondan_protocol::time::Timestamp;
 
 use super::list;
@@ -90,6 +90,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
     if let Some(step) = &detail.step {
         table.field("Step", text::one_line(step));
     }
+    if !detail.plan.is_empty() {
+        table.field("Plan", plan_of(&detail.plan));
+    }
     let agent = match &detail.model {
         Some(model) => format!("{} ({})", info.agent, text::one_line(model)),
         None => info.agent.to_string(),
@@ -132,6 +135,19 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
 }
 
 /// Tokens and money, each beside what may be taken.
+/// How far the plan is, and what comes next of it.
+fn plan_of(plan: &[PlanStep]) -> String {
+    let is_done = |step: &&PlanStep| step.state == PlanStepState::Completed;
+    let done = plan.iter().filter(is_done).count();
+    let next = plan
+        .iter()
+        .find(|step| step.state == PlanStepState::Pending);
+    let next = next.map_or_else(String::new, |step| {
+        format!(", next: {}", text::one_line(&step.title))
+    });
+    format!("{done} of {} done{next}", plan.len())
+}
+
 fn taken_of(detail: &TaskDetail) -> Cell {
     let (info, budget) = (&detail.info, &detail.budget);
     let tokens = match budget.tokens {
@@ -259,6 +275,10 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         })
         .collect();
     let mut next = |what, command: String| commands.push(NextCommand { what, command });
+    for approval in &detail.approvals {
+        next("Let it make the call", format!("approve {approval}"));
+        next("Or refuse it", format!("deny {approval}"));
+    }
     if detail.review.is_some() {
         next("Approve it", format!("task approve {id}"));
         next("Or have it done better", format!("task rework {id} TEXT"));
@@ -303,6 +323,19 @@ mod tests {
     use goondan_protocol::task::{NotifyOn, TaskBudget};
     use goondan_protocol::usage::{MicroUsd, Usage};
 
+    fn plan() -> Vec<PlanStep> {
+        let steps = [
+            ("Read the idea", PlanStepState::Completed),
+            ("Writing", PlanStepState::InProgress),
+            ("Check the prices", PlanStepState::Pending),
+        ];
+        let steps = steps.map(|(title, state)| PlanStep {
+            title: title.to_owned(),
+            state,
+        });
+        steps.to_vec()
+    }
+
     fn detail(status: TaskStatus) -> TaskDetail {
         TaskDetail {
             info: list::tests::info("shop", status),
@@ -312,9 +345,11 @@ mod tests {
             ended_at: None,
             failure: None,
             asks: Vec::new(),
+            approvals: Vec::new(),
             review: None,
             documents: vec!["docs/planning/01_idea.md".to_owned()],
             step: Some("Writing".to_owned()),
+            plan: plan(),
             run: None,
             runs: 1,
             not_before: None,

@@ -7,7 +7,6 @@ use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::CliAgentDefinition;
 
 use super::members::Membership;
-use super::notify;
 use super::sandboxes::{self, Ground};
 use crate::codes;
 use crate::fields::Located;
@@ -24,11 +23,10 @@ pub(super) fn resolve(
 ) -> BTreeMap<AgentName, CliAgentDefinition> {
     let mut agents = BTreeMap::new();
     for written in &resources.cli_agents {
-        let mut definition = definition_of(&written.value, membership);
+        let definition = definition_of(&written.value, membership);
         if membership.members.contains(definition.name.as_str()) {
             sandboxes::check_cli_agent(&definition, written, ground, report);
             check_guide(&definition, written, report);
-            definition.notify = notify::resolve(&written.value.notify, resources, report);
             agents.insert(definition.name.clone(), definition);
         }
     }
@@ -48,7 +46,6 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         limits: written.limits,
         disk_bytes: written.disk_bytes,
         sandbox: written.sandbox.within(&membership.policy.sandbox),
-        notify: Vec::new(),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Whether what an Agent's `notify` says can be done: its connection, the action of that, and the arguments.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::service::{Action, ActionCall, SERVICES, Service};
 use goondan_protocol::task::{Notice, Notify, NotifyOn, TaskId};
 use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde_json::{Value, json};
 
+use super::members::Membership;
 use crate::codes;
 use crate::fields::one_of;
 use crate::kinds::Resources;
@@ -21,8 +23,26 @@ use crate::similar::nearest;
 /// What stands in the places of arguments while they are checked.
 const SAMPLE: &str = "1";
 
-/// The entries that can be done.
+/// The entries of the agents that take part.
 pub(super) fn resolve(
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> BTreeMap<AgentName, Vec<Notify>> {
+    let agents = resources.agents.iter().map(|agent| &agent.value);
+    let agents = agents.map(|agent| (&agent.name, &agent.notify));
+    let programs = resources.cli_agents.iter().map(|agent| &agent.value);
+    let programs = programs.map(|agent| (&agent.name, &agent.notify));
+    let with_entries = agents.chain(programs).filter(|(name, written)| {
+        !written.is_empty() && membership.members.contains(name.as_str())
+    });
+    let resolved = with_entries
+        .map(|(name, written)| (name.clone(), resolve_entries(written, resources, report)));
+    resolved.collect()
+}
+
+/// The entries that can be done.
+fn resolve_entries(
     written: &[NotifySpec],
     resources: &Resources,
     report: &mut Report,

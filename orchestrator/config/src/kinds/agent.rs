@@ -7,8 +7,9 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
 use super::cli_agent::{self, CliAgentSpec};
+use super::notify::NotifySpec;
 use super::runtime::{CLI, RUNTIME_KIND};
-use super::{Context, budgets, id, params, process_limits, read_named_file, sandbox};
+use super::{Context, budgets, id, notify, params, process_limits, read_named_file, sandbox};
 use crate::approve::APPROVE;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
@@ -75,6 +76,7 @@ static LLM_SPEC: Shape = Shape::of(
         ),
         budgets::OF_AGENT,
         sandbox::OF_AGENT,
+        notify::OF_AGENT,
     ],
 );
 
@@ -166,6 +168,8 @@ pub(crate) struct AgentSpec {
     pub(crate) params_place: Option<Place>,
     pub(crate) runtime: Runtime,
     pub(crate) sandbox: sandbox::Written,
+    /// Whom connections tell what of its tasks.
+    pub(crate) notify: Vec<NotifySpec>,
 }
 
 /// What runs an agent.
@@ -233,6 +237,7 @@ fn read_llm(
     let required_tools = required_tools.collect();
     let budgets = budgets::read(&mut spec, name.as_ref(), &mut cx.report);
     let sandbox = sandbox::read(&mut spec, cx);
+    let notify = notify::read(&mut spec, cx);
     spec.close();
     Some(AgentSpec {
         name: name?,
@@ -247,6 +252,7 @@ fn read_llm(
         params_place,
         runtime,
         sandbox,
+        notify,
     })
 }
 

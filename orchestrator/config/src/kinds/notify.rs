@@ -1,4 +1,4 @@
-//! `notify` of an Agent of `runtime.kind: cli`: whom connections tell what a task waits for (`TASK-8`).
+//! `notify` of an Agent: whom connections tell what a task waits for (`TASK-8`).
 
 use goondan_protocol::task::{Notice, NotifyOn, Part, parts_of};
 

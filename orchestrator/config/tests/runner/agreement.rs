@@ -119,6 +119,7 @@ fn corpus() -> Vec<Value> {
             "Agent",
             "helper",
             &json!({
+                "notify": [{"connection": "Connection/bot", "action": "send", "args": {"chat": 1, "text": "${need}"}}],
                 "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
                 "prompt": {"system": "s"},
                 "tools": ["Tool/files", {"ref": "Tool/module", "approve": {

@@ -234,7 +234,7 @@ fn task_8_a_connection_tells_people_what_a_task_waits_for() {
         "{connection: Connection/chat, action: send, args: {chat: -5, text: \"${message}\", silent: true}}",
     );
     let bundle = project.load();
-    let [notify] = bundle.cli_agents().next().unwrap().notify.as_slice() else {
+    let [notify] = bundle.notify.values().next().unwrap().as_slice() else {
         panic!("{bundle:#?}");
     };
     assert_eq!(
@@ -252,7 +252,7 @@ fn task_8_a_connection_tells_people_what_a_task_waits_for() {
          \"${json}\"}, on: [completed, failed]}",
     );
     let ends = ends.load();
-    let notify = &ends.cli_agents().next().unwrap().notify[0];
+    let notify = &ends.notify.values().next().unwrap()[0];
     assert_eq!(notify.on, [NotifyOn::Completed, NotifyOn::Failed]);
     assert_ne!(ends.digest, bundle.digest);
 }

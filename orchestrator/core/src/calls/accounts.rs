@@ -212,6 +212,7 @@ mod tests {
             agent_name: if key == "main" { "boss" } else { "hand" }.parse().unwrap(),
             instance_key: key.parse().unwrap(),
             task: None,
+            bundle_revision: None,
             asked_by: asked_by.iter().map(|key| key.parse().unwrap()).collect(),
             asked_by_agents: asked_by.iter().map(|_| "boss".parse().unwrap()).collect(),
             model: "m".parse().unwrap(),

@@ -185,6 +185,7 @@ impl Calls {
         let agent_name = fleet.agent_name(&at)?.clone();
         asked_by_agents.retain(|agent| *agent != agent_name);
         let task = fleet.task_of(&at).map(TaskConversation::ledger_task);
+        let bundle_revision = fleet.bundle_revision(&at).cloned();
         Some(Entry {
             id: entry_id,
             at: received_at,
@@ -196,6 +197,7 @@ impl Calls {
                 turn_id,
                 step_id,
                 task,
+                bundle_revision,
             },
             model,
             usage: spent.usage,

@@ -593,6 +593,18 @@ impl Fleet {
         })
     }
 
+    /// The calls of a conversation that wait for a person.
+    pub(crate) fn approvals_waiting<'f>(
+        &'f self,
+        at: &InstanceRef,
+    ) -> impl Iterator<Item = &'f ApprovalId> + use<'f> {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry
+            .into_iter()
+            .flat_map(|entry| entry.approvals.waiting())
+    }
+
     /// A client wants to know which calls wait for a person.
     pub(crate) fn list_approvals(&mut self, token: RequestToken, list: &ListApprovals) {
         let only = list.workspace_id.as_ref();

@@ -13,7 +13,7 @@ use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, RevisionId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::RuntimeEventKind;
 use goondan_store::naming::instance_dir_name;
@@ -270,6 +270,13 @@ impl Fleet {
     pub(super) fn is_noting(&self, at: &InstanceRef) -> bool {
         let line = self.bundles.0.get(at);
         line.is_some_and(|line| line.iter().any(|it| matches!(it.asker, Asker::Nobody)))
+    }
+
+    /// The revision that a conversation works with; none if it works with the project as it is.
+    pub(crate) fn bundle_revision(&self, at: &InstanceRef) -> Option<&RevisionId> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        entry.overlay.standing.active.as_ref()
     }
 
     /// Whether what becomes of each turn is counted before the next one begins.

@@ -133,6 +133,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         entry_agent: ENTRY_AGENT.parse().ok(),
         agents,
         cli_agents: BTreeMap::new(),
+        notify: BTreeMap::new(),
         connections: connections.collect(),
         local: None,
         models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),

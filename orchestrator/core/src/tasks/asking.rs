@@ -119,7 +119,10 @@ impl Tasks {
             return;
         }
         match call {
-            Call::ListTasks(list) => fleet.respond(token, &self.list(&list)),
+            Call::ListTasks(list) => {
+                let tasks = self.list(fleet, &list);
+                fleet.respond(token, &tasks);
+            }
             Call::CreateTask(create) => self.create(fleet, token, create),
             Call::ImportTask(import) => self.import(fleet, token, import),
             Call::PruneTasks(prune) => self.prune(fleet, token, &prune),

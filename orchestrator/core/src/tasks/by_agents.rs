@@ -97,7 +97,7 @@ impl Tasks {
                     .map_err(told_refusal)
             }
             Question::ShowTask { task_id: None } => {
-                let answer = self.tasks_of(requester);
+                let answer = self.tasks_of(fleet, requester);
                 fleet.answer_agent(requester, answer);
                 Ok(())
             }
@@ -178,14 +178,14 @@ impl Tasks {
         }
     }
 
-    fn tasks_of(&self, requester: &Requester) -> AgentAnswer {
+    fn tasks_of(&self, fleet: &Fleet, requester: &Requester) -> AgentAnswer {
         let (id, key) = (&requester.at.workspace_id, &requester.at.instance_key);
         let list = goondan_protocol::control::ListTasks {
             workspace_id: Some(id.clone()),
             all: true,
             needs_me: false,
         };
-        let mut tasks: Vec<TaskInfo> = self.list(&list);
+        let mut tasks: Vec<TaskInfo> = self.list(fleet, &list);
         tasks.retain(|task| task.created_by.as_ref() == Some(key));
         let more = tasks.len().saturating_sub(AGENT_TASKS_MAX);
         tasks.truncate(AGENT_TASKS_MAX);
@@ -209,7 +209,8 @@ impl Tasks {
         let is_over = |waiter: &Waiter| {
             let entry = self.entry(&waiter.at);
             now_ms >= waiter.until_ms
-                || entry.is_none_or(|entry| entry.has_ended() || needs_person(entry))
+                || entry
+                    .is_none_or(|entry| entry.has_ended() || needs_person(fleet, &waiter.at, entry))
         };
         let are_over: Vec<bool> = self.waiters.iter().map(is_over).collect();
         let waiters = std::mem::take(&mut self.waiters);

@@ -9,10 +9,11 @@ use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, Format, Parser, RunResult, Setup};
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ApprovalId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, conversation_of, event_of};
 use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
+use goondan_tasks::fact::Runtime;
 use goondan_tasks::machine::Input as TaskInput;
 use goondan_tasks::state::{State, Taken};
 
@@ -65,6 +66,19 @@ fn run_of(at: &TaskRef, run: u64, session: Option<&str>) -> Result<ConversationR
         instance: instance_of(&at.workspace_id, key),
         event_id,
     })
+}
+
+/// Calls of the run of an agent with a model that wait for a person's approval.
+pub(super) fn approvals_of<'f>(
+    fleet: &'f Fleet,
+    at: &TaskRef,
+    state: &State,
+) -> impl Iterator<Item = &'f ApprovalId> + use<'f> {
+    let is_run = state.task.runtime == Runtime::Llm;
+    let run = state.run.as_ref().filter(|_| is_run);
+    let run = run.and_then(|run| run_of(at, run.number, run.session.as_deref()).ok());
+    let waiting = run.map(|run| fleet.approvals_waiting(&run.instance));
+    waiting.into_iter().flatten()
 }
 
 fn ledger_task(at: &TaskRef, state: &State) -> LedgerTask {

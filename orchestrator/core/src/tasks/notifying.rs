@@ -75,15 +75,15 @@ impl Delivery {
 pub(super) fn wanted(fleet: &Fleet, at: &TaskRef, state: &State, fact: &Fact) -> Vec<Notification> {
     let id = &at.workspace_id;
     let bundle = fleet.bundle(id);
-    let agent = bundle.and_then(|bundle| bundle.cli_agent(&state.task.agent));
-    let Some(agent) = agent.filter(|agent| !agent.notify.is_empty()) else {
+    let Some(entries) = bundle.and_then(|bundle| bundle.notify.get(&state.task.agent)) else {
         return Vec::new();
     };
     let Some(occasion) = Occasion::of(state, fact, id) else {
         return Vec::new();
     };
-    let entries = agent.notify.iter();
-    let told = entries.filter_map(|entry| occasion.told_by(entry, state, id));
+    let told = entries
+        .iter()
+        .filter_map(|entry| occasion.told_by(entry, state, id));
     told.collect()
 }
 

@@ -1,11 +1,14 @@
 //! What clients are told of tasks: what is durable of them.
 
-use goondan_protocol::control::{ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo};
+use goondan_protocol::control::{
+    BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::state::State;
 
 use super::Tasks;
+use super::conversations::approvals_of;
 use super::disk::AfterLook;
 use super::entry::{Asker, Entry};
 use crate::RequestToken;
@@ -19,17 +22,14 @@ impl Tasks {
             Asker::Client(token) => *token,
             Asker::Agent(requester) => return self.tell_agent(fleet, requester, at),
         };
-        let info = self
-            .entry(at)
-            .and_then(|entry| entry.info(&at.workspace_id));
-        match info {
+        match self.entry(at).and_then(|entry| info_of(fleet, at, entry)) {
             Some(info) => fleet.respond(token, &info),
             None => fleet.respond_error(token, super::not_found(at)),
         }
     }
 
     /// The tasks, those that wait for a person first, then those that are under way.
-    pub(super) fn list(&self, list: &ListTasks) -> Vec<TaskInfo> {
+    pub(super) fn list(&self, fleet: &Fleet, list: &ListTasks) -> Vec<TaskInfo> {
         let only = list.workspace_id.as_ref();
         let spaces = self.spaces.iter();
         let spaces = spaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
@@ -39,8 +39,8 @@ impl Tasks {
         });
         let mut found: Vec<(bool, TaskInfo)> = entries
             .filter_map(|(at, entry)| {
-                let needs_person = needs_person(entry);
-                Some((needs_person, shown(&at, entry)?))
+                let needs_person = needs_person(fleet, &at, entry);
+                Some((needs_person, shown(fleet, &at, entry)?))
             })
             .filter(|(needs_person, info)| {
                 let is_asked_for = list.all || !info.status.is_final() || info.damaged.is_some();
@@ -84,6 +84,8 @@ impl Tasks {
         let work_area = fleet.work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
         detail.disk = self.disk_of(fleet, at);
+        detail.approvals = approvals_of(fleet, at, state).cloned().collect();
+        add_approval(&mut detail.info, !detail.approvals.is_empty());
         detail.info.damaged = entry.damage().map(ToOwned::to_owned);
         Ok(detail)
     }
@@ -97,13 +99,32 @@ impl Tasks {
     }
 }
 
-pub(super) fn needs_person(entry: &Entry) -> bool {
-    entry.damage().is_some() || entry.durable().is_some_and(State::needs_person)
+/// Whether a task waits for a person, a call of its agent's included.
+pub(super) fn needs_person(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> bool {
+    let of_state =
+        |state: &State| state.needs_person() || approvals_of(fleet, at, state).next().is_some();
+    entry.damage().is_some() || entry.durable().is_some_and(of_state)
+}
+
+/// What a list says of a task of which anything was ever read.
+fn info_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
+    let mut info = entry.info(&at.workspace_id)?;
+    let state = entry.durable();
+    let is_asked = state.is_some_and(|state| approvals_of(fleet, at, state).next().is_some());
+    add_approval(&mut info, is_asked);
+    Some(info)
+}
+
+/// A task whose agent waits for an approval is blocked by that, and by nothing else.
+fn add_approval(info: &mut TaskInfo, is_asked: bool) {
+    if is_asked && info.blocked_by.is_none() {
+        info.blocked_by = Some(BLOCKED_BY_APPROVAL.to_owned());
+    }
 }
 
 /// What a list says of a task; of one of which nothing was ever read, that.
-fn shown(at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
-    entry.info(&at.workspace_id).or_else(|| {
+fn shown(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
+    info_of(fleet, at, entry).or_else(|| {
         let damaged = entry.damage()?.to_owned();
         let epoch = goondan_protocol::time::Timestamp::from_unix_millis(0);
         Some(TaskInfo {

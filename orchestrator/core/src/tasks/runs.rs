@@ -418,10 +418,7 @@ fn assignment(
         work_area: fleet.work_area(at),
         project_root: workspace.record.project_root.clone(),
         egress_socket: fleet.egress_socket_of(at, &agent),
-        agent: CliAgentDefinition {
-            notify: Vec::new(),
-            ..agent
-        },
+        agent,
         // It is known when its process is there.
         group: None,
         session: order.session,

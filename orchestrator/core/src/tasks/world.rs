@@ -110,7 +110,6 @@ fn agent() -> CliAgentDefinition {
         limits: ProcessLimits::default(),
         disk_bytes: None,
         sandbox: SandboxPolicy::off(),
-        notify: Vec::new(),
     }
 }
 
@@ -137,6 +136,7 @@ fn bundle() -> Bundle {
         entry_agent: None,
         agents: BTreeMap::new(),
         cli_agents: [(coder.name.clone(), coder)].into(),
+        notify: BTreeMap::new(),
         connections: BTreeMap::new(),
         local: None,
         models: BTreeMap::new(),
@@ -180,8 +180,8 @@ impl World {
     /// With a connection that tells people this.
     pub(super) fn notifying(notify: &[Notify]) -> Self {
         let mut bundle = bundle();
-        for agent in bundle.cli_agents.values_mut() {
-            agent.notify = notify.to_vec();
+        for agent in bundle.cli_agents.keys() {
+            bundle.notify.insert(agent.clone(), notify.to_vec());
         }
         let ops = connection();
         bundle.connections.insert(ops.name.clone(), ops);

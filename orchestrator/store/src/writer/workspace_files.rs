@@ -208,6 +208,7 @@ mod tests {
                 turn_id: "t".parse().unwrap(),
                 step_id: "t.1".parse().unwrap(),
                 task: None,
+                bundle_revision: None,
             },
             model: "big".parse().unwrap(),
             usage: None,

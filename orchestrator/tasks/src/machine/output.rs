@@ -78,6 +78,10 @@ impl Task {
                 self.refuse(&refusal.protocol, refusal.problem, now);
             }
             Event::Progress(progress) => self.progress(progress, now),
+            Event::Plan(steps) if steps != self.state.plan => {
+                self.record(now, Fact::PlanTold { steps });
+            }
+            Event::Plan(_) => {}
             Event::Permission(request) => self.permission_asked(run, request, now),
         }
     }

@@ -1,7 +1,8 @@
-use goondan_cli_agents::blocks::{Block, UserQuestion};
+use goondan_cli_agents::blocks::{Block, Progress, UserQuestion};
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, RunResult};
 use goondan_durable::disk::{Crash, Fault, NodeKind, SimulatedDisk};
+use goondan_protocol::task::{PlanStep, PlanStepState};
 use goondan_protocol::usage::{MicroUsd, Usage};
 use goondan_trees::Excludes;
 use goondan_trees::freeze::{Options, Unwanted, freeze};
@@ -218,6 +219,40 @@ fn task_3_task_4_task_6_the_files_are_what_the_clauses_have() {
     entry["timestamp"] = "2024-02-15T10:00:04.000Z".into();
     let expected = serde_json::json!({"total": taken, "byPhase": {"1": taken}, "history": [entry]});
     assert_eq!(json(".metadata/tokens.json"), expected);
+}
+
+#[test]
+fn task_4_the_plan_says_what_is_done_and_what_is_left() {
+    let disk = empty();
+    let (mut area, mut task) = create(&disk).unwrap();
+    live(&disk, &mut area, &mut task).unwrap();
+    let mut tell = |event: Event| {
+        let event = Input::Told { run: 2, event };
+        let output = task.handle(event, after(20)).unwrap();
+        area.write(&disk, task.state(), &output.facts).unwrap();
+        let view: serde_json::Value =
+            serde_json::from_str(&text(&disk, ".metadata/agent-state.json")).unwrap();
+        (output.facts.len(), view)
+    };
+    let document = Progress::Document("docs/idea.md".to_owned());
+    let (_, view) = tell(Event::Progress(document));
+    assert_eq!(view["metadata"]["completedSteps"][0], "docs/idea.md");
+    let step = |title: &str, state| PlanStep {
+        title: title.to_owned(),
+        state,
+    };
+    let plan = vec![
+        step("Read", PlanStepState::Completed),
+        step("Write", PlanStepState::InProgress),
+        step("Check", PlanStepState::Pending),
+    ];
+    let (_, view) = tell(Event::Plan(plan.clone()));
+    assert_eq!(view["currentStep"], "Write");
+    let steps = &view["metadata"];
+    assert_eq!(steps["completedSteps"], serde_json::json!(["Read"]));
+    assert_eq!(steps["pendingSteps"], serde_json::json!(["Check"]));
+    let (facts, _) = tell(Event::Plan(plan));
+    assert_eq!(facts, 0, "what is known is not written again");
 }
 
 #[test]

@@ -59,9 +59,8 @@ struct AgentStateView<'s> {
 struct AgentMetadata<'s> {
     model: Option<&'s str>,
     start_time: Option<Timestamp>,
-    completed_steps: &'s [String],
-    /// Nothing tells them: an agent says what it has done.
-    pending_steps: [&'s str; 0],
+    completed_steps: Vec<&'s str>,
+    pending_steps: Vec<&'s str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -142,8 +141,8 @@ pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileE
         metadata: AgentMetadata {
             model: state.model.as_deref(),
             start_time: state.started_at,
-            completed_steps: &state.documents,
-            pending_steps: [],
+            completed_steps: state.completed_steps().collect(),
+            pending_steps: state.pending_steps().collect(),
         },
     };
     let phases = state.tokens.by_phase.iter();

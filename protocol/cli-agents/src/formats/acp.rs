@@ -1,9 +1,10 @@
 //! The Agent Client Protocol, version 1: JSON-RPC, one message in each line.
 
 use agent_client_protocol_schema::v1::{
-    ContentBlock, NewSessionResponse, PermissionOptionKind, PromptResponse,
+    ContentBlock, NewSessionResponse, PermissionOptionKind, PlanEntryStatus, PromptResponse,
     RequestPermissionRequest, SessionNotification, SessionUpdate, StopReason, ToolCallStatus,
 };
+use goondan_protocol::task::{PlanStep, PlanStepState};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -178,6 +179,17 @@ impl Acp {
                     name: call.fields.title.unwrap_or_default(),
                     state,
                 }));
+            }
+            SessionUpdate::Plan(plan) => {
+                let steps = plan.entries.into_iter().map(|entry| PlanStep {
+                    title: entry.content,
+                    state: match entry.status {
+                        PlanEntryStatus::Completed => PlanStepState::Completed,
+                        PlanEntryStatus::InProgress => PlanStepState::InProgress,
+                        _ => PlanStepState::Pending,
+                    },
+                });
+                sink.push(Event::Plan(PlanStep::bounded(steps)));
             }
             SessionUpdate::UsageUpdate(usage) => {
                 // Tokens in context are no tokens taken: money alone counts.

@@ -1,6 +1,8 @@
 //! `claude --print --verbose --output-format stream-json`: one message in each line.
 
+use goondan_protocol::task::PlanStepState;
 use goondan_protocol::usage::{MicroUsd, Usage};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::limit_text::{reset_of, time_of};
@@ -113,11 +115,20 @@ impl Claude {
                     sink.own_text(text(block, "text"));
                     sink.end_text();
                 }
-                "tool_use" | "server_tool_use" => sink.push(Event::Tool(ToolActivity {
-                    id: text(block, "id").to_owned(),
-                    name: text(block, "name").to_owned(),
-                    state: ToolState::Started,
-                })),
+                "tool_use" | "server_tool_use" => {
+                    sink.push(Event::Tool(ToolActivity {
+                        id: text(block, "id").to_owned(),
+                        name: text(block, "name").to_owned(),
+                        state: ToolState::Started,
+                    }));
+                    // A subagent's plan is not that of the task.
+                    if is_own && text(block, "name") == "TodoWrite" {
+                        sink.plan(block.pointer("/input/todos"), |todo| {
+                            let state = PlanStepState::deserialize(todo.get("status")?).ok()?;
+                            Some((text(todo, "content"), state))
+                        });
+                    }
+                }
                 _ => {}
             }
         }

@@ -1,5 +1,6 @@
 //! `codex exec --json`: one event in each line.
 
+use goondan_protocol::task::PlanStepState;
 use goondan_protocol::usage::Usage;
 use serde_json::Value;
 
@@ -27,6 +28,11 @@ impl Codex {
                 text(event, "thread_id").clone_into(&mut self.thread);
                 let id = self.thread.clone();
                 sink.push(Event::Session { id, model: None });
+            }
+            "item.started" | "item.updated" | "item.completed"
+                if text(item, "type") == "todo_list" =>
+            {
+                plan(item, sink);
             }
             "item.started" => tool(item, ToolState::Started, sink),
             "item.completed" => self.item_completed(item, sink),
@@ -130,4 +136,15 @@ fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
     };
     let id = text(item, "id").to_owned();
     sink.push(Event::Tool(ToolActivity { id, name, state }));
+}
+
+/// Its plan. Which step it works on is not told.
+fn plan(item: &Value, sink: &mut Sink<'_>) {
+    sink.plan(item.get("items"), |step| {
+        let state = match step.get("completed").and_then(Value::as_bool) {
+            Some(true) => PlanStepState::Completed,
+            _ => PlanStepState::Pending,
+        };
+        Some((text(step, "text"), state))
+    });
 }

@@ -8,6 +8,7 @@ use goondan_cli_agents::blocks::{
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, Format, Reset, Setup, ToolState};
+use goondan_protocol::task::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStepState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 
@@ -289,4 +290,51 @@ fn proto_1_a_block_is_one_line_of_the_protocols_file() {
         matches!(order[0], Block::CustomTaskComplete(_)),
         "completion comes first"
     );
+}
+
+fn plans(events: &[Event]) -> Vec<Vec<(&str, PlanStepState)>> {
+    let plans = events.iter().filter_map(|event| match event {
+        Event::Plan(steps) => Some(steps),
+        _ => None,
+    });
+    plans
+        .map(|steps| {
+            let steps = steps.iter().map(|step| (step.title.as_str(), step.state));
+            steps.collect()
+        })
+        .collect()
+}
+
+#[test]
+fn task_4_the_plan_of_an_agent_is_read_in_each_form() {
+    use PlanStepState::{Completed, InProgress, Pending};
+    let claude = events("claude.jsonl", Format::ClaudeStreamJson);
+    let expected = [
+        ("Read the notes", Completed),
+        ("Choose a database", InProgress),
+        ("Write the plan", Pending),
+    ];
+    assert_eq!(plans(&claude), [expected.to_vec()], "no plan of a subagent");
+    let codex = events("codex.jsonl", Format::CodexJson);
+    let step = |state| vec![("Read the code", state), ("Write the page", Pending)];
+    assert_eq!(plans(&codex), [step(Pending), step(Completed)]);
+    let acp = events("acp.jsonl", Format::Acp);
+    let expected = [("Run tests", InProgress), ("Fix what fails", Pending)];
+    assert_eq!(plans(&acp), [expected.to_vec()]);
+}
+
+#[test]
+fn task_4_a_plan_is_bounded() {
+    let item = serde_json::json!({"text": "long ".repeat(PLAN_STEP_CHARS_MAX), "completed": false});
+    let items = vec![item; PLAN_STEPS_MAX * 2];
+    let line = serde_json::json!(
+        {"type": "item.started", "item": {"id": "i", "type": "todo_list", "items": items}}
+    );
+    let events = read(Format::CodexJson, &[format!("{line}\n").as_bytes()]);
+    let [plan] = &plans(&events)[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(plan.len(), PLAN_STEPS_MAX);
+    let is_bounded = |(title, _): &(&str, _)| title.chars().count() == PLAN_STEP_CHARS_MAX;
+    assert!(plan.iter().all(is_bounded));
 }
