@@ -11,16 +11,15 @@
 mod page;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_connectors::{AllowedHost, Reach, Values, reach_of};
+use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{Fetched, HTTP, Http, Service};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
@@ -29,7 +28,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use crate::http;
+use crate::http::{self, Forbidden, Resolver, may_reach};
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
 use crate::service::Failed;
 use crate::service_api::{ServiceApi, outbox_of};
@@ -119,7 +118,7 @@ impl Fetcher {
         let address = host.trim_start_matches('[').trim_end_matches(']');
         match address.parse::<IpAddr>() {
             Ok(address) if !may_reach(address, self.allows_private) => {
-                refused(Forbidden::at(host, address).to_string())
+                refused(said(&Forbidden::at(host, address)))
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -304,12 +303,8 @@ fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
 
 /// Why there is no answer. Nobody tries again but the model.
 fn to_error(error: reqwest::Error, failed: Failed<'_>, is_repeatable: bool) -> CallError {
-    let mut cause: Option<&dyn std::error::Error> = Some(&error);
-    while let Some(it) = cause {
-        if let Some(forbidden) = it.downcast_ref::<Forbidden>() {
-            return CallError::new(CallErrorCode::Refused, forbidden.to_string());
-        }
-        cause = it.source();
+    if let Some(forbidden) = Forbidden::of(&error) {
+        return CallError::new(CallErrorCode::Refused, said(forbidden));
     }
     let is_unsent = error.is_connect() || error.is_builder();
     let message = error_chain(&error.without_url());
@@ -361,57 +356,12 @@ fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
     (text, note)
 }
 
-fn may_reach(address: IpAddr, allows_private: bool) -> bool {
-    match reach_of(address) {
-        Reach::Public => true,
-        Reach::Private => allows_private,
-        Reach::Never => false,
-    }
-}
-
-/// A host leads where requests may not go.
-#[derive(Debug, thiserror::Error)]
-#[error("`{host}` leads to {address}, {}", if *.is_private {
-    "which is private; `allowPrivate: true` of the Connection allows that"
-} else {
-    "where no request goes"
-})]
-struct Forbidden {
-    host: String,
-    address: IpAddr,
-    is_private: bool,
-}
-
-impl Forbidden {
-    fn at(host: &str, address: IpAddr) -> Self {
-        Self {
-            host: host.to_owned(),
-            address,
-            is_private: reach_of(address) == Reach::Private,
-        }
-    }
-}
-
-/// Resolves names to addresses that may be reached.
-#[derive(Debug)]
-struct Resolver {
-    allows_private: bool,
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let allows_private = self.allows_private;
-        Box::pin(async move {
-            let host = name.as_str();
-            let all: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
-            let is_good = |address: &SocketAddr| may_reach(address.ip(), allows_private);
-            let good: Vec<SocketAddr> = all.iter().copied().filter(is_good).collect();
-            if let (Some(bad), true) = (all.first(), good.is_empty()) {
-                return Err(Forbidden::at(host, bad.ip()).into());
-            }
-            let good: Addrs = Box::new(good.into_iter());
-            Ok(good)
-        })
+/// Why a request does not go there, and what allows it.
+fn said(forbidden: &Forbidden) -> String {
+    if forbidden.is_private {
+        format!("{forbidden}; `allowPrivate: true` of the Connection allows that")
+    } else {
+        forbidden.to_string()
     }
 }
 

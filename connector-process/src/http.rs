@@ -15,6 +15,9 @@ use crate::certificates;
 use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 
 mod connecting;
+mod reach;
+
+pub(crate) use reach::{Forbidden, Resolver, may_reach};
 
 /// Connections to one host that are kept open for the next request.
 const IDLE_CONNECTIONS_MAX: usize = 16;

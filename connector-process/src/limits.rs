@@ -142,6 +142,9 @@ pub const SERVICE_TIMEOUT_MS: u64 = 20_000;
 /// Largest answer of a service, in bytes.
 pub const SERVICE_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Largest document in which a server says of itself how tokens are got, in bytes.
+pub const OAUTH_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
 /// Redirects that one request of an agent follows.
 pub const REDIRECTS_MAX: usize = 5;
 

@@ -5,15 +5,22 @@
 //!
 //! * `reply`: what servers answer, with all their habits. Pure.
 //! * `metadata`: what they say of themselves. Pure.
+//! * `resource`: what a server says of the tokens that it takes, such as an MCP server. Pure.
+//! * `registration`: how an application is registered. Pure.
+//! * `discovery`: where an authorization server is, and where it takes requests.
 //!
 //! # Invariants
 //!
 //! * A secret goes to the endpoint that the orchestrator names, over TLS or within this machine, and by no
 //!   redirect elsewhere.
+//! * What a server of the Internet names leads to no private address.
 //! * No error and no answer but the tokens asked for repeats one that was sent.
 
+mod discovery;
 mod metadata;
+mod registration;
 mod reply;
+mod resource;
 
 use std::time::Duration;
 
@@ -23,8 +30,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::oauth::{
-    ClientAuth, DEVICE, FormRequest, METADATA, Metadata, MetadataRequest, REVOKE, Refused, Reply,
-    TOKEN, form_encoded, url_encoded,
+    ClientAuth, DEVICE, FormRequest, METADATA, MetadataRequest, REGISTER, REVOKE, Refused,
+    RegisterRequest, Reply, TOKEN, form_encoded, url_encoded,
 };
 use goondan_protocol::secret::SecretValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -36,7 +43,8 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
 use crate::http;
-use crate::service::{Answered, Failed, exchange, masked};
+use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
+use crate::service::{Answered, Failed, exchange, exchange_within, masked};
 
 /// Fields of a form that are secrets; the others may be repeated in errors.
 const SECRET_FIELDS: [&str; 5] = [
@@ -47,9 +55,29 @@ const SECRET_FIELDS: [&str; 5] = [
     "token",
 ];
 
+/// The ways to servers.
+#[derive(Clone)]
+struct Clients {
+    /// To any address that a person has written.
+    any: reqwest::Client,
+    /// To addresses of the Internet alone.
+    public: reqwest::Client,
+}
+
+impl Clients {
+    fn that(&self, public_only: bool) -> &reqwest::Client {
+        if public_only { &self.public } else { &self.any }
+    }
+
+    /// For what a server has named.
+    fn for_found(&self, resource: &reqwest::Url) -> &reqwest::Client {
+        self.that(!resource::allows_private(resource))
+    }
+}
+
 /// Asks servers for whoever holds the tokens.
 pub(crate) struct Asker {
-    client: reqwest::Client,
+    clients: Clients,
 }
 
 impl Asker {
@@ -57,9 +85,13 @@ impl Asker {
     ///
     /// Why there can be no client, in words.
     pub(crate) fn new() -> Result<Self, String> {
-        Ok(Self {
-            client: http::service_client()?,
-        })
+        let resolver = http::Resolver {
+            allows_private: false,
+        };
+        let public = http::client_by(std::sync::Arc::new(resolver))?;
+        let any = http::service_client()?;
+        let clients = Clients { any, public };
+        Ok(Self { clients })
     }
 
     /// Asks until `stop`.
@@ -74,17 +106,18 @@ impl Asker {
 
 impl CallHandler for Asker {
     fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let client = self.client.clone();
+        let clients = self.clients.clone();
         async move {
             let timeout = Duration::from_millis(call.deadline_ms);
             match call.method.as_str() {
                 METADATA => {
                     let request: MetadataRequest = read(&call.params)?;
-                    to_raw(&ask_metadata(&client, &request, timeout).await?)
+                    to_raw(&discovery::ask(&clients, &request, timeout).await?)
                 }
-                TOKEN => ask_form(&client, &call.params, timeout, false, reply::token).await,
-                REVOKE => ask_form(&client, &call.params, timeout, true, reply::revoked).await,
-                DEVICE => ask_form(&client, &call.params, timeout, true, reply::device).await,
+                TOKEN => ask_form(&clients, &call.params, timeout, false, reply::token).await,
+                REVOKE => ask_form(&clients, &call.params, timeout, true, reply::revoked).await,
+                DEVICE => ask_form(&clients, &call.params, timeout, true, reply::device).await,
+                REGISTER => register(&clients, &call.params, timeout).await,
                 other => {
                     let message = format!("an authorization server has no method `{other}`");
                     Err(CallError::new(CallErrorCode::NotFound, message))
@@ -106,7 +139,7 @@ fn to_raw<T: Serialize>(value: &T) -> Outcome {
 
 /// Sends a form and reads what comes back.
 async fn ask_form<T: Serialize>(
-    client: &reqwest::Client,
+    clients: &Clients,
     params: &RawValue,
     timeout: Duration,
     is_repeatable: bool,
@@ -118,6 +151,7 @@ async fn ask_form<T: Serialize>(
         service: "the authorization server",
         is_repeatable,
     };
+    let client = clients.that(request.public_only);
     let sent = exchange(form_of(client, &request)?, timeout).await;
     let answered = sent.map_err(|broken| failed.without_answer(&broken));
     let mask = |error: CallError| CallError {
@@ -151,6 +185,27 @@ async fn ask_form<T: Serialize>(
                 _ => mask(error),
             })
         }
+    }
+}
+
+/// Has an application registered.
+async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Outcome {
+    let request: RegisterRequest = read(params)?;
+    let failed = Failed {
+        service: "the authorization server",
+        is_repeatable: true,
+    };
+    let client = clients.that(request.public_only);
+    let sent = client
+        .post(&request.endpoint)
+        .header(ACCEPT, "application/json")
+        .header(CONTENT_TYPE, "application/json")
+        .body(registration::body(&request).to_string());
+    let answered = exchange_within(sent, timeout, OAUTH_DOCUMENT_BYTES_MAX).await;
+    let answered = answered.map_err(|broken| failed.without_answer(&broken))?;
+    match registration::read(&answered) {
+        Some(registered) => to_raw(&registered),
+        None => Err(failed.unknown("its answer cannot be read".to_owned())),
     }
 }
 
@@ -196,41 +251,4 @@ fn form_of(
         builder = builder.header(AUTHORIZATION, value);
     }
     Ok(builder)
-}
-
-/// Asks a server what it says of itself, at each place where that may stand.
-async fn ask_metadata(
-    client: &reqwest::Client,
-    request: &MetadataRequest,
-    timeout: Duration,
-) -> Result<Reply<Metadata>, CallError> {
-    let failed = Failed {
-        service: "the authorization server",
-        is_repeatable: true,
-    };
-    let mut last = 0;
-    for url in metadata::places(&request.issuer) {
-        let request_to = client.get(url).header(ACCEPT, "application/json");
-        let answered = exchange(request_to, timeout).await;
-        let answered = answered.map_err(|broken| failed.without_answer(&broken))?;
-        last = answered.status;
-        if answered.status == 200 {
-            return Ok(match metadata::read(&answered.json(), &request.issuer) {
-                Ok(metadata) => Reply::Granted(metadata),
-                Err(why) => Reply::Refused(Refused {
-                    error: "invalid_metadata".to_owned(),
-                    description: Some(why),
-                }),
-            });
-        }
-        if answered.status >= 500 {
-            return Err(failed.by_status(answered.status, "", answered.retry_after_ms()));
-        }
-    }
-    Ok(Reply::Refused(Refused {
-        error: format!("http_{last}"),
-        description: Some(
-            "the server does not say where its endpoints are; name them in the OAuthApp".to_owned(),
-        ),
-    }))
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::calls::Outcome;
+use crate::http::Forbidden;
 use crate::limits::{SERVICE_ANSWER_BYTES_MAX, SERVICE_TIMEOUT_MS};
 use crate::payload::is_allowed;
 
@@ -52,8 +53,11 @@ pub(crate) enum Broken {
     #[error("the connection broke: {0}")]
     Lost(String),
     /// The answer is longer than any that makes sense.
-    #[error("it answered with more than {SERVICE_ANSWER_BYTES_MAX} bytes")]
-    TooLong,
+    #[error("it answered with more than {0} bytes")]
+    TooLong(usize),
+    /// A name led where requests may not go.
+    #[error("{0}")]
+    Forbidden(String),
 }
 
 /// Makes one request and reads the answer. The URL, which may hold a token, is in no error.
@@ -65,7 +69,23 @@ pub(crate) async fn exchange(
     request: reqwest::RequestBuilder,
     request_timeout: Duration,
 ) -> Result<Answered, Broken> {
+    exchange_within(request, request_timeout, SERVICE_ANSWER_BYTES_MAX).await
+}
+
+/// The same with an answer of at most so many bytes.
+///
+/// # Errors
+///
+/// [`Broken`] if there is no answer.
+pub(crate) async fn exchange_within(
+    request: reqwest::RequestBuilder,
+    request_timeout: Duration,
+    bytes_max: usize,
+) -> Result<Answered, Broken> {
     let broken = |error: reqwest::Error| {
+        if let Some(forbidden) = Forbidden::of(&error) {
+            return Broken::Forbidden(forbidden.to_string());
+        }
         let is_unsent = error.is_connect() || error.is_builder();
         let reason = error_chain(&error.without_url());
         if is_unsent {
@@ -79,8 +99,8 @@ pub(crate) async fn exchange(
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             body.extend_from_slice(&chunk);
-            if body.len() > SERVICE_ANSWER_BYTES_MAX {
-                return Err(Broken::TooLong);
+            if body.len() > bytes_max {
+                return Err(Broken::TooLong(bytes_max));
             }
         }
         Ok(Answered {
@@ -160,7 +180,8 @@ impl Failed<'_> {
         match broken {
             Broken::NotSent(_) => CallError::new(CallErrorCode::Unavailable, message).later(None),
             Broken::Lost(_) => self.unknown(message),
-            Broken::TooLong => CallError::new(CallErrorCode::Internal, message),
+            Broken::Forbidden(_) => CallError::new(CallErrorCode::Refused, message),
+            Broken::TooLong(_) => CallError::new(CallErrorCode::Internal, message),
         }
     }
 

@@ -32,6 +32,10 @@ pub const REVOKE: &str = "revoke";
 /// [`DeviceCode`].
 pub const DEVICE: &str = "device";
 
+/// The method that registers an application at a server (RFC 7591): from a [`RegisterRequest`] to a [`Reply`]
+/// of [`Client`].
+pub const REGISTER: &str = "register";
+
 /// What stands in a configuration for a token until a process is started with it.
 const PLACEHOLDER: &str = "goondan-oauth:";
 
@@ -98,6 +102,16 @@ pub enum ClientAuth {
 }
 
 impl ClientAuth {
+    /// The word by which it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Post => "post",
+            Self::None => "none",
+        }
+    }
+
     /// How each is written, in the order of the variants.
     pub const WORDS: [&'static str; 3] = ["basic", "post", "none"];
 
@@ -125,8 +139,13 @@ pub struct OAuthApp {
     /// Its endpoints as they are written; they come before what it says.
     #[serde(default)]
     pub endpoints: Endpoints,
-    /// The application's id at the server.
-    pub client_id: String,
+    /// The server whose tokens they are (RFC 8707), such as an MCP server. Without `issuer` it says itself which
+    /// authorization server that is (RFC 9728).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The application's id at the server, or the address of what is said of it; none: it is registered there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Its secret, if it has one. Never logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretValue>,
@@ -170,11 +189,15 @@ pub struct Endpoints {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetadataRequest {
-    /// The server.
-    pub issuer: String,
+    /// The authorization server; none: `resource` says which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The server whose tokens are wanted, if they are for one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
 }
 
-/// What an authorization server says of itself (RFC 8414).
+/// What an authorization server says of itself (RFC 8414), and a resource of its tokens (RFC 9728).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
@@ -183,6 +206,59 @@ pub struct Metadata {
     /// Whether it says in every callback who it is (RFC 9207).
     #[serde(default)]
     pub says_issuer: bool,
+    /// Who it says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// What the tokens are for, as it calls itself (RFC 8707).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// What is asked for where the application does not say.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Where applications are registered (RFC 7591).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<String>,
+    /// Whether an application's id may be the address of what is said of it.
+    #[serde(default)]
+    pub takes_client_documents: bool,
+    /// How a registered application is to say who it is.
+    #[serde(default)]
+    pub registered_auth: ClientAuth,
+    /// Whether its addresses were named by a server of the Internet, and so lead to such alone.
+    #[serde(default)]
+    pub public_only: bool,
+}
+
+/// What [`REGISTER`] is asked with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisterRequest {
+    /// Where it goes.
+    pub endpoint: String,
+    /// Where people are sent back to; none: they log in on another device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_uri: Option<String>,
+    /// What is asked for.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// How the application wants to say who it is.
+    pub client_auth: ClientAuth,
+    /// Whether it goes to an address of the Internet alone.
+    #[serde(default)]
+    pub public_only: bool,
+}
+
+/// Who an application is at one server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Client {
+    /// Its id.
+    pub id: String,
+    /// Its secret, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretValue>,
+    /// How it says who it is.
+    pub auth: ClientAuth,
 }
 
 /// A request with a form, to the token endpoint or one like it.
@@ -200,6 +276,9 @@ pub struct FormRequest {
     pub client_auth: ClientAuth,
     /// The fields, but for those by which it says so.
     pub form: BTreeMap<String, SecretValue>,
+    /// Whether it goes to an address of the Internet alone.
+    #[serde(default)]
+    pub public_only: bool,
 }
 
 /// What an authorization server answers.

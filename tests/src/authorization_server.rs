@@ -136,7 +136,7 @@ impl AuthorizationServer {
 }
 
 /// The fields of a form or a query.
-fn form(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn form(text: &str) -> BTreeMap<String, String> {
     let decoded = |text: &str| {
         let mut bytes = Vec::new();
         let mut rest = text.bytes();

@@ -31,6 +31,7 @@ pub mod home;
 pub mod http;
 pub mod log;
 pub mod mcp;
+pub mod mcp_login;
 pub mod misbehaviour;
 pub mod needs;
 pub mod processes;

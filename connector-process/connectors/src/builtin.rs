@@ -409,6 +409,12 @@ static MCP: Connector = Connector {
             "HTTP headers of every request.",
         ),
         Setting::optional(
+            "auth",
+            Content::Word(&["oauth"]),
+            "How requests to `url` get their token: `oauth` by a person's login at the authorization server that \
+             the server names.",
+        ),
+        Setting::optional(
             "startSeconds",
             Content::Number(1, 600),
             "How long the server may take to be ready.",

@@ -3,6 +3,8 @@
 use goondan_protocol::oauth::{Endpoints, Metadata};
 use serde_json::Value;
 
+use super::{registration, resource};
+
 /// Where that may stand, in the order in which it is looked for.
 pub(super) fn places(issuer: &str) -> Vec<String> {
     let trimmed = issuer.trim_end_matches('/');
@@ -11,10 +13,14 @@ pub(super) fn places(issuer: &str) -> Vec<String> {
         Some((host, path)) => (host, format!("/{path}")),
         None => (rest, String::new()),
     };
-    vec![
+    let mut places = vec![
         format!("{scheme}://{host}/.well-known/oauth-authorization-server{path}"),
-        format!("{trimmed}/.well-known/openid-configuration"),
-    ]
+        format!("{scheme}://{host}/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        places.push(format!("{trimmed}/.well-known/openid-configuration"));
+    }
+    places
 }
 
 /// Reads it. It must be of the issuer that was asked for, and name endpoints to which secrets may go.
@@ -25,14 +31,14 @@ pub(super) fn places(issuer: &str) -> Vec<String> {
 pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
     let text = |name: &str| said.get(name).and_then(Value::as_str);
     let same = |text: &str| text.trim_end_matches('/') == issuer.trim_end_matches('/');
-    match text("issuer") {
-        Some(named) if same(named) => {}
+    let named = match text("issuer") {
+        Some(named) if same(named) => named.to_owned(),
         Some(named) => {
             let named: String = named.chars().take(200).collect();
             return Err(format!("it says that it is `{named}`, and not `{issuer}`"));
         }
         None => return Err("it does not say which server it is of".to_owned()),
-    }
+    };
     let is_local = issuer.starts_with("http://");
     let endpoint = |name: &str| match text(name) {
         None => Ok(None),
@@ -47,6 +53,10 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
     if !knows_s256 {
         return Err("it does not take `S256`, without which a login is not safe".to_owned());
     }
+    let says = |name: &str| {
+        let said = said.get(name).and_then(Value::as_bool);
+        said.unwrap_or_default()
+    };
     Ok(Metadata {
         endpoints: Endpoints {
             authorization: endpoint("authorization_endpoint")?,
@@ -54,10 +64,15 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
             revocation: endpoint("revocation_endpoint")?,
             device_authorization: endpoint("device_authorization_endpoint")?,
         },
-        says_issuer: said
-            .get("authorization_response_iss_parameter_supported")
-            .and_then(Value::as_bool)
-            .unwrap_or_default(),
+        says_issuer: says("authorization_response_iss_parameter_supported"),
+        issuer: Some(named),
+        registration: endpoint("registration_endpoint")?,
+        takes_client_documents: says("client_id_metadata_document_supported"),
+        registered_auth: registration::auth_of(&resource::texts(
+            said,
+            "token_endpoint_auth_methods_supported",
+        )),
+        ..Metadata::default()
     })
 }
 
@@ -73,12 +88,16 @@ mod tests {
             places("https://as.example/tenant/"),
             [
                 "https://as.example/.well-known/oauth-authorization-server/tenant",
+                "https://as.example/.well-known/openid-configuration/tenant",
                 "https://as.example/tenant/.well-known/openid-configuration"
             ]
         );
         assert_eq!(
-            places("http://127.0.0.1:80")[0],
-            "http://127.0.0.1:80/.well-known/oauth-authorization-server"
+            places("http://127.0.0.1:80"),
+            [
+                "http://127.0.0.1:80/.well-known/oauth-authorization-server",
+                "http://127.0.0.1:80/.well-known/openid-configuration"
+            ]
         );
     }
 

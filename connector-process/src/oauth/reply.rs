@@ -76,7 +76,7 @@ pub(super) fn device(answered: &Answered) -> Option<Reply<DeviceCode>> {
     }))
 }
 
-fn is_good(answered: &Answered) -> bool {
+pub(super) fn is_good(answered: &Answered) -> bool {
     (200..300).contains(&answered.status)
 }
 

@@ -42,7 +42,9 @@ impl Api {
             .body(params.to_string());
         match exchange(request, request_timeout).await {
             Ok(answered) => read(answered.status, &answered.body),
-            Err(Broken::TooLong) => Err(ApiError::Strange(Broken::TooLong.to_string())),
+            Err(broken @ (Broken::TooLong(_) | Broken::Forbidden(_))) => {
+                Err(ApiError::Strange(broken.to_string()))
+            }
             Err(Broken::NotSent(reason)) => Err(ApiError::Unreachable(reason)),
             Err(Broken::Lost(reason)) => Err(ApiError::Lost(reason)),
         }

@@ -149,8 +149,15 @@ impl Bundle {
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         let notify = notify::resolve(&membership, &resources, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
-        let oauth_needs = oauth::resolve_needs(&resources, report);
-        let oauth_apps = oauth::apps_of(&resources);
+        let mut oauth_needs = oauth::resolve_needs(&resources, report);
+        let mut oauth_apps = oauth::apps_of(&resources);
+        oauth::authorize(
+            &mut connections,
+            &mut oauth_apps,
+            &mut oauth_needs,
+            &resources,
+            report,
+        );
         oauth::add(&oauth_apps, &mut connections, &resources, report);
         if !report.has_errors() {
             let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];

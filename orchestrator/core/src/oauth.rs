@@ -13,7 +13,7 @@ use goondan_oauth::{
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::{LoginId, OAuthSubject, ResourceName, WorkspaceId};
-use goondan_protocol::oauth::{DEVICE, METADATA, OAuthNeed, REVOKE, Reply, TOKEN};
+use goondan_protocol::oauth::{DEVICE, METADATA, OAuthNeed, REGISTER, REVOKE, Reply, TOKEN};
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
@@ -262,6 +262,7 @@ fn call_of(
         Request::Token(request) => (TOKEN, to_raw_value(request), false),
         Request::Revoke(request) => (REVOKE, to_raw_value(request), true),
         Request::Device(request) => (DEVICE, to_raw_value(request), true),
+        Request::Register(request) => (REGISTER, to_raw_value(request), true),
     };
     Ok(OAuthCall {
         ticket,
@@ -290,16 +291,16 @@ fn answered(method: &str, outcome: CallOutcome) -> Answered {
             };
         }
     };
-    fn read<T: DeserializeOwned>(raw: &RawValue) -> Result<Reply<T>, Answered> {
-        // What is quoted of it might be a token.
-        let unread = || Answered::Unknown("the answer cannot be read".to_owned());
-        serde_json::from_str(raw.get()).map_err(|_error| unread())
+    fn read<T: DeserializeOwned>(raw: &RawValue) -> Option<Reply<T>> {
+        serde_json::from_str(raw.get()).ok()
     }
     let read = match method {
         METADATA => read(&raw).map(Answered::Metadata),
         TOKEN => read(&raw).map(Answered::Token),
         REVOKE => read(&raw).map(Answered::Revoked),
+        REGISTER => read(&raw).map(Answered::Registered),
         _ => read(&raw).map(Answered::Device),
     };
-    read.unwrap_or_else(|unread| unread)
+    // What is quoted of it might be a token.
+    read.unwrap_or_else(|| Answered::Unknown("the answer cannot be read".to_owned()))
 }

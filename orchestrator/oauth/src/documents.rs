@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::ids::LoginId;
-use goondan_protocol::oauth::OAuthNeed;
+use goondan_protocol::oauth::{Client, ClientAuth, OAuthNeed};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
@@ -40,9 +40,10 @@ impl Fields {
 
     /// Which of the values nobody is to see in any log.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretValue> {
-        const SECRET: [&str; 6] = [
+        const SECRET: [&str; 7] = [
             "accessToken",
             "refreshToken",
+            "clientSecret",
             "codeVerifier",
             "state",
             "deviceCode",
@@ -132,11 +133,50 @@ impl Known {
     }
 }
 
+/// Which server tokens are of, and who the application is there, where that is not written in the
+/// configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binding {
+    /// The server, as it says itself.
+    pub(crate) issuer: String,
+    /// Who the application is there, if it was registered.
+    pub(crate) client: Option<Client>,
+}
+
+impl Binding {
+    fn put(&self, fields: &mut Fields) {
+        fields.put("boundIssuer", &self.issuer);
+        if let Some(client) = &self.client {
+            fields.put("clientId", &client.id);
+            let secret = client.secret.as_ref();
+            fields.put_some("clientSecret", secret.map(SecretValue::expose));
+            fields.put("clientAuth", client.auth.word());
+        }
+    }
+
+    fn read(fields: &Fields) -> Option<Self> {
+        let client = fields.owned("clientId").map(|id| Client {
+            id,
+            secret: fields.secret("clientSecret"),
+            auth: fields
+                .text("clientAuth")
+                .and_then(ClientAuth::of_word)
+                .unwrap_or_default(),
+        });
+        Some(Self {
+            issuer: fields.owned("boundIssuer")?,
+            client,
+        })
+    }
+}
+
 /// The tokens that a server gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// What was said of the application when they were given.
     pub(crate) fingerprint: String,
+    /// Whose they are, if that is not written in the configuration.
+    pub(crate) binding: Option<Binding>,
     /// Grows with each answer of the server that was kept.
     pub(crate) generation: u64,
     /// Why a person has to log in again, if so.
@@ -167,6 +207,9 @@ impl Grant {
             fields.put_time("expiresAt", ms);
         }
         fields.put_some("scope", self.scope.as_deref());
+        if let Some(binding) = &self.binding {
+            binding.put(&mut fields);
+        }
         fields
     }
 
@@ -177,6 +220,7 @@ impl Grant {
         };
         Some(Self {
             fingerprint: fields.owned("fingerprint")?,
+            binding: Binding::read(fields),
             generation: fields.text("generation")?.parse().ok()?,
             needs_auth,
             access_token: fields.secret("accessToken")?,
@@ -218,6 +262,8 @@ impl Lock {
 pub(crate) struct Session {
     pub(crate) id: LoginId,
     pub(crate) fingerprint: String,
+    /// Which server it is at, if that is not written in the configuration.
+    pub(crate) binding: Option<Binding>,
     pub(crate) how: How,
     pub(crate) expires_at_ms: i64,
     /// Whether its code was handed in already.
@@ -252,6 +298,9 @@ impl Session {
         fields.put("fingerprint", &self.fingerprint);
         fields.put("status", if self.is_used { "used" } else { "open" });
         fields.put_time("expiresAt", self.expires_at_ms);
+        if let Some(binding) = &self.binding {
+            binding.put(&mut fields);
+        }
         match &self.how {
             How::Code {
                 state,
@@ -294,6 +343,7 @@ impl Session {
         Some(Self {
             id: fields.text("loginId")?.parse().ok()?,
             fingerprint: fields.owned("fingerprint")?,
+            binding: Binding::read(fields),
             how,
             expires_at_ms: fields.time("expiresAt")?,
             is_used: fields.text("status") != Some("open"),

@@ -46,9 +46,13 @@ pub(crate) fn fingerprint(app: &OAuthApp) -> String {
     ];
     let issuer = part(&app.issuer);
     let endpoints = endpoints.iter().map(String::as_str);
-    let parts: Vec<&str> = [issuer.as_str(), app.client_id.as_str()]
+    let client_id = part(&app.client_id);
+    // Those that are for no server alone are what they were before there were others.
+    let resource = app.resource.iter().map(String::as_str);
+    let parts: Vec<&str> = [issuer.as_str(), client_id.as_str()]
         .into_iter()
         .chain(endpoints)
+        .chain(resource)
         .collect();
     digest(&parts)
 }

@@ -1,5 +1,7 @@
 //! What follows from what: logins, grants and their renewal.
 //!
+//! * `clients`: who an application is at its server.
+//! * `registration`: finds that out for a login.
 //! * `logins`: from the wish to log in to the grant.
 //! * `renewal`: the next token, once for all who want it.
 //! * `revocation`: taking tokens back.
@@ -11,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::control::{ControlError, ErrorCode, GrantInfo, GrantRevoked, LoginBegun};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{
-    DeviceCode, Endpoints, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed, Reply,
-    Token,
+    Client, DeviceCode, Endpoints, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed,
+    RegisterRequest, Reply, Token,
 };
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
@@ -20,11 +22,13 @@ use goondan_protocol::time::Timestamp;
 use self::logins::{Beginning, Finishing, Login};
 use self::renewal::Phase;
 use self::revocation::Revoking;
-use crate::documents::{Fields, Grant};
+use crate::documents::{Binding, Fields, Grant};
 use crate::key::{GrantKey, Place, fingerprint};
 
+mod clients;
 mod logins;
 mod reading;
+mod registration;
 mod renewal;
 mod revocation;
 mod views;
@@ -48,6 +52,8 @@ pub enum Request {
     Revoke(FormRequest),
     /// To begin a login on another device.
     Device(FormRequest),
+    /// To be registered.
+    Register(RegisterRequest),
 }
 
 /// What came of a request.
@@ -61,6 +67,8 @@ pub enum Answered {
     Revoked(Reply<()>),
     /// A login on another device has begun.
     Device(Reply<DeviceCode>),
+    /// The application is registered.
+    Registered(Reply<Client>),
     /// The server never got it; says why.
     NotMade(String),
     /// Nobody knows whether the server got it; says why.
@@ -199,10 +207,11 @@ impl App {
     /// Where its server takes requests; none if it has to be asked first.
     fn server(&self) -> Option<Metadata> {
         let written = &self.definition.endpoints;
-        let said = match (&self.metadata, &self.definition.issuer) {
-            (Some(said), _) => said.clone(),
-            (None, None) => Metadata::default(),
-            (None, Some(_)) => return None,
+        let is_found = self.definition.resource.is_some() && written.token.is_none();
+        let said = match &self.metadata {
+            Some(said) => said.clone(),
+            None if self.definition.issuer.is_some() || is_found => return None,
+            None => Metadata::default(),
         };
         let either = |written: &Option<String>, said: Option<String>| written.clone().or(said);
         Some(Metadata {
@@ -215,7 +224,8 @@ impl App {
                     said.endpoints.device_authorization,
                 ),
             },
-            says_issuer: said.says_issuer,
+            resource: said.resource.or(self.definition.resource.clone()),
+            ..said
         })
     }
 }
@@ -255,6 +265,7 @@ enum Pending {
     Used(LoginId),
     Exchange(LoginId),
     DeviceCode(Box<Beginning>),
+    Register(Box<Beginning>),
     /// The grant of a login is being kept.
     LoginGrant(LoginId, Box<Grant>),
     Lock(GrantKey),
@@ -304,6 +315,7 @@ impl Machine {
             Pending::Metadata(..)
             | Pending::Exchange(_)
             | Pending::DeviceCode(_)
+            | Pending::Register(_)
             | Pending::Refresh(_)
             | Pending::Revoke(_) => false,
         })
@@ -387,6 +399,7 @@ impl Machine {
                 | Pending::Metadata(..)
                 | Pending::Exchange(_)
                 | Pending::DeviceCode(_)
+                | Pending::Register(_)
                 | Pending::Refresh(_)
                 | Pending::Revoke(_),
             ) => {}
@@ -411,6 +424,7 @@ impl Machine {
             }
             Some(Pending::Exchange(id)) => self.on_exchanged(&id, answered),
             Some(Pending::DeviceCode(beginning)) => self.on_device_code(&beginning, answered),
+            Some(Pending::Register(beginning)) => self.on_registered(*beginning, answered),
             Some(Pending::Refresh(key)) => self.on_refreshed(&key, ticket, answered),
             Some(Pending::Revoke(revoking)) => self.on_revoked(revoking, answered),
             _ => {}
@@ -459,11 +473,12 @@ impl Machine {
             return self.step(step, &server);
         }
         app.steps.push(step);
-        if app.steps.len() == 1
-            && let Some(issuer) = app.definition.issuer.clone()
-        {
+        if app.steps.len() == 1 {
             let fingerprint = app.fingerprint.clone();
-            let request = Request::Metadata(MetadataRequest { issuer });
+            let request = Request::Metadata(MetadataRequest {
+                issuer: app.definition.issuer.clone(),
+                resource: app.definition.resource.clone(),
+            });
             let (workspace_id, name) = app_key;
             let pending = Pending::Metadata(workspace_id, name, fingerprint);
             self.ask(&key.workspace_id, request, pending);
@@ -499,8 +514,10 @@ impl Machine {
             return;
         };
         let steps = std::mem::take(&mut app.steps);
-        let why = match answered {
-            _ if app.fingerprint != fingerprint => "the OAuthApp was changed meanwhile".to_owned(),
+        let (why, is_refusal) = match answered {
+            _ if app.fingerprint != fingerprint => {
+                ("the OAuthApp was changed meanwhile".to_owned(), false)
+            }
             Answered::Metadata(Reply::Granted(metadata)) => {
                 app.metadata = Some(metadata);
                 let Some(server) = app.server() else { return };
@@ -509,13 +526,20 @@ impl Machine {
                 }
                 return;
             }
-            Answered::Metadata(Reply::Refused(refused)) => refused.to_string(),
-            Answered::NotMade(why) | Answered::Unknown(why) => why,
-            other => format!("it answered something else: {other:?}"),
+            Answered::Metadata(Reply::Refused(refused)) => (refused.to_string(), true),
+            Answered::NotMade(why) | Answered::Unknown(why) => (why, false),
+            other => (format!("it answered something else: {other:?}"), false),
         };
-        let why = format!("what the authorization server says of itself cannot be read: {why}");
+        let what = "what the authorization server says of itself cannot be";
+        let verb = if is_refusal { "believed" } else { "read" };
+        let why = format!("{what} {verb}: {why}");
         for step in steps {
-            self.step_failed(step, &why);
+            match step {
+                Step::Begin(beginning) if is_refusal => {
+                    self.answer(beginning.waiter, Err(not_believed(&why)));
+                }
+                step => self.step_failed(step, &why),
+            }
         }
     }
 
@@ -610,27 +634,35 @@ impl Machine {
         }
     }
 
-    /// A request to an endpoint for forms, with these fields.
+    /// A request to an endpoint for forms, with these fields, by whom tokens of this binding belong to.
     fn form_request(
         &self,
         key: &GrantKey,
-        endpoint: &str,
+        (endpoint, server): (&str, &Metadata),
+        binding: Option<&Binding>,
         form: impl IntoIterator<Item = (&'static str, SecretValue)>,
     ) -> Option<FormRequest> {
-        let app = &self.app_of(key)?.definition;
+        let client = clients::client_of(&self.app_of(key)?.definition, binding);
         let form = form.into_iter();
         Some(FormRequest {
             endpoint: endpoint.to_owned(),
-            client_id: app.client_id.clone(),
-            client_secret: app.client_secret.clone(),
-            client_auth: app.client_auth,
+            client_id: client.id,
+            client_secret: client.secret,
+            client_auth: client.auth,
             form: form.map(|(name, value)| (name.to_owned(), value)).collect(),
+            public_only: server.public_only,
         })
     }
 }
 
 fn plain(text: &str) -> SecretValue {
     SecretValue::new(text.to_owned())
+}
+
+fn not_believed(why: &str) -> ControlError {
+    ControlError::new(ErrorCode::OauthRefused, why).suggest(
+        "check the addresses in goondan.yaml; what a server says wrongly, whoever runs it must mend",
+    )
 }
 
 fn unavailable(why: &str) -> ControlError {

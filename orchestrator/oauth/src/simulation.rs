@@ -129,7 +129,8 @@ fn app() -> OAuthApp {
             token: Some("https://as.example/token".to_owned()),
             ..Endpoints::default()
         },
-        client_id: "id".to_owned(),
+        resource: None,
+        client_id: Some("id".to_owned()),
         client_secret: None,
         client_auth: ClientAuth::None,
         scopes: vec!["repo".to_owned()],

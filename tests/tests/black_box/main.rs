@@ -63,6 +63,8 @@ mod looking_back;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_login;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod namespaces;

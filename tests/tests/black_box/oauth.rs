@@ -81,7 +81,7 @@ fn key_of(model: &Provider) -> String {
 }
 
 /// The address that a login tells.
-fn address_of(login: &Running) -> String {
+pub(super) fn address_of(login: &Running) -> String {
     login.wait_for_stdout("http://");
     let stdout = login.stdout();
     let line = stdout.lines().find(|line| line.starts_with("http://"));
@@ -89,7 +89,7 @@ fn address_of(login: &Running) -> String {
 }
 
 /// A browser goes where it was sent.
-fn visit(address: &str) -> u16 {
+pub(super) fn visit(address: &str) -> u16 {
     let rest = address.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let answer = http::get(host.parse().unwrap(), &format!("/{path}"));
@@ -118,7 +118,7 @@ fn grant(home: &Home) -> Value {
 }
 
 /// Every file below a directory, with what is in it.
-fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+pub(super) fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut waiting = vec![dir.to_owned()];
     while let Some(dir) = waiting.pop() {
@@ -148,9 +148,14 @@ fn oauth_files(home: &Home, kind: &str) -> usize {
 
 /// No secret of the server is in any file or line of the log.
 fn is_nowhere(home: &Home, server: &AuthorizationServer, log: &[Value]) {
+    are_nowhere(home, &server.secrets(), log);
+}
+
+/// None of these texts is in any file or line of the log.
+pub(super) fn are_nowhere(home: &Home, secrets: &[String], log: &[Value]) {
     let files = files(home.path());
     assert!(!files.is_empty());
-    for secret in server.secrets() {
+    for secret in secrets {
         let holds = |bytes: &[u8]| {
             bytes
                 .windows(secret.len())
@@ -160,7 +165,7 @@ fn is_nowhere(home: &Home, server: &AuthorizationServer, log: &[Value]) {
             assert!(!holds(bytes), "{secret} is in {path}");
         }
         for line in log {
-            assert!(!line.to_string().contains(&secret), "{secret} is in {line}");
+            assert!(!line.to_string().contains(secret), "{secret} is in {line}");
         }
     }
 }

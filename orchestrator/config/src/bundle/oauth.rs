@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{ConnectionName, OAuthSubject, ResourceName};
-use goondan_protocol::oauth::{OAUTH, OAuthApp, OAuthNeed};
+use goondan_protocol::oauth::{ClientAuth, Endpoints, OAUTH, OAuthApp, OAuthNeed};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
+use serde_json::Value;
 
 use crate::ConnectionDefinition;
 use crate::asked_token::AskedToken;
 use crate::codes;
+use crate::fields::Located;
 use crate::kinds::Resources;
+use crate::kinds::connection::{ConnectionSpec, MCP};
+use crate::kinds::oauth_app::check_url;
 use crate::report::{Problem, Report};
 
 /// The applications, by their names.
@@ -59,6 +63,107 @@ fn resolve_need(
                 .map_or_else(OAuthSubject::global, |subject| subject.value.clone()),
         }),
     }
+}
+
+/// Has the connections ask for a token that say `auth: oauth`: of the application of the same name, or of one that is
+/// made for the server at `url`.
+pub(super) fn authorize(
+    connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
+    apps: &mut BTreeMap<ResourceName, OAuthApp>,
+    needs: &mut BTreeSet<OAuthNeed>,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    for written in &resources.connections {
+        let Some(definition) = connections.get_mut(&written.value.name) else {
+            continue;
+        };
+        let is_mcp = definition.entry.is_none() && definition.connector.as_str() == MCP;
+        let says = definition.config.get(AUTH).and_then(Value::as_str);
+        if !is_mcp || says != Some(OAUTH) {
+            continue;
+        }
+        let Some(app) = app_for(written, apps, report) else {
+            continue;
+        };
+        let need = OAuthNeed {
+            app: app.name.clone(),
+            subject: OAuthSubject::global(),
+        };
+        let token = need.placeholder();
+        definition.secrets.insert(TOKEN.to_owned(), token);
+        apps.insert(app.name.clone(), app);
+        needs.insert(need);
+    }
+}
+
+/// The setting of an MCP server by which it is logged in at.
+const AUTH: &str = "auth";
+/// The secret that is the token of such a server.
+const TOKEN: &str = "token";
+
+fn app_for(
+    written: &Located<ConnectionSpec>,
+    apps: &BTreeMap<ResourceName, OAuthApp>,
+    report: &mut Report,
+) -> Option<OAuthApp> {
+    let spec = &written.value;
+    let mut refuse = |message: String, help: &str| {
+        let problem = Problem::new(codes::INVALID_VALUE, spec.written.place_of(AUTH), message);
+        report.add(problem.help(help));
+    };
+    if spec.secrets.contains_key(TOKEN) {
+        let message = "`auth: oauth` gets the token, and `secrets.token` says another".to_owned();
+        refuse(message, "remove one of the two");
+        return None;
+    }
+    let Some(url) = spec.config.get("url").and_then(Value::as_str) else {
+        let message = "`auth: oauth` is for a server at a `url`".to_owned();
+        refuse(
+            message,
+            "remove it; a program gets its credentials by `env`",
+        );
+        return None;
+    };
+    let starts_well = |c: char| c.is_ascii_alphanumeric();
+    let name = spec.name.as_str().parse::<ResourceName>().ok();
+    let name = name.filter(|name| name.as_str().starts_with(starts_well));
+    let Some(name) = name else {
+        let message = format!("`{}` is no name of an OAuthApp", spec.name);
+        refuse(
+            message,
+            "give the Connection one that begins with a letter or a digit",
+        );
+        return None;
+    };
+    if let Some(app) = apps.get(&name) {
+        if app.per_user {
+            let message = format!("OAuthApp `{name}` has a token for each subject");
+            refuse(
+                message,
+                "say whose is meant: `secrets: {token: {valueFrom: {oauth: {app: …, subject: …}}}}`",
+            );
+            return None;
+        }
+        return Some(app.clone());
+    }
+    let url = Located {
+        value: url,
+        place: spec.written.place_of("url"),
+    };
+    check_url("url", &url, report).then(|| OAuthApp {
+        name,
+        issuer: None,
+        endpoints: Endpoints::default(),
+        resource: Some(url.value.to_owned()),
+        client_id: None,
+        client_secret: None,
+        client_auth: ClientAuth::None,
+        scopes: Vec::new(),
+        redirect_uri: None,
+        per_user: false,
+        params: BTreeMap::new(),
+    })
 }
 
 /// Adds the connection that asks authorization servers, if there is an application.

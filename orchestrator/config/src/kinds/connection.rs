@@ -21,7 +21,7 @@ use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::{Entry, Node, Value, entries_to_json};
 
 /// The built-in connector that may start a program of the machine.
-const MCP: &str = "mcp";
+pub(crate) const MCP: &str = "mcp";
 
 impl Kind {
     pub(crate) const CONNECTION: Self = Self::named("Connection");

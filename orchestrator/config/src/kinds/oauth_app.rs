@@ -25,7 +25,8 @@ const GLOBAL: &str = "global";
 const USER: &str = "user";
 
 /// What an authorization request says anyway.
-const OWN_PARAMS: [&str; 7] = [
+const OWN_PARAMS: [&str; 8] = [
+    "resource",
     "response_type",
     "client_id",
     "redirect_uri",
@@ -66,11 +67,18 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::Text,
             "Where a login on another device begins, if the server does not say so itself.",
         ),
-        Field::required(
+        Field::optional(
+            "resource",
+            Content::Text,
+            "The server whose tokens they are (RFC 8707), such as an MCP server. Without `issuer` it says itself \
+             which authorization server that is (RFC 9728).",
+        ),
+        Field::optional(
             "clientId",
             Content::Text,
-            "The application's id, as the server gave it.",
-        ),
+            "The application's id, as the server gave it, or the address of what is said of the application.",
+        )
+        .or(Default::Meaning("with `resource` the application is registered by itself (RFC 7591)")),
         Field::optional(
             "clientSecret",
             Content::Secret,
@@ -102,10 +110,16 @@ pub(crate) static SPEC: Shape = Shape::of(
         ),
     ],
 )
-.with(&[Rule::AnyOf(
-    &["issuer", "tokenEndpoint"],
-    "name the server: `issuer: https://login.example.org`",
-)]);
+.with(&[
+    Rule::AnyOf(
+        &["issuer", "tokenEndpoint", "resource"],
+        "name the server: `issuer: https://login.example.org`",
+    ),
+    Rule::AnyOf(
+        &["clientId", "resource"],
+        "name the application as the server did: `clientId: ID`",
+    ),
+]);
 
 /// Reads an `OAuthApp` document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAuthApp> {
@@ -116,6 +130,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
         check_url(name, &written, &mut cx.report).then(|| written.value.to_owned())
     };
     let issuer = url("issuer", cx);
+    let resource = url("resource", cx);
     let endpoints = Endpoints {
         authorization: url("authorizationEndpoint", cx),
         token: url("tokenEndpoint", cx),
@@ -135,7 +150,8 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
         name: name?,
         issuer,
         endpoints,
-        client_id: client_id?.value.to_owned(),
+        resource,
+        client_id: client_id.map(|id| id.value.to_owned()),
         client_secret: client_secret.map(SecretValue::new),
         client_auth,
         scopes: scopes.iter().map(|scope| scope.value.to_owned()).collect(),
@@ -161,7 +177,7 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
 }
 
 /// Whether it is an address to which tokens may go: one with TLS, or of this machine.
-fn check_url(name: &str, written: &Located<&str>, report: &mut Report) -> bool {
+pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report) -> bool {
     let (scheme, rest) = written.value.split_once("://").unwrap_or(("", ""));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {

@@ -29,6 +29,12 @@ impl Written {
         }
     }
 
+    /// Where the value of a setting stands; where all of it does, if it is not there.
+    pub(crate) fn place_of(&self, setting: &str) -> Place {
+        let places = self.settings.get(setting);
+        places.map_or(self.spec, |(_, value)| *value)
+    }
+
     /// Notes where settings stand, and those within them.
     pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
         for entry in entries {

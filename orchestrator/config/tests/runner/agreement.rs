@@ -82,6 +82,7 @@ fn corpus() -> Vec<Value> {
                 "tokenEndpoint": "https://as.example/token",
                 "revocationEndpoint": "https://as.example/revoke",
                 "deviceAuthorizationEndpoint": "https://as.example/device",
+                "resource": "https://mcp.example/mcp",
                 "clientId": "c", "clientSecret": {"valueFrom": {"env": "KEY"}}, "clientAuth": "post",
                 "scopes": ["a"], "redirectUri": "https://example.org/cb", "subjectMode": "user",
                 "params": {"access_type": "offline"},

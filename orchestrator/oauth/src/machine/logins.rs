@@ -2,17 +2,20 @@
 
 use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
 use goondan_protocol::ids::{LoginId, WorkspaceId};
-use goondan_protocol::oauth::{Metadata, OAuthApp, Reply, Token, form_encoded};
+use goondan_protocol::oauth::{
+    Client, FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded,
+};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
+use super::clients::{client_of, is_of_server, resource_field, scope_of};
 use super::renewal::login_command;
 use super::{
     Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, not_kept, plain,
     unavailable,
 };
 use crate::callback::Callback;
-use crate::documents::{Grant, How, Session};
+use crate::documents::{Binding, Grant, How, Session};
 use crate::key::{GrantKey, Place};
 use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
 use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
@@ -30,11 +33,15 @@ const LOOPBACK_PATH: &str = "/callback";
 #[derive(Debug)]
 pub(super) struct Beginning {
     pub(super) waiter: Waiter,
-    key: GrantKey,
+    pub(super) key: GrantKey,
     id: LoginId,
     way: Way,
     verifier: SecretValue,
     state: SecretValue,
+    /// As whom the application was registered for this login, if it was just now.
+    pub(super) registered: Option<Client>,
+    /// Which server it is at, if that is not written.
+    pub(super) binding: Option<Binding>,
 }
 
 /// How.
@@ -106,6 +113,8 @@ impl Machine {
             way,
             verifier,
             state,
+            registered: None,
+            binding: None,
         });
         self.call(key, waiter, Call::Login(beginning));
     }
@@ -148,62 +157,42 @@ impl Machine {
                 let error = ControlError::new(ErrorCode::InvalidRequest, text);
                 self.answer(beginning.waiter, Err(error));
             }
-            None => self.with_server(&key, Step::Begin(beginning)),
+            None => {
+                self.ask_anew(&key);
+                self.with_server(&key, Step::Begin(beginning));
+            }
         }
     }
 
-    pub(super) fn open_login(&mut self, beginning: Beginning, server: &Metadata) {
-        let Beginning {
-            waiter, key, way, ..
-        } = &beginning;
-        let (waiter, key) = (*waiter, key.clone());
-        let Some(app) = self.app_of(&key) else {
-            return self.answer(waiter, Err(unavailable("the OAuthApp is gone")));
-        };
-        let lacks = |what: &str| {
-            let text = format!(
-                "the authorization server of {} has no {what} endpoint",
-                key.need
-            );
-            let error = ControlError::new(ErrorCode::OauthRefused, text);
-            Err(error.suggest("name it under `endpoints` of the OAuthApp, or log in another way"))
-        };
-        let port = match way {
-            Way::Device => {
-                let Some(endpoint) = server.endpoints.device_authorization.clone() else {
-                    return self.answer(waiter, lacks("device authorization"));
-                };
-                let scope = plain(&app.definition.scopes.join(" "));
-                let fields = [("scope", scope)];
-                let form = fields.into_iter().filter(|(_, it)| !it.expose().is_empty());
-                let Some(request) = self.form_request(&key, &endpoint, form) else {
-                    return;
-                };
-                let pending = Pending::DeviceCode(Box::new(beginning));
-                self.ask(&key.workspace_id, Request::Device(request), pending);
-                return;
-            }
-            Way::Browser(port) => *port,
-        };
+    /// What a server says of those who give its tokens may be something else by now.
+    fn ask_anew(&mut self, key: &GrantKey) {
+        let app_key = (key.workspace_id.clone(), key.need.app.clone());
+        if let Some(app) = self.apps.get_mut(&app_key)
+            && app.definition.resource.is_some()
+        {
+            app.metadata = None;
+        }
+    }
+
+    /// Goes on with a login, now that it is known who the application is.
+    pub(super) fn open_as(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
+        let (waiter, key) = (beginning.waiter, beginning.key.clone());
+        if let Way::Device = beginning.way {
+            return self.open_on_device(beginning, app, server);
+        }
         let Some(endpoint) = server.endpoints.authorization.clone() else {
-            return self.answer(waiter, lacks("authorization"));
+            return self.answer(waiter, Err(lacks(&key, "authorization")));
         };
-        let redirect_uri = match (&app.definition.redirect_uri, port) {
-            (Some(written), _) => written.clone(),
-            (None, Some(port)) => format!("http://127.0.0.1:{port}{LOOPBACK_PATH}"),
-            (None, None) => {
-                let text = format!("OAuthApp `{}` has no `redirectUri`", key.need.app);
-                let error = ControlError::new(ErrorCode::InvalidRequest, text);
-                let error = error.suggest("say with `port` where people are sent back to");
-                return self.answer(waiter, Err(error));
-            }
+        let redirect_uri = match redirect_uri_of(app, &beginning) {
+            Ok(redirect_uri) => redirect_uri.unwrap_or_default(),
+            Err(error) => return self.answer(waiter, Err(error)),
         };
-        let url = authorization_url(&app.definition, &endpoint, &redirect_uri, &beginning);
+        let url = authorization_url(app, server, &endpoint, &redirect_uri, &beginning);
         let how = How::Code {
             state: beginning.state.clone(),
             verifier: beginning.verifier.clone(),
             redirect_uri: redirect_uri.clone(),
-            issuer: app.definition.issuer.clone(),
+            issuer: server.issuer.clone().or(app.issuer.clone()),
             says_issuer: server.says_issuer,
         };
         let expires_at_ms = self.now_ms.saturating_add(LOGIN_TTL_MS);
@@ -215,6 +204,20 @@ impl Machine {
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
         };
         self.keep_session(&beginning, how, expires_at_ms, begun);
+    }
+
+    fn open_on_device(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
+        let (waiter, key) = (beginning.waiter, beginning.key.clone());
+        let Some(endpoint) = &server.endpoints.device_authorization else {
+            return self.answer(waiter, Err(lacks(&key, "device authorization")));
+        };
+        let scope = ("scope", plain(&scope_of(app, server)));
+        let fields = [scope].into_iter().chain(resource_field(server));
+        let form = fields.filter(|(_, it)| !it.expose().is_empty());
+        let request = self.form_request(&key, (endpoint, server), beginning.binding.as_ref(), form);
+        let Some(request) = request else { return };
+        let pending = Pending::DeviceCode(Box::new(beginning));
+        self.ask(&key.workspace_id, Request::Device(request), pending);
     }
 
     fn keep_session(
@@ -233,6 +236,7 @@ impl Machine {
         let session = Session {
             id: id.clone(),
             fingerprint,
+            binding: beginning.binding.clone(),
             how,
             expires_at_ms,
             is_used: false,
@@ -368,9 +372,6 @@ impl Machine {
             return;
         };
         let key = login.key.clone();
-        let is_same = self
-            .app_of(&key)
-            .is_some_and(|app| app.fingerprint == login.session.fingerprint);
         let request = match (&login.session.how, &login.code, &server.endpoints.token) {
             (
                 How::Code {
@@ -380,25 +381,43 @@ impl Machine {
                 },
                 Some(code),
                 Some(endpoint),
-            ) if is_same => {
+            ) if self.is_of_login(login, server) => {
                 let form = [
                     ("grant_type", plain("authorization_code")),
                     ("code", code.clone()),
                     ("redirect_uri", plain(redirect_uri)),
                     ("code_verifier", verifier.clone()),
                 ];
-                self.form_request(&key, endpoint, form)
+                let form = form.into_iter().chain(resource_field(server));
+                self.form_request(
+                    &key,
+                    (endpoint, server),
+                    login.session.binding.as_ref(),
+                    form,
+                )
             }
             _ => None,
         };
+        self.ask_for_grant(id, &key, request);
+    }
+
+    /// Whether the application and its server are those that a login was begun with.
+    fn is_of_login(&self, login: &Login, server: &Metadata) -> bool {
+        let app = self.app_of(&login.key);
+        app.is_some_and(|app| app.fingerprint == login.session.fingerprint)
+            && is_of_server(login.session.binding.as_ref(), server)
+    }
+
+    fn ask_for_grant(&mut self, id: &LoginId, key: &GrantKey, request: Option<FormRequest>) {
         match request {
             Some(request) => {
                 let pending = Pending::Exchange(id.clone());
                 self.ask(&key.workspace_id, Request::Token(request), pending);
             }
             None => {
-                let error =
-                    no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
+                let error = no_login(
+                    "the OAuthApp or its server was changed meanwhile, or has no token endpoint",
+                );
                 self.end_login(id, &Err(error));
             }
         }
@@ -444,9 +463,13 @@ impl Machine {
             return;
         };
         let (key, fingerprint) = (login.key.clone(), login.session.fingerprint.clone());
+        let binding = login.session.binding.clone();
         let entry = self.entry(&key);
         entry.issued += 1;
-        let grant = Grant::of_token(token, now_ms, entry.issued, fingerprint);
+        let grant = Grant {
+            binding,
+            ..Grant::of_token(token, now_ms, entry.issued, fingerprint)
+        };
         let fields = grant.fields(&key);
         let pending = Pending::LoginGrant(id.clone(), Box::new(grant));
         self.write(Place::Grant(key), fields, pending);
@@ -519,30 +542,25 @@ impl Machine {
             return;
         };
         let key = login.key.clone();
-        let is_same = self
-            .app_of(&key)
-            .is_some_and(|app| app.fingerprint == login.session.fingerprint);
         let request = match (&login.session.how, &server.endpoints.token) {
-            (How::Device { device_code, .. }, Some(endpoint)) if is_same => {
+            (How::Device { device_code, .. }, Some(endpoint))
+                if self.is_of_login(login, server) =>
+            {
                 let form = [
                     ("grant_type", plain(DEVICE_GRANT)),
                     ("device_code", device_code.clone()),
                 ];
-                self.form_request(&key, endpoint, form)
+                let form = form.into_iter().chain(resource_field(server));
+                self.form_request(
+                    &key,
+                    (endpoint, server),
+                    login.session.binding.as_ref(),
+                    form,
+                )
             }
             _ => None,
         };
-        match request {
-            Some(request) => {
-                let pending = Pending::Exchange(id.clone());
-                self.ask(&key.workspace_id, Request::Token(request), pending);
-            }
-            None => {
-                let error =
-                    no_login("the OAuthApp was changed meanwhile, or has no token endpoint");
-                self.end_login(id, &Err(error));
-            }
-        }
+        self.ask_for_grant(id, &key, request);
     }
 
     /// Logins whose time is over end, and those on other devices are asked after.
@@ -567,18 +585,39 @@ impl Machine {
     }
 }
 
+/// Where a person is sent back to; none if they log in on another device.
+pub(super) fn redirect_uri_of(
+    app: &OAuthApp,
+    beginning: &Beginning,
+) -> Result<Option<String>, ControlError> {
+    match (beginning.way, &app.redirect_uri) {
+        (Way::Device, _) => Ok(None),
+        (Way::Browser(_), Some(written)) => Ok(Some(written.clone())),
+        (Way::Browser(Some(port)), None) => {
+            Ok(Some(format!("http://127.0.0.1:{port}{LOOPBACK_PATH}")))
+        }
+        (Way::Browser(None), None) => {
+            let text = format!("OAuthApp `{}` has no `redirectUri`", app.name);
+            let error = ControlError::new(ErrorCode::InvalidRequest, text);
+            Err(error.suggest("say with `port` where people are sent back to"))
+        }
+    }
+}
+
 /// Where a person consents.
 fn authorization_url(
     app: &OAuthApp,
+    server: &Metadata,
     endpoint: &str,
     redirect_uri: &str,
     beginning: &Beginning,
 ) -> String {
-    let scope = app.scopes.join(" ");
+    let scope = scope_of(app, server);
+    let client = client_of(app, beginning.binding.as_ref());
     let challenge = challenge(&beginning.verifier);
     let mut fields = vec![
         ("response_type", "code"),
-        ("client_id", app.client_id.as_str()),
+        ("client_id", client.id.as_str()),
         ("redirect_uri", redirect_uri),
         ("state", beginning.state.expose()),
         ("code_challenge", challenge.as_str()),
@@ -587,10 +626,21 @@ fn authorization_url(
     if !scope.is_empty() {
         fields.push(("scope", &scope));
     }
+    let resource = server.resource.as_deref();
+    fields.extend(resource.map(|resource| ("resource", resource)));
     let params = app.params.iter();
     fields.extend(params.map(|(name, value)| (name.as_str(), value.as_str())));
     let separator = if endpoint.contains('?') { '&' } else { '?' };
     format!("{endpoint}{separator}{}", form_encoded(fields))
+}
+
+fn lacks(key: &GrantKey, what: &str) -> ControlError {
+    let text = format!(
+        "the authorization server of {} has no {what} endpoint",
+        key.need
+    );
+    let error = ControlError::new(ErrorCode::OauthRefused, text);
+    error.suggest("name it under `endpoints` of the OAuthApp, or log in another way")
 }
 
 fn no_login(why: &str) -> ControlError {

@@ -1,8 +1,9 @@
 //! The next token, once for all who want it: durable intent → request → durable grant → hand-out.
 
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::oauth::{Metadata, Reply, Token};
+use goondan_protocol::oauth::{Metadata, Refused, Reply, Token};
 
+use super::clients::{is_of_server, resource_field};
 use super::{
     Answer, Answered, Happening, Machine, Pending, Request, Step, Ticket, Waiter, not_kept, plain,
     unavailable,
@@ -16,6 +17,9 @@ use crate::limits::{
 
 /// The code by which a server says that a grant is worth nothing any more.
 const INVALID_GRANT: &str = "invalid_grant";
+
+/// The codes by which it says that it does not know the application.
+const INVALID_CLIENT: [&str; 2] = ["invalid_client", "unauthorized_client"];
 
 /// How the renewal of a grant stands.
 #[derive(Debug, Default)]
@@ -57,6 +61,7 @@ impl Grant {
         });
         Self {
             fingerprint,
+            binding: None,
             generation,
             needs_auth: None,
             access_token: token.access_token,
@@ -202,17 +207,22 @@ impl Machine {
     }
 
     pub(super) fn send_refresh(&mut self, key: &GrantKey, server: &Metadata) {
-        let Some(entry) = self.grants.get(key) else {
-            return;
-        };
-        let refresh_token = entry.grant.as_ref().and_then(|it| it.refresh_token.clone());
+        let grant = self.grants.get(key).and_then(|entry| entry.grant.as_ref());
+        let Some(grant) = grant else { return };
+        if !is_of_server(grant.binding.as_ref(), server) {
+            let why =
+                "its server names another authorization server than the one that gave the token";
+            return self.needs_auth(key, why);
+        }
+        let refresh_token = grant.refresh_token.clone();
         let request = server.endpoints.token.as_ref().zip(refresh_token).and_then(
             |(endpoint, refresh_token)| {
                 let form = [
                     ("grant_type", plain("refresh_token")),
                     ("refresh_token", refresh_token),
                 ];
-                self.form_request(key, endpoint, form)
+                let form = form.into_iter().chain(resource_field(server));
+                self.form_request(key, (endpoint, server), grant.binding.as_ref(), form)
             },
         );
         let Some(request) = request else {
@@ -254,13 +264,14 @@ impl Machine {
                 let next = Grant::of_token(token, now_ms, entry.issued, grant.fingerprint);
                 // A server that gives no new one goes on with the one before.
                 let next = Grant {
+                    binding: grant.binding,
                     refresh_token: next.refresh_token.or(grant.refresh_token),
                     scope: next.scope.or(grant.scope),
                     ..next
                 };
                 self.keep(key, next);
             }
-            Answered::Token(Reply::Refused(refused)) if refused.error == INVALID_GRANT => {
+            Answered::Token(Reply::Refused(refused)) if is_over(&refused, &grant) => {
                 self.needs_auth(
                     key,
                     &format!("the authorization server declines: {refused}"),
@@ -418,6 +429,13 @@ impl Machine {
             self.answer(waiter, result.clone());
         }
     }
+}
+
+/// Whether a login alone helps. An application that was registered for a grant ends with it.
+fn is_over(refused: &Refused, grant: &Grant) -> bool {
+    let is_registered = grant.binding.as_ref().is_some_and(|it| it.client.is_some());
+    refused.error == INVALID_GRANT
+        || is_registered && INVALID_CLIENT.contains(&refused.error.as_str())
 }
 
 /// What a person runs to log in.

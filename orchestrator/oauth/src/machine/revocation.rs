@@ -3,6 +3,7 @@
 use goondan_protocol::control::{ControlError, ErrorCode, GrantRevoked};
 use goondan_protocol::oauth::{Metadata, Reply};
 
+use super::clients::is_of_server;
 use super::{Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, plain};
 use crate::key::{GrantKey, Place};
 
@@ -53,6 +54,10 @@ impl Machine {
         let Some(grant) = self.grants.get(&key).and_then(|it| it.grant.as_ref()) else {
             return;
         };
+        if !is_of_server(grant.binding.as_ref(), server) {
+            let why = "its server names another authorization server than the one that gave them";
+            return self.forget_grant(revoking, false, Some(why.to_owned()));
+        }
         let Some(endpoint) = &server.endpoints.revocation else {
             let why = "the authorization server takes no tokens back";
             return self.forget_grant(revoking, false, Some(why.to_owned()));
@@ -63,7 +68,9 @@ impl Machine {
             None => (grant.access_token.clone(), "access_token"),
         };
         let form = [("token", token), ("token_type_hint", plain(kind))];
-        if let Some(request) = self.form_request(&key, endpoint, form) {
+        if let Some(request) =
+            self.form_request(&key, (endpoint, server), grant.binding.as_ref(), form)
+        {
             let pending = Pending::Revoke(revoking);
             self.ask(&key.workspace_id, Request::Revoke(request), pending);
         }

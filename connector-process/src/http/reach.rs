@@ -1,0 +1,69 @@
+//! Which addresses requests reach that somebody else has named: what is checked is what is connected to.
+
+use std::net::{IpAddr, SocketAddr};
+
+use goondan_connectors::{Reach, reach_of};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// Whether a request may go to an address.
+pub(crate) fn may_reach(address: IpAddr, allows_private: bool) -> bool {
+    match reach_of(address) {
+        Reach::Public => true,
+        Reach::Private => allows_private,
+        Reach::Never => false,
+    }
+}
+
+/// A host leads where requests may not go.
+#[derive(Debug, thiserror::Error)]
+#[error("`{host}` leads to {address}, {}", if *.is_private { "which is private" } else { "where no request goes" })]
+pub(crate) struct Forbidden {
+    host: String,
+    address: IpAddr,
+    pub(crate) is_private: bool,
+}
+
+impl Forbidden {
+    pub(crate) fn at(host: &str, address: IpAddr) -> Self {
+        Self {
+            host: host.to_owned(),
+            address,
+            is_private: reach_of(address) == Reach::Private,
+        }
+    }
+
+    /// The one that an error of the client comes from, if it does.
+    pub(crate) fn of(error: &reqwest::Error) -> Option<&Self> {
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        while let Some(it) = cause {
+            if let Some(forbidden) = it.downcast_ref::<Self>() {
+                return Some(forbidden);
+            }
+            cause = it.source();
+        }
+        None
+    }
+}
+
+/// Resolves names to addresses that may be reached.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    pub(crate) allows_private: bool,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allows_private = self.allows_private;
+        Box::pin(async move {
+            let host = name.as_str();
+            let all: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            let is_good = |address: &SocketAddr| may_reach(address.ip(), allows_private);
+            let good: Vec<SocketAddr> = all.iter().copied().filter(is_good).collect();
+            if let (Some(bad), true) = (all.first(), good.is_empty()) {
+                return Err(Forbidden::at(host, bad.ip()).into());
+            }
+            let good: Addrs = Box::new(good.into_iter());
+            Ok(good)
+        })
+    }
+}

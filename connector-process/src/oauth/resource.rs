@@ -1,0 +1,343 @@
+//! What a server whose tokens are wanted says of them (RFC 9728), and which addresses it may name.
+
+use std::net::IpAddr;
+
+use goondan_connectors::{Reach, reach_of};
+use reqwest::Url;
+use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
+use serde_json::Value;
+
+use crate::http::{Forbidden, may_reach};
+
+/// The scheme of bearer tokens.
+const BEARER: &str = "Bearer";
+/// Where it says of itself whose tokens it takes, before its path.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+/// Most scopes of a list that are believed.
+const SCOPES_MAX: usize = 64;
+
+/// What it answers to who comes without a token.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Challenge {
+    /// Where it says whose tokens it takes.
+    pub(super) metadata: Option<String>,
+    /// What is to be asked for.
+    pub(super) scopes: Vec<String>,
+}
+
+/// What it says of its tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// How it calls itself.
+    pub(super) resource: String,
+    /// The authorization servers whose tokens it takes, the first of which is asked.
+    pub(super) issuer: String,
+    /// What may be asked for.
+    pub(super) scopes: Vec<String>,
+}
+
+/// Reads the challenge of an answer. What cannot be read says nothing.
+pub(super) fn challenge_of(headers: &HeaderMap) -> Challenge {
+    let mut challenge = Challenge::default();
+    let values = headers.get_all(WWW_AUTHENTICATE).into_iter();
+    for value in values.filter_map(|value| value.to_str().ok()) {
+        let mut scheme = String::new();
+        for (name, value) in parts_of(value) {
+            let Some(value) = value else {
+                scheme = name;
+                continue;
+            };
+            if !scheme.eq_ignore_ascii_case(BEARER) {
+                continue;
+            }
+            match name.to_ascii_lowercase().as_str() {
+                "resource_metadata" => challenge.metadata = Some(value),
+                "scope" => challenge.scopes = words(&value),
+                _ => {}
+            }
+        }
+    }
+    challenge
+}
+
+/// The schemes of a header, each with its parameters behind it.
+fn parts_of(header: &str) -> Vec<(String, Option<String>)> {
+    let is_name = |c: char| !c.is_whitespace() && !matches!(c, ',' | '=' | '"');
+    let mut parts = Vec::new();
+    let mut rest = header;
+    loop {
+        rest = rest.trim_start_matches(|c: char| !is_name(c));
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(end);
+        if name.is_empty() {
+            return parts;
+        }
+        let value = behind.trim_start().strip_prefix('=').map(str::trim_start);
+        let (value, next) = match value {
+            None => (None, behind),
+            Some(value) => match value.strip_prefix('"') {
+                Some(quoted) => {
+                    let (value, next) = unquoted(quoted);
+                    (Some(value), next)
+                }
+                None => {
+                    let end = value.find(|c| !is_name(c)).unwrap_or(value.len());
+                    let (value, next) = value.split_at(end);
+                    (Some(value.to_owned()), next)
+                }
+            },
+        };
+        parts.push((name.to_owned(), value));
+        rest = next;
+    }
+}
+
+/// The text up to the quotation mark, and what is behind that.
+fn unquoted(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => break,
+            '\\' => value.extend(rest.next()),
+            c => value.push(c),
+        }
+    }
+    (value, rest.as_str())
+}
+
+fn words(text: &str) -> Vec<String> {
+    let words = text.split_whitespace().take(SCOPES_MAX);
+    words.map(str::to_owned).collect()
+}
+
+/// The texts of a list.
+pub(super) fn texts(said: &Value, name: &str) -> Vec<String> {
+    let list = said.get(name).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    texts.take(SCOPES_MAX).map(str::to_owned).collect()
+}
+
+/// Where it may say whose tokens it takes if it does not name the place.
+pub(super) fn places(resource: &Url) -> Vec<String> {
+    let origin = resource.origin().ascii_serialization();
+    let path = resource.path().trim_end_matches('/');
+    let mut places = vec![format!("{origin}{WELL_KNOWN}{path}")];
+    if !path.is_empty() {
+        places.push(format!("{origin}{WELL_KNOWN}"));
+    }
+    places
+}
+
+/// Reads what it says of its tokens. It must say that of itself.
+///
+/// # Errors
+///
+/// Why it is not to be believed, in words.
+pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
+    let Some(named) = said.get("resource").and_then(Value::as_str) else {
+        return Err("what it says of its tokens names no `resource`".to_owned());
+    };
+    if !is_of(named, resource) {
+        let named: String = named.chars().take(200).collect();
+        return Err(format!(
+            "what it says of its tokens is of `{named}`, and not of `{resource}`"
+        ));
+    }
+    let servers = texts(said, "authorization_servers");
+    let Some(issuer) = servers.into_iter().next() else {
+        return Err("it names no authorization server".to_owned());
+    };
+    Ok(Said {
+        resource: named.to_owned(),
+        issuer,
+        scopes: texts(said, "scopes_supported"),
+    })
+}
+
+/// Whether it calls itself by its address, or by one that its path is below.
+fn is_of(named: &str, resource: &Url) -> bool {
+    let Ok(named) = Url::parse(named) else {
+        return false;
+    };
+    let above = named.path().trim_end_matches('/');
+    let below = resource.path().trim_end_matches('/');
+    let rest = below.strip_prefix(above);
+    named.origin() == resource.origin()
+        && named
+            .query()
+            .is_none_or(|query| resource.query() == Some(query))
+        && named.fragment().is_none()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether an address is of this machine or its network, as far as it says so itself.
+fn is_private(url: &Url) -> bool {
+    match address_of(url) {
+        Some(address) => reach_of(address) == Reach::Private,
+        None => url.host_str() == Some("localhost"),
+    }
+}
+
+fn address_of(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
+}
+
+/// Whether what a server names may lead to private addresses: only if its own is one.
+pub(super) fn allows_private(resource: &Url) -> bool {
+    is_private(resource)
+}
+
+/// Checks an address that a server has named: secrets may go there.
+///
+/// # Errors
+///
+/// Why none is sent there, in words.
+pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
+    let shown: String = named.chars().take(200).collect();
+    let refused = |why: &str| Err(format!("it names the address `{shown}`, {why}"));
+    let Ok(url) = Url::parse(named) else {
+        return refused("which is none");
+    };
+    let is_plain = url.scheme() == "http" && resource.scheme() == "http" && is_private(&url);
+    if url.scheme() != "https" && !is_plain {
+        return refused("which has no `https`");
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return refused("which holds a password or a fragment");
+    }
+    let allows_private = allows_private(resource);
+    match address_of(&url) {
+        Some(address) if !may_reach(address, allows_private) => {
+            let host = url.host_str().unwrap_or_default();
+            refused(&format!("and {}", Forbidden::at(host, address)))
+        }
+        None if is_private(&url) && !allows_private => refused("which is of this machine"),
+        Some(_) | None => Ok(url),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn challenge(headers: &[&'static str]) -> Challenge {
+        let mut map = HeaderMap::new();
+        for header in headers {
+            map.append(WWW_AUTHENTICATE, header.parse().unwrap());
+        }
+        challenge_of(&map)
+    }
+
+    #[test]
+    fn sys_4_a_challenge_is_read_among_others_and_however_it_is_written() {
+        let place = Some("https://mcp.example/.well-known/x".to_owned());
+        for good in [
+            r#"Bearer resource_metadata="https://mcp.example/.well-known/x", scope="a b""#,
+            r#"bearer realm="a, \"b\" = c",scope="a b",Resource_Metadata = "https://mcp.example/.well-known/x""#,
+            r#"Basic realm="x", Bearer scope="a b", resource_metadata=https://mcp.example/.well-known/x"#,
+        ] {
+            let read = challenge(&[r#"Digest nonce="y""#, good]);
+            assert_eq!(read.metadata, place, "{good}");
+            assert_eq!(read.scopes, ["a", "b"], "{good}");
+        }
+        for other in [
+            "",
+            "Bearer",
+            "=",
+            "\"",
+            r#"Basic resource_metadata="https://evil.example""#,
+        ] {
+            assert_eq!(challenge(&[other]), Challenge::default(), "{other}");
+        }
+    }
+
+    #[test]
+    fn sys_4_what_is_said_of_another_server_or_another_path_is_not_believed() {
+        let of = |resource: &str| json!({"resource": resource, "authorization_servers": ["https://as.example"]});
+        let resource = url("https://mcp.example/team/mcp");
+        for good in [
+            "https://mcp.example/team/mcp",
+            "https://mcp.example/team/mcp/",
+            "https://mcp.example/team",
+            "https://mcp.example",
+            "https://MCP.example:443/",
+        ] {
+            let said = read(&of(good), &resource).unwrap();
+            assert_eq!(
+                (said.resource.as_str(), said.issuer.as_str()),
+                (good, "https://as.example")
+            );
+        }
+        for bad in [
+            "https://evil.example/team/mcp",
+            "http://mcp.example/team/mcp",
+            "https://mcp.example:8443/team/mcp",
+            "https://mcp.example/te",
+            "https://mcp.example/team/mcp/other",
+            "https://mcp.example/team/mcp?tenant=2",
+            "nonsense",
+        ] {
+            assert!(read(&of(bad), &resource).is_err(), "{bad}");
+        }
+        assert!(read(&json!({"resource": "https://mcp.example"}), &resource).is_err());
+        assert!(
+            read(
+                &json!({"authorization_servers": ["https://as.example"]}),
+                &resource
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn sys_4_an_address_that_is_named_has_https_and_leads_nowhere_private() {
+        let public = url("https://mcp.example/mcp");
+        assert!(check("https://as.example/x", &public).is_ok());
+        assert!(check("https://8.8.8.8/x", &public).is_ok());
+        for bad in [
+            "http://as.example",
+            "http://127.0.0.1:8080",
+            "https://127.0.0.1",
+            "https://localhost",
+            "https://10.0.0.1/",
+            "https://[::1]/",
+            "https://0x7f.1/",
+            "https://169.254.169.254/latest",
+            "https://user:word@as.example",
+            "https://as.example/#x",
+            "file:///etc/passwd",
+            "nonsense",
+        ] {
+            assert!(check(bad, &public).is_err(), "{bad}");
+        }
+        // A server of this machine may name others of it, and no service of a cloud.
+        let here = url("http://127.0.0.1:9000/mcp");
+        assert!(check("http://127.0.0.1:9001/x", &here).is_ok());
+        assert!(check("https://as.example", &here).is_ok());
+        assert!(check("http://as.example", &here).is_err());
+        assert!(check("http://169.254.169.254/", &here).is_err());
+    }
+
+    #[test]
+    fn sys_4_what_is_said_of_tokens_stands_before_the_path_or_at_the_root() {
+        assert_eq!(
+            places(&url("https://mcp.example/team/mcp")),
+            [
+                "https://mcp.example/.well-known/oauth-protected-resource/team/mcp",
+                "https://mcp.example/.well-known/oauth-protected-resource"
+            ]
+        );
+        assert_eq!(places(&url("https://mcp.example/")).len(), 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! MCP servers that want a login, by one line.
+
+use goondan_protocol::ids::OAuthSubject;
+use goondan_protocol::oauth::OAuthNeed;
+
+use crate::support::Project;
+
+fn connection(name: &str, config: &str) -> String {
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}}}\nspec:\n  connectorRef: {{kind: \
+         Connector, name: mcp, package: \"@goondan/base\"}}\n  config: {config}\n"
+    )
+}
+
+#[test]
+fn sys_4_a_server_that_wants_a_login_gets_an_application_and_its_token_by_one_line() {
+    let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
+    let two = connection("two", "{url: \"https://two.example/mcp\", auth: oauth}");
+    let written = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: two}\nspec: {resource: \
+                   \"https://two.example/mcp\", clientId: mine}\n";
+    let bundle = Project::with(&format!("{one}---\n{two}---\n{written}")).load();
+    for (name, client_id) in [("one", None), ("two", Some("mine"))] {
+        let app = &bundle.oauth_apps[&name.parse().unwrap()];
+        assert_eq!(app.resource, Some(format!("https://{name}.example/mcp")));
+        assert_eq!(app.client_id.as_deref(), client_id);
+        let need = OAuthNeed {
+            app: app.name.clone(),
+            subject: OAuthSubject::global(),
+        };
+        assert_eq!(
+            bundle.connections[&name.parse().unwrap()].secrets["token"],
+            need.placeholder()
+        );
+        assert!(bundle.oauth_needs.contains(&need));
+    }
+    assert!(bundle.connections.contains_key(&"oauth".parse().unwrap()));
+}
+
+#[test]
+fn sys_4_a_login_at_a_server_that_cannot_have_one_is_a_problem() {
+    let problem = |document: &str| {
+        let problems = Project::with(document).problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems.concat()
+    };
+    for (config, expected) in [
+        (
+            "{command: [/bin/true], auth: oauth}",
+            "is for a server at a `url`",
+        ),
+        (
+            "{url: \"http://one.example/mcp\", auth: oauth}",
+            "`url` must be an address with `https`",
+        ),
+        (
+            "{url: \"https://one.example/mcp\", auth: basic}",
+            "config.auth",
+        ),
+    ] {
+        let found = problem(&connection("one", config));
+        assert!(found.contains(expected), "{found}");
+    }
+    let both = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}")
+        + "  secrets: {token: {valueFrom: {env: KEY}}}\n";
+    let found = Project::with(&both)
+        .variable("KEY", "value-of-it")
+        .problems();
+    assert!(
+        found.concat().contains("`secrets.token` says another"),
+        "{found:?}"
+    );
+    let per_user = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: one}\nspec: {resource: \
+                    \"https://one.example/mcp\", subjectMode: user}\n";
+    let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
+    let found = problem(&format!("{one}---\n{per_user}"));
+    assert!(found.contains("has a token for each subject"), "{found}");
+    let nobody = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: one}\nspec: {issuer: \
+                  \"https://as.example\"}\n";
+    let found = problem(nobody);
+    assert!(found.contains("clientId"), "{found}");
+}

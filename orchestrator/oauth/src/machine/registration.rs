@@ -1,0 +1,393 @@
+//! Finds out who an application is at the server of a login: what is written, the address of what is said of it, or
+//! what it is registered as for that login (RFC 7591).
+
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::oauth::{Metadata, OAuthApp, RegisterRequest, Reply};
+
+use super::clients::scope_of;
+use super::logins::{Beginning, redirect_uri_of};
+use super::{Answered, Machine, Pending, Request, Step, unavailable};
+use crate::documents::Binding;
+use crate::key::GrantKey;
+
+/// Who an application is, or how that is to be found out.
+enum Known {
+    /// It is known.
+    Client,
+    /// It is registered here.
+    RegisteredAt(String),
+    /// A person has to register it.
+    Nobody,
+}
+
+fn known(app: &OAuthApp, server: &Metadata) -> Known {
+    match &app.client_id {
+        // An address is an id only where the server reads what is there.
+        Some(id) if !id.starts_with("https://") || server.takes_client_documents => Known::Client,
+        None if app.resource.is_none() => Known::Client,
+        Some(_) | None => match &server.registration {
+            Some(endpoint) => Known::RegisteredAt(endpoint.clone()),
+            None => Known::Nobody,
+        },
+    }
+}
+
+impl Machine {
+    /// Finds out who the application is at the server, registers it there if need be, and goes on with the login.
+    pub(super) fn open_login(&mut self, mut beginning: Beginning, server: &Metadata) {
+        let (waiter, key) = (beginning.waiter, beginning.key.clone());
+        let Some(app) = self.app_of(&key).map(|app| app.definition.clone()) else {
+            return self.answer(waiter, Err(unavailable("the OAuthApp is gone")));
+        };
+        let registered = beginning.registered.take();
+        let is_registered = registered.is_some();
+        let issuer = app.resource.as_ref().and(server.issuer.clone());
+        let bound = |client| issuer.map(|issuer| Binding { issuer, client });
+        match known(&app, server) {
+            Known::RegisteredAt(endpoint) if !is_registered => {
+                self.register(beginning, &app, server, endpoint);
+            }
+            Known::Nobody => {
+                let error = nobody(&key, server.issuer.as_deref().unwrap_or("it"));
+                self.answer(waiter, Err(error));
+            }
+            Known::Client | Known::RegisteredAt(_) => {
+                beginning.binding = bound(registered);
+                self.open_as(beginning, &app, server);
+            }
+        }
+    }
+
+    fn register(
+        &mut self,
+        beginning: Beginning,
+        app: &OAuthApp,
+        server: &Metadata,
+        endpoint: String,
+    ) {
+        let redirect_uri = match redirect_uri_of(app, &beginning) {
+            Ok(redirect_uri) => redirect_uri,
+            Err(error) => return self.answer(beginning.waiter, Err(error)),
+        };
+        let scope = scope_of(app, server);
+        let request = RegisterRequest {
+            endpoint,
+            redirect_uri,
+            scopes: scope.split_whitespace().map(str::to_owned).collect(),
+            client_auth: server.registered_auth,
+            public_only: server.public_only,
+        };
+        let workspace_id = beginning.key.workspace_id.clone();
+        let pending = Pending::Register(Box::new(beginning));
+        self.ask(&workspace_id, Request::Register(request), pending);
+    }
+
+    pub(super) fn on_registered(&mut self, mut beginning: Beginning, answered: Answered) {
+        let why = match answered {
+            Answered::Registered(Reply::Granted(client)) => {
+                beginning.registered = Some(client);
+                let key = beginning.key.clone();
+                return self.with_server(&key, Step::Begin(Box::new(beginning)));
+            }
+            Answered::Registered(Reply::Refused(refused)) => refused.to_string(),
+            Answered::NotMade(why) | Answered::Unknown(why) => {
+                return self.answer(beginning.waiter, Err(unavailable(&why)));
+            }
+            other => format!("it answered something else: {other:?}"),
+        };
+        let need = &beginning.key.need;
+        let text = format!("the authorization server does not register goondan for {need}: {why}");
+        let error = ControlError::new(ErrorCode::OauthRefused, text);
+        let error = error.suggest(BY_HAND);
+        self.answer(beginning.waiter, Err(error));
+    }
+}
+
+/// What a person does whose application nobody registers.
+const BY_HAND: &str = "register an application there by hand, and write an OAuthApp with `resource`, the \
+                       server's address, and its `clientId`: docs/oauth.md, \"MCP servers\"";
+
+fn nobody(key: &GrantKey, issuer: &str) -> ControlError {
+    let text = format!(
+        "the authorization server of {}, `{issuer}`, registers no applications by itself",
+        key.need
+    );
+    ControlError::new(ErrorCode::OauthRefused, text).suggest(BY_HAND)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use goondan_protocol::ids::OAuthSubject;
+    use goondan_protocol::oauth::{Client, ClientAuth, Endpoints, OAuthNeed, Token};
+    use goondan_protocol::time::Timestamp;
+
+    use super::*;
+    use crate::machine::{DocumentWork, plain};
+    use crate::{Documents, ENTROPY_BYTES, Effect, Fields, Place, Waiter};
+
+    const RESOURCE: &str = "https://mcp.example/mcp";
+    const WAITER: Waiter = Waiter(1);
+
+    fn key() -> GrantKey {
+        GrantKey {
+            workspace_id: "w".parse().unwrap(),
+            need: OAuthNeed {
+                app: "tracker".parse().unwrap(),
+                subject: OAuthSubject::global(),
+            },
+        }
+    }
+
+    fn app(client_id: Option<&str>) -> OAuthApp {
+        OAuthApp {
+            name: "tracker".parse().unwrap(),
+            issuer: None,
+            endpoints: Endpoints::default(),
+            resource: Some(RESOURCE.to_owned()),
+            client_id: client_id.map(str::to_owned),
+            client_secret: None,
+            client_auth: ClientAuth::None,
+            scopes: Vec::new(),
+            redirect_uri: None,
+            per_user: false,
+            params: BTreeMap::new(),
+        }
+    }
+
+    /// What is found out of the server that calls itself so.
+    fn server(issuer: &str) -> Metadata {
+        let at = |path: &str| Some(format!("{issuer}/{path}"));
+        Metadata {
+            endpoints: Endpoints {
+                authorization: at("authorize"),
+                token: at("token"),
+                revocation: at("revoke"),
+                device_authorization: None,
+            },
+            issuer: Some(issuer.to_owned()),
+            resource: Some(RESOURCE.to_owned()),
+            scopes: vec!["tools".to_owned()],
+            registration: at("register"),
+            ..Metadata::default()
+        }
+    }
+
+    struct World {
+        machine: Machine,
+        disk: BTreeMap<Place, Fields>,
+        server: Metadata,
+        /// The requests that were made, but for those for what servers say of themselves.
+        made: Vec<Request>,
+        errors: Vec<ControlError>,
+        url: Option<String>,
+    }
+
+    impl World {
+        fn new(app: OAuthApp, server: Metadata, disk: BTreeMap<Place, Fields>) -> Self {
+            let mut machine = Machine::default();
+            machine.begin(Timestamp::from_unix_millis(1_700_000_000_000));
+            let apps = BTreeMap::from([(app.name.clone(), app)]);
+            let key = key();
+            machine.set_apps(&key.workspace_id, &apps, &BTreeSet::from([key.need]));
+            let mut world = Self {
+                machine,
+                disk,
+                server,
+                made: Vec::new(),
+                errors: Vec::new(),
+                url: None,
+            };
+            world.settle();
+            world
+        }
+
+        fn settle(&mut self) {
+            loop {
+                let effects = self.machine.take_effects();
+                if effects.is_empty() {
+                    return;
+                }
+                for effect in effects {
+                    self.carry_out(effect);
+                }
+            }
+        }
+
+        fn carry_out(&mut self, effect: Effect) {
+            match effect {
+                Effect::Documents(DocumentWork::Read { workspace_id, app }) => {
+                    let found = self.disk.values().cloned().collect();
+                    let documents = Documents {
+                        found,
+                        problems: Vec::new(),
+                    };
+                    self.machine.on_read(&workspace_id, &app, documents);
+                }
+                Effect::Documents(DocumentWork::Write {
+                    ticket,
+                    place,
+                    fields,
+                }) => {
+                    self.disk.insert(place, fields);
+                    self.machine.on_kept(ticket, Ok(()));
+                }
+                Effect::Documents(DocumentWork::Remove { ticket, place }) => {
+                    self.disk.remove(&place);
+                    self.machine.on_kept(ticket, Ok(()));
+                }
+                Effect::Ask {
+                    ticket, request, ..
+                } => {
+                    let answered = self.answer(&request);
+                    self.made.push(request);
+                    self.machine.on_answered(ticket, answered);
+                }
+                Effect::Answer { result, .. } => match result {
+                    Ok(crate::Answer::Begun(begun)) => self.url = Some(begun.url),
+                    Ok(_) => {}
+                    Err(error) => self.errors.push(error),
+                },
+                Effect::Token { .. } | Effect::Happened { .. } => {}
+            }
+        }
+
+        fn answer(&self, request: &Request) -> Answered {
+            match request {
+                Request::Metadata(_) => Answered::Metadata(Reply::Granted(self.server.clone())),
+                Request::Register(_) => Answered::Registered(Reply::Granted(Client {
+                    id: "registered".to_owned(),
+                    secret: Some(plain("its-secret")),
+                    auth: ClientAuth::Post,
+                })),
+                Request::Token(_) => Answered::Token(Reply::Granted(Token {
+                    access_token: plain("access"),
+                    refresh_token: Some(plain("refresh")),
+                    expires_in_s: Some(3_600),
+                    scope: None,
+                })),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// Logs in: the fields of the authorization request.
+        fn log_in(&mut self) -> BTreeMap<String, String> {
+            let fresh = ("l-1".parse().unwrap(), &[7; ENTROPY_BYTES]);
+            self.machine
+                .login(WAITER, &key(), fresh, (Some(4711), false));
+            self.settle();
+            let url = self.url.take().unwrap();
+            let (_, query) = url.split_once('?').unwrap();
+            let fields = query.split('&').filter_map(|field| field.split_once('='));
+            let decoded = goondan_protocol::oauth::url_decoded;
+            let fields: BTreeMap<String, String> = fields
+                .map(|(name, value)| (name.to_owned(), decoded(value).unwrap()))
+                .collect();
+            let issuer = self.server.issuer.clone().unwrap();
+            let back = format!(
+                "{}?code=c&state={}&iss={issuer}",
+                fields["redirect_uri"], fields["state"]
+            );
+            let id = "l-1".parse().unwrap();
+            self.machine
+                .finish(WAITER, &key().workspace_id, id, Some(plain(&back)));
+            self.settle();
+            fields
+        }
+
+        /// The request for tokens that was made last.
+        fn last_form(&self) -> &goondan_protocol::oauth::FormRequest {
+            match self.made.last() {
+                Some(Request::Token(request)) => request,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn sys_4_who_an_application_is_comes_of_what_is_written_then_of_its_document_then_of_a_registration()
+     {
+        let document = "https://goondan.example/client.json";
+        let reads = |takes: bool| Metadata {
+            takes_client_documents: takes,
+            ..server("https://as.example")
+        };
+        for (written, takes, expected) in [
+            (Some("by-hand"), false, "by-hand"),
+            (Some(document), true, document),
+            (Some(document), false, "registered"),
+            (None, true, "registered"),
+        ] {
+            let mut world = World::new(app(written), reads(takes), BTreeMap::new());
+            let fields = world.log_in();
+            assert_eq!(fields["client_id"], expected);
+            assert_eq!(fields["resource"], RESOURCE);
+            assert_eq!(fields["scope"], "tools");
+            let form = world.last_form();
+            assert_eq!(
+                (form.client_id.as_str(), form.form["resource"].expose()),
+                (expected, RESOURCE)
+            );
+            assert_eq!(form.client_secret.is_some(), expected == "registered");
+            let registered = world
+                .made
+                .iter()
+                .filter(|it| matches!(it, Request::Register(_)));
+            assert_eq!(registered.count(), usize::from(expected == "registered"));
+        }
+        let nobody = Metadata {
+            registration: None,
+            ..reads(false)
+        };
+        let mut world = World::new(app(Some(document)), nobody, BTreeMap::new());
+        let fresh = ("l-1".parse().unwrap(), &[7; ENTROPY_BYTES]);
+        world
+            .machine
+            .login(WAITER, &key(), fresh, (Some(4711), false));
+        world.settle();
+        assert!(
+            world.errors[0]
+                .message
+                .contains("registers no applications")
+        );
+        assert!(world.disk.is_empty());
+    }
+
+    #[test]
+    fn sys_4_another_server_than_the_one_that_gave_a_token_gets_nothing() {
+        let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
+        world.log_in();
+        world.machine.refresh(WAITER, &key());
+        world.settle();
+        let form = world.last_form();
+        assert_eq!(form.form["grant_type"].expose(), "refresh_token");
+        assert_eq!(form.endpoint, "https://as.example/token");
+        assert_eq!(
+            (form.client_id.as_str(), form.form["resource"].expose()),
+            ("registered", RESOURCE)
+        );
+
+        // The server of the resource is another one after a restart.
+        let evil = server("https://evil.example");
+        let mut world = World::new(app(None), evil.clone(), world.disk);
+        world.machine.refresh(WAITER, &key());
+        world.settle();
+        let asked = |world: &World| {
+            let made = world.made.iter();
+            made.filter(|it| !matches!(it, Request::Metadata(_)))
+                .count()
+        };
+        assert_eq!(asked(&world), 0);
+        assert!(
+            world.errors[0]
+                .message
+                .contains("names another authorization server")
+        );
+        let mut world = World::new(app(None), evil, world.disk);
+        world.machine.revoke(WAITER, &key(), false);
+        world.settle();
+        assert_eq!(asked(&world), 0);
+        assert!(world.disk.is_empty());
+    }
+}

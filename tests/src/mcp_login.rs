@@ -1,0 +1,321 @@
+//! An MCP server over HTTP that wants a login, and its authorization server: they behave as the examples of the
+//! protocol's own SDK do, and lie on demand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::authorization_server::form;
+use crate::mcp::{Outcome, Server};
+use crate::provider::{Answer, Provider, Received};
+
+/// Where both servers take requests.
+const BASE: &str = "/v1";
+/// The path of what the MCP server says of its tokens.
+const SAID_AT: &str = "/.well-known/oauth-protected-resource/v1";
+
+/// What one of them says that is not so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// The MCP server says that it is another.
+    OtherResource,
+    /// It names a place of another scheme for what it says.
+    PlainPlace,
+    /// It sends whoever asks for that elsewhere.
+    Redirect,
+    /// What it says is huge.
+    Huge,
+    /// It names the metadata service of a cloud as its authorization server.
+    CloudServer,
+    /// The authorization server says that it is another.
+    OtherIssuer,
+    /// It does not say that it takes `S256`.
+    NoS256,
+    /// Its token endpoint is somewhere without TLS.
+    PlainEndpoint,
+    /// It registers nobody.
+    NoRegistration,
+    /// It comes back as another.
+    OtherCallback,
+    /// The MCP server takes everybody.
+    NoLogin,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// The addresses of the MCP server and of the authorization server.
+    resource: String,
+    issuer: String,
+    /// Where people are sent back to, by who was registered.
+    clients: BTreeMap<String, String>,
+    codes: BTreeMap<String, BTreeMap<String, String>>,
+    refresh: Option<String>,
+    access: Option<String>,
+    spent: BTreeSet<String>,
+    /// The kinds of grants that it was asked for, each with the resource.
+    asked: Vec<(String, String)>,
+    secrets: Vec<String>,
+    lie: Option<Lie>,
+}
+
+/// Both servers. Their threads end with the test's process.
+pub struct McpWithLogin {
+    state: Arc<Mutex<State>>,
+    mcp: Provider,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl McpWithLogin {
+    /// Starts both.
+    #[must_use]
+    pub fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let idp = Provider::start(move |received| authorize(&mut lock(&shared), received));
+        let shared = Arc::clone(&state);
+        let mut server = Server::new("none");
+        let mcp = Provider::start(move |received| serve(&lock(&shared), &mut server, received));
+        {
+            let mut state = lock(&state);
+            state.issuer = idp.endpoint();
+            state.resource = mcp.endpoint();
+        }
+        Self { state, mcp }
+    }
+
+    /// The URL of the MCP server.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.mcp.endpoint()
+    }
+
+    /// The authorization server.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        lock(&self.state).issuer.clone()
+    }
+
+    /// What is said from now on that is not so.
+    pub fn lie(&self, lie: Option<Lie>) {
+        lock(&self.state).lie = lie;
+    }
+
+    /// An application is registered by hand.
+    pub fn register(&self, id: &str, redirect_uri: &str) {
+        let mut state = lock(&self.state);
+        state.clients.insert(id.to_owned(), redirect_uri.to_owned());
+    }
+
+    /// How many applications are registered.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        lock(&self.state).clients.len()
+    }
+
+    /// The access token that is good now.
+    #[must_use]
+    pub fn access_token(&self) -> Option<String> {
+        lock(&self.state).access.clone()
+    }
+
+    /// The kinds of grants that it was asked for, each with the resource.
+    #[must_use]
+    pub fn asked(&self) -> Vec<(String, String)> {
+        lock(&self.state).asked.clone()
+    }
+
+    /// Every token, code and verifier that was given.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        lock(&self.state).secrets.clone()
+    }
+
+    /// A person consents at this address: where the browser is sent back to.
+    ///
+    /// # Panics
+    ///
+    /// If it is no authorization request for the MCP server.
+    #[must_use]
+    pub fn consent(&self, url: &str) -> String {
+        let (_, query) = url.split_once('?').expect("an address with fields");
+        let fields = form(query);
+        let mut state = lock(&self.state);
+        assert_eq!(fields["resource"], state.resource);
+        assert_eq!(fields["code_challenge_method"], "S256");
+        assert_eq!(fields["scope"], "tools offline_access");
+        assert_eq!(state.clients[&fields["client_id"]], fields["redirect_uri"]);
+        state.next += 1;
+        let code = format!("code-{}-never-shown", state.next);
+        state.secrets.push(code.clone());
+        state.secrets.push(fields["state"].clone());
+        let issuer = match state.lie {
+            Some(Lie::OtherCallback) => "https://evil.example",
+            _ => &state.issuer,
+        };
+        let (back, of) = (&fields["redirect_uri"], &fields["state"]);
+        let back = format!("{back}?code={code}&state={of}&iss={issuer}");
+        state.codes.insert(code, fields);
+        back
+    }
+}
+
+/// What the MCP server answers.
+fn serve(state: &State, server: &mut Server, received: &Received) -> Answer {
+    if received.path == SAID_AT {
+        return said(state);
+    }
+    let is_open = state.lie == Some(Lie::NoLogin);
+    let token = received.header("authorization");
+    let token = token.and_then(|header| header.strip_prefix("Bearer "));
+    if !is_open && (token.is_none() || token != state.access.as_deref()) {
+        let origin = state.resource.trim_end_matches(BASE);
+        let place = match state.lie {
+            Some(Lie::PlainPlace) => "http://mcp.example/said".to_owned(),
+            _ => format!("{origin}{SAID_AT}"),
+        };
+        let challenge = format!(
+            "Bearer error=\"invalid_token\", resource_metadata=\"{place}\", scope=\"tools\""
+        );
+        let body = json!({"error": "invalid_token"});
+        return Answer::error(401, &body).with_header("www-authenticate", &challenge);
+    }
+    let empty = |status: u16| Answer {
+        chunks: Vec::new(),
+        ..Answer::error(status, &Value::Null)
+    };
+    if received.method != "POST" {
+        return empty(405);
+    }
+    match server.take(&received.body) {
+        Outcome::Say(messages) => messages.last().map_or_else(|| empty(202), Answer::json),
+        Outcome::Die(_) => empty(500),
+    }
+}
+
+fn said(state: &State) -> Answer {
+    let mut body = json!({
+        "resource": state.resource,
+        "authorization_servers": [state.issuer],
+        "scopes_supported": ["tools", "more"],
+        "bearer_methods_supported": ["header"],
+    });
+    match state.lie {
+        Some(Lie::OtherResource) => body["resource"] = json!("https://bank.example/mcp"),
+        Some(Lie::CloudServer) => {
+            body["authorization_servers"] = json!(["https://169.254.169.254/latest"]);
+        }
+        Some(Lie::Huge) => body["resource_name"] = json!("x".repeat(1024 * 1024)),
+        Some(Lie::Redirect) => {
+            let to = "http://127.0.0.1:1/";
+            return Answer::error(302, &json!(null)).with_header("location", to);
+        }
+        _ => {}
+    }
+    Answer::json(&body)
+}
+
+/// What the authorization server answers.
+fn authorize(state: &mut State, received: &Received) -> Answer {
+    let issuer = state.issuer.clone();
+    match received.path.as_str() {
+        "/.well-known/oauth-authorization-server/v1" => Answer::error(404, &json!({})),
+        "/.well-known/openid-configuration/v1" => {
+            let mut body = json!({
+                "issuer": issuer,
+                "authorization_endpoint": format!("{issuer}/authorize"),
+                "token_endpoint": format!("{issuer}/token"),
+                "registration_endpoint": format!("{issuer}/register"),
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["client_secret_post"],
+                "scopes_supported": ["tools", "offline_access"],
+                "authorization_response_iss_parameter_supported": true,
+            });
+            match state.lie {
+                Some(Lie::OtherIssuer) => body["issuer"] = json!("https://evil.example"),
+                Some(Lie::NoS256) => body["code_challenge_methods_supported"] = json!(null),
+                Some(Lie::PlainEndpoint) => {
+                    body["token_endpoint"] = json!("http://evil.example/token");
+                }
+                Some(Lie::NoRegistration) => body["registration_endpoint"] = json!(null),
+                _ => {}
+            }
+            Answer::json(&body)
+        }
+        "/v1/register" => {
+            state.next += 1;
+            let (id, secret) = (
+                format!("client-{}", state.next),
+                format!("client-secret-{}-never-shown", state.next),
+            );
+            let redirect_uri = received.body["redirect_uris"][0].as_str();
+            let redirect_uri = redirect_uri.unwrap_or_default().to_owned();
+            state.clients.insert(id.clone(), redirect_uri);
+            state.secrets.push(secret.clone());
+            let mut body = received.body.clone();
+            body["client_id"] = json!(id);
+            body["client_secret"] = json!(secret);
+            Answer::error(201, &body)
+        }
+        "/v1/token" => {
+            let Value::String(body) = &received.body else {
+                return refused("invalid_request");
+            };
+            token(state, &form(body))
+        }
+        _ => Answer::error(404, &json!({})),
+    }
+}
+
+fn refused(error: &str) -> Answer {
+    Answer::error(400, &json!({"error": error}))
+}
+
+fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
+    let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
+    let (kind, client) = (field("grant_type"), field("client_id"));
+    state.asked.push((kind.clone(), field("resource")));
+    let secret = client.replace("client-", "client-secret-") + "-never-shown";
+    let by_hand = field("client_secret").is_empty() && client.starts_with("by-hand");
+    if !state.clients.contains_key(&client) || !(by_hand || field("client_secret") == secret) {
+        return Answer::error(401, &json!({"error": "invalid_client"}));
+    }
+    if field("resource") != state.resource {
+        return refused("invalid_target");
+    }
+    if kind == "authorization_code" {
+        state.secrets.push(field("code_verifier"));
+        let Some(asked) = state.codes.remove(&field("code")) else {
+            return refused("invalid_grant");
+        };
+        let challenge = Sha256::digest(field("code_verifier").as_bytes());
+        let is_good = asked["code_challenge"] == URL_SAFE_NO_PAD.encode(challenge)
+            && asked["redirect_uri"] == field("redirect_uri")
+            && asked["client_id"] == client;
+        if !is_good {
+            return refused("invalid_grant");
+        }
+    } else if state.refresh.as_ref() != Some(&field("refresh_token")) {
+        return refused("invalid_grant");
+    } else {
+        state.spent.insert(field("refresh_token"));
+    }
+    state.next += 1;
+    let access = format!("access-{}-never-shown", state.next);
+    let refresh = format!("refresh-{}-never-shown", state.next);
+    state.secrets.extend([access.clone(), refresh.clone()]);
+    state.access = Some(access.clone());
+    state.refresh = Some(refresh.clone());
+    Answer::json(&json!({
+        "access_token": access, "refresh_token": refresh, "token_type": "bearer",
+        "expires_in": 3600, "scope": "tools",
+    }))
+}

@@ -1,0 +1,166 @@
+//! Goal: an MCP server that wants a login gets the token of a person who has logged in at the authorization server
+//! that it names, and no other server gets anything (`SYS-4`).
+//!
+//! Method: the real binaries, an MCP server and an authorization server on the loopback that behave as the examples
+//! of the protocol's SDK do, and lie in every way that a hostile one would.
+
+use goondan_tests::mcp_login::{Lie, McpWithLogin};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::json;
+
+use super::mcp::{last_result, project};
+use super::oauth::{address_of, are_nowhere, visit};
+
+fn home(server: &McpWithLogin) -> Home {
+    let connection = format!("  config: {{url: '{}', auth: oauth}}\n", server.url());
+    Home::new(&project(&connection))
+}
+
+fn log_in(home: &Home, server: &McpWithLogin) {
+    let login = home.start_gdn(&["oauth", "login", "server"]);
+    let back = server.consent(&address_of(&login));
+    assert_eq!(visit(&back), 200);
+    login
+        .wait()
+        .exits(0)
+        .prints(&["Logged in for OAuthApp/server"]);
+}
+
+#[test]
+fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
+    sending.wait_for_stderr("gdn oauth login server");
+    let waits = || {
+        let agent = home.ps_agent("a");
+        agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
+    };
+    wait_until("the turn waits for consent", waits);
+    // It is on disk, as any turn in progress is.
+    daemon.kill();
+    drop(sending.wait());
+    let daemon = Daemon::start(&home);
+    wait_until("the turn waits again", waits);
+
+    log_in(&home, &server);
+    wait_until("the turn goes on", || {
+        let history = home.history("a");
+        history
+            .last()
+            .is_some_and(|it| it["data"]["content"] == "so: echo: hello")
+    });
+    let (first, url) = (server.access_token(), server.url());
+    assert_eq!(server.clients(), 1);
+
+    // The application that was registered renews its token, for this server alone.
+    home.gdn(&["oauth", "refresh", "server"]).exits(0);
+    assert_ne!(server.access_token(), first);
+    wait_until("the server is called with the new token", || {
+        home.ask("b", "call echo again") == "so: echo: again"
+    });
+    let asked = |kind: &str| (kind.to_owned(), url.clone());
+    assert_eq!(
+        server.asked(),
+        [asked("authorization_code"), asked("refresh_token")]
+    );
+
+    // After a restart, too: who the application is there is on disk, encrypted.
+    daemon.kill();
+    let daemon = Daemon::start(&home);
+    home.gdn(&["oauth", "refresh", "server"]).exits(0);
+    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.clients(), 1);
+    are_nowhere(&home, &server.secrets(), &daemon.log().lines());
+}
+
+#[test]
+fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let _daemon = Daemon::serving(&home);
+    let refused = |lie: Lie, told: &[&str]| {
+        server.lie(Some(lie));
+        let mut told = told.to_vec();
+        told.push("what the authorization server says of itself cannot be believed");
+        let login = home.gdn(&["oauth", "login", "server", "--paste"]);
+        login.exits(10).tells(&told);
+        assert_eq!(server.clients(), 0, "{lie:?}");
+    };
+    refused(
+        Lie::OtherResource,
+        &["https://bank.example/mcp", &server.url()],
+    );
+    refused(Lie::PlainPlace, &["http://mcp.example/said", "no `https`"]);
+    refused(Lie::Redirect, &["answered 302"]);
+    refused(Lie::Huge, &["more than 262144 bytes"]);
+    refused(
+        Lie::CloudServer,
+        &["169.254.169.254", "where no request goes"],
+    );
+    refused(
+        Lie::OtherIssuer,
+        &["https://evil.example", &server.issuer()],
+    );
+    refused(Lie::NoS256, &["`S256`"]);
+    refused(
+        Lie::PlainEndpoint,
+        &["http://evil.example/token", "no `https`"],
+    );
+    refused(Lie::NoLogin, &["nobody has to log in there"]);
+    assert_eq!(server.asked(), []);
+
+    // A callback of another server ends the login, and no code goes anywhere.
+    server.lie(Some(Lie::OtherCallback));
+    let login = home.start_gdn(&["oauth", "login", "server"]);
+    let back = server.consent(&address_of(&login));
+    visit(&back);
+    login
+        .wait()
+        .exits(10)
+        .tells(&["of another authorization server"]);
+    assert_eq!(server.asked(), []);
+
+    // It is asked anew for each login.
+    server.lie(None);
+    log_in(&home, &server);
+    assert_eq!(home.ask("a", "call echo well"), "so: echo: well");
+    assert_eq!(last_result(&home, "a"), "echo: well");
+}
+
+#[test]
+fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_application_by_hand() {
+    let server = McpWithLogin::start();
+    server.lie(Some(Lie::NoRegistration));
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    let login = home.gdn(&["oauth", "login", "server", "--paste"]);
+    login
+        .exits(10)
+        .tells(&["registers no applications", "`clientId`"]);
+    daemon.stop();
+
+    // The OAuthApp of the connection's name is the one that is meant.
+    let redirect = "http://127.0.0.1/callback";
+    let connection = format!("  config: {{url: '{}', auth: oauth}}\n", server.url());
+    let app = format!(
+        "---\napiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {{name: server}}\nspec: {{resource: '{}', \
+         clientId: by-hand, redirectUri: '{redirect}'}}\n",
+        server.url()
+    );
+    home.write("project/goondan.yaml", &(project(&connection) + &app));
+    server.register("by-hand", redirect);
+    let _daemon = Daemon::serving(&home);
+    let mut command = home.command(
+        &goondan_tests::binaries::bin(goondan_tests::home::GDN),
+        &["oauth", "login", "server", "--paste"],
+    );
+    command.stdin(std::process::Stdio::piped());
+    let mut login = goondan_tests::home::Running::start(command);
+    let back = server.consent(&address_of(&login));
+    login.say(&back);
+    login.wait().exits(0);
+    assert_eq!(home.ask("a", "call echo by hand"), "so: echo: by hand");
+    home.gdn(&["oauth", "refresh", "server"]).exits(0);
+}
