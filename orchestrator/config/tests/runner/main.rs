@@ -25,6 +25,8 @@ mod hostile;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod older_format;
+#[cfg(test)]
 mod outgoing;
 #[cfg(test)]
 mod prices;
