@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ExtensionSource};
 use goondan_protocol::event::AgentEvent;
@@ -36,7 +37,7 @@ use crate::tools::pipe::Surroundings;
 use invocation::{MiddlewareInvocation, MomentOf, asks_from};
 use looked_at::MAX_EVENT_BYTES;
 pub(crate) use wire::Asked;
-use wire::{Limits, Refusal, ToHost, ToRegister};
+use wire::{About, Limits, Refusal, ToHost, ToRegister};
 
 /// What the runtime is given to run.
 pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
@@ -124,6 +125,8 @@ pub(crate) struct ExtensionHost {
     surroundings: Arc<Surroundings>,
     agent_name: AgentName,
     instance_key: InstanceKey,
+    contract: BaseContract,
+    system_prompt: Option<String>,
     modules: Vec<ModuleOf>,
     process: Option<Process>,
     /// All middlewares, once they are registered.
@@ -167,6 +170,8 @@ impl ExtensionHost {
             surroundings: Arc::clone(surroundings),
             agent_name: assignment.agent.name.clone(),
             instance_key: assignment.instance_key.clone(),
+            contract: assignment.agent.contract,
+            system_prompt: assignment.agent.system_prompt.clone(),
             modules,
             process: None,
             middlewares: None,
@@ -243,6 +248,13 @@ impl ExtensionHost {
                 events: MAX_EVENTS,
                 state_bytes: MAX_EXTENSION_STATE_BYTES,
                 line_bytes: MAX_SAID_BYTES,
+            },
+            contract: self.contract,
+            about: About {
+                agent_name: &self.agent_name,
+                bundle_root: &self.surroundings.project_root,
+                system: self.system_prompt.as_deref(),
+                swarm: self.surroundings.swarm.as_ref(),
             },
         });
         self.launching = Some(Launching::Runtime {

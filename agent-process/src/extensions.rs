@@ -319,11 +319,24 @@ fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
         ExtensionSettings::RequiredToolsGuard {
             tools,
             max_reminders,
-        } => Box::new(required_tools::RequiredTools::new(tools, max_reminders)),
+            any_of,
+            message,
+        } => Box::new(required_tools::RequiredTools::new(
+            tools,
+            max_reminders,
+            any_of,
+            message,
+        )),
         ExtensionSettings::ToolSearch {
-            max_results: _,
             always_offered,
-        } => Box::new(tool_search::ToolSearch::new(always_offered)),
+            tool_name,
+            persist_selection,
+            ..
+        } => Box::new(tool_search::ToolSearch::new(
+            tool_name,
+            always_offered,
+            persist_selection,
+        )),
     }
 }
 

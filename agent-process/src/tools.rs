@@ -19,6 +19,7 @@ mod invocation;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
+mod older;
 mod origin;
 pub(crate) mod orphan_reaper;
 pub(crate) mod outside;
@@ -53,7 +54,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::approval::Approve;
-use goondan_protocol::base_package::{self, BASE_PACKAGE};
+use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
@@ -61,7 +62,7 @@ use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::service::service_of;
-use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
+use goondan_protocol::settings;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
@@ -184,6 +185,8 @@ pub struct Toolbox {
     places: Arc<Places>,
     tools: Arc<BTreeMap<String, Tool>>,
     catalog: Arc<[CatalogEntry]>,
+    /// The tool that looks for others, by its full name.
+    search_tool: Option<String>,
     /// Whose tools are known when they are asked.
     servers: Arc<[Arc<Server>]>,
     /// Which calls need a person.
@@ -213,7 +216,7 @@ impl Toolbox {
                 servers.extend(Server::all_of(definition).map(Arc::new));
                 continue;
             }
-            for export in exports_of(definition, &assignment.project_root)? {
+            for export in exports_of(definition, assignment)? {
                 let bad_name = || ToolboxError::BadName {
                     tool: definition.name.clone(),
                     name: format!("{}__{}", definition.name, export.name),
@@ -241,11 +244,14 @@ impl Toolbox {
             }
         }
         let servers: Arc<[Arc<Server>]> = servers.into();
-        let catalog = match tool_search::results_max(&assignment.agent) {
+        let search = tool_search::settings_of(&assignment.agent);
+        let search_tool = search.as_ref().map(|search| search.tool_name.clone());
+        let catalog = match search {
             None => catalog.into(),
-            Some(results_max) => {
-                let (entry, tool) = add_search(catalog, &servers, results_max)?;
-                tools.insert(TOOL_SEARCH_FIND.to_owned(), tool);
+            Some(search) => {
+                let name = search.tool_name.clone();
+                let (entry, tool) = add_search(catalog, &servers, search)?;
+                tools.insert(name, tool);
                 entry
             }
         };
@@ -253,6 +259,7 @@ impl Toolbox {
             places: Arc::new(places),
             tools: Arc::new(tools),
             catalog,
+            search_tool,
             servers,
             approvals: Arc::new(ApprovalRules::of(&assignment.agent.tools)?),
         })
@@ -359,9 +366,9 @@ impl Toolbox {
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> Misfit {
-        if self.tools.contains_key(TOOL_SEARCH_FIND) {
+        if let Some(search) = &self.search_tool {
             return Misfit::NotInCatalog(format!(
-                "`{tool_name}` is no tool of this agent; look for one with `{TOOL_SEARCH_FIND}`"
+                "`{tool_name}` is no tool of this agent; look for one with `{search}`"
             ));
         }
         let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
@@ -520,6 +527,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
             project_root: assignment.project_root.clone(),
             instance_key: assignment.instance_key.clone(),
             agent_name: assignment.agent.name.clone(),
+            swarm: assignment.agent.swarm.clone(),
             task: assignment.task.clone(),
             allowed,
             residents: Residents::default(),
@@ -572,28 +580,26 @@ fn with_servers<'c>(
 fn add_search(
     mut catalog: Vec<CatalogEntry>,
     servers: &Arc<[Arc<Server>]>,
-    results_max: usize,
+    search: tool_search::SearchSettings,
 ) -> Result<(Arc<[CatalogEntry]>, Tool), ToolboxError> {
+    let search_tool = search.tool_name.as_str();
     let bad_name = |tool: &str| ToolboxError::NameOfSearch {
         tool: tool.to_owned(),
     };
-    if let Some(taken) = catalog
-        .iter()
-        .find(|it| it.name.as_str() == TOOL_SEARCH_FIND)
-    {
+    if let Some(taken) = catalog.iter().find(|it| it.name.as_str() == search_tool) {
         return Err(bad_name(taken.name.as_str()));
     }
     let place = catalog.len();
     catalog.push(CatalogEntry {
-        name: ToolName::new(TOOL_SEARCH_FIND).map_err(|_| bad_name(TOOL_SEARCH_FIND))?,
+        name: ToolName::new(search_tool).map_err(|_| bad_name(search_tool))?,
         description: tool_search::description().into_owned(),
-        parameters: tool_search::parameters(),
+        parameters: tool_search::parameters(&search),
     });
     let catalog: Arc<[CatalogEntry]> = catalog.into();
     let (searched, servers) = (Arc::clone(&catalog), Arc::clone(servers));
     let run: Run = Box::new(move |_, call| {
         let all = with_servers(&searched, &servers);
-        let outcome = tool_search::run(&call, &all, results_max);
+        let outcome = tool_search::run(&call, &all, &search);
         Box::pin(std::future::ready(outcome))
     });
     let tool = Tool {
@@ -631,8 +637,9 @@ fn check_settings(definition: &ToolDefinition) -> Result<(), ToolboxError> {
 
 fn exports_of(
     definition: &ToolDefinition,
-    project_root: &Path,
+    assignment: &AgentAssignment,
 ) -> Result<Vec<Export>, ToolboxError> {
+    let project_root = &assignment.project_root;
     let (package, builtin) = match &definition.source {
         ToolSource::Builtin { package, name } => (package, name),
         ToolSource::Module {
@@ -667,6 +674,12 @@ fn exports_of(
                 builtin: builtin.clone(),
                 package: package.clone(),
             });
+        }
+    };
+    let exports = match assignment.agent.contract {
+        BaseContract::Own => exports,
+        BaseContract::V0_0_3 => {
+            older::exports(builtin.as_str(), exports, definition, &assignment.agent)
         }
     };
     if definition.exports.is_empty() {

@@ -30,7 +30,7 @@ use crate::listener::{
     only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, json, properties, required, text, written_to,
+    event_id, instance_key, is_allowed, json, properties, required, text, with_older, written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -119,6 +119,7 @@ impl Discord {
     }
 
     fn to_meaning(&self, body: &Value) -> Result<Meaning, Malformed> {
+        // Long: all that an event says, one field after the other.
         let kind = body.pointer("/type").and_then(Value::as_u64);
         let (name, input) = match kind.ok_or(Malformed::NoField { field: "/type" })? {
             PING => return Ok(Meaning::Answer(Answer::ok(json!({"type": PONG})))),
@@ -156,17 +157,27 @@ impl Discord {
             name: name.to_owned(),
             input,
             instance_key: Some(instance_key(&format!("discord:{channel}"))?),
-            properties: properties([
-                (
-                    "name",
-                    body.pointer("/data/name")
-                        .or_else(|| body.pointer("/data/custom_id")),
-                ),
-                ("guildId", body.pointer("/guild_id")),
-                ("channelId", body.pointer("/channel_id")),
-                ("userId", of_user("id")),
-                ("username", of_user("username")),
-            ]),
+            properties: with_older(
+                properties([
+                    (
+                        "name",
+                        body.pointer("/data/name")
+                            .or_else(|| body.pointer("/data/custom_id")),
+                    ),
+                    ("guildId", body.pointer("/guild_id")),
+                    ("channelId", body.pointer("/channel_id")),
+                    ("userId", of_user("id")),
+                    ("username", of_user("username")),
+                ]),
+                [
+                    ("interaction_id", body.pointer("/id")),
+                    ("channel_id", body.pointer("/channel_id")),
+                    ("guild_id", body.pointer("/guild_id")),
+                    ("command_name", body.pointer("/data/name")),
+                    ("custom_id", body.pointer("/data/custom_id")),
+                    ("user_id", of_user("id")),
+                ],
+            ),
             auth: of_user("id").map(|id| {
                 JsonObject::from_iter([
                     ("service".to_owned(), json!("discord")),

@@ -22,7 +22,8 @@ use crate::listener::{
     Answer, HttpEndpoint, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
 };
 use crate::payload::{
-    event_id, header, instance_key, is_allowed, json_or_form, properties, text, written_to,
+    event_id, header, instance_key, is_allowed, json_or_form, older_properties, properties, text,
+    written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -126,6 +127,7 @@ impl GitHub {
             ("ref", fact("/ref")),
         ]);
         properties.insert("event".to_owned(), json!(name));
+        properties.extend(older_properties([("repo", fact("/repository/full_name"))]));
         if let Some(number) = number {
             properties.insert("number".to_owned(), json!(number));
             metadata.insert("number".to_owned(), json!(number));

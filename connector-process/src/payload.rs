@@ -120,6 +120,25 @@ pub(crate) fn properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> 
         .collect()
 }
 
+/// Facts, and some by the names they had at 0.0.3.
+pub(crate) fn with_older<const N: usize>(
+    mut facts: JsonObject,
+    older: [(&str, Option<&Value>); N],
+) -> JsonObject {
+    facts.extend(older_properties(older));
+    facts
+}
+
+/// The same facts by the names they had at 0.0.3, as the texts they were (`COMPAT-1`).
+pub(crate) fn older_properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> JsonObject {
+    let found = properties(facts).into_iter();
+    let texts = found.map(|(name, value)| match value {
+        Value::String(text) => (name, Value::String(text)),
+        other => (name, Value::String(other.to_string())),
+    });
+    texts.collect()
+}
+
 /// Whether a place is one of those that are listened to.
 pub(crate) fn is_allowed(allowed: Option<&[String]>, place: &str) -> bool {
     allowed.is_none_or(|allowed| allowed.iter().any(|name| name == place))

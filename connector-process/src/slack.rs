@@ -29,7 +29,8 @@ use crate::listener::{
     SignatureCheck, only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, is_form, json, properties, required, text, written_to,
+    event_id, instance_key, is_allowed, is_form, json, properties, required, text, with_older,
+    written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -96,6 +97,7 @@ impl Slack {
     }
 
     fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
+        // Long: all that an event says, one field after the other.
         let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
         match required(body, "/type")? {
             "url_verification" => {
@@ -144,14 +146,21 @@ impl Slack {
             name: kind.to_owned(),
             input: said,
             instance_key: Some(instance_key(&key)?),
-            properties: properties([
-                ("team", event("/team_id")),
-                ("channel", event("/event/channel")),
-                ("channelType", event("/event/channel_type")),
-                ("user", event("/event/user")),
-                ("threadTs", event("/event/thread_ts")),
-                ("ts", event("/event/ts")),
-            ]),
+            properties: with_older(
+                properties([
+                    ("team", event("/team_id")),
+                    ("channel", event("/event/channel")),
+                    ("channelType", event("/event/channel_type")),
+                    ("user", event("/event/user")),
+                    ("threadTs", event("/event/thread_ts")),
+                    ("ts", event("/event/ts")),
+                ]),
+                [
+                    ("channel_id", event("/event/channel")),
+                    ("thread_ts", event("/event/thread_ts")),
+                    ("user_id", event("/event/user")),
+                ],
+            ),
             auth: text(body, "/event/user").map(|user| {
                 JsonObject::from_iter([
                     ("service".to_owned(), json!("slack")),

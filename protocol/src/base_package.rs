@@ -3,10 +3,33 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::service::SERVICES;
 
 /// The package of everything that is built in.
 pub const BASE_PACKAGE: &str = "@goondan/base";
+
+/// Which contract of [`BASE_PACKAGE`] an agent is written for: what its tools answer, and what its modules
+/// are given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BaseContract {
+    /// That of this version.
+    #[default]
+    #[serde(rename = "own")]
+    Own,
+    /// That of 0.0.3 (`COMPAT-2`, `COMPAT-3`).
+    #[serde(rename = "0.0.3")]
+    V0_0_3,
+}
+
+impl BaseContract {
+    /// Whether it is that of this version.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+}
 
 /// The built-in tools that work by no connection, each with its exports in the order models see them.
 const OWN_TOOLS: &[(&str, &[&str])] = &[

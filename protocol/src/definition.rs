@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::approval::ApproveRule;
-use crate::base_package::BASE_PACKAGE;
+use crate::base_package::{BASE_PACKAGE, BaseContract};
 use crate::egress::EgressDoor;
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
@@ -89,6 +89,25 @@ pub struct AgentDefinition {
     pub secret_files: Vec<PathBuf>,
     /// How what its tools and modules start is confined, and what that may touch beside the usual.
     pub sandbox: SandboxPolicy,
+    /// Which contract its tools and modules are written for.
+    #[serde(default, skip_serializing_if = "BaseContract::is_own")]
+    pub contract: BaseContract,
+    /// The Swarm it takes part in, if its tools and modules tell of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<SwarmView>,
+}
+
+/// A Swarm, as the older contract of `@goondan/base` tells agents of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SwarmView {
+    /// Its name.
+    pub name: ResourceName,
+    /// The agent that answers first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_agent: Option<AgentName>,
+    /// The agents that take part.
+    pub agents: Vec<AgentName>,
 }
 
 impl AgentDefinition {

@@ -47,6 +47,11 @@ pub enum ExtensionSettings {
         /// How often the agent is reminded before its turn fails.
         #[serde(default = "default_reminders")]
         max_reminders: u32,
+        /// Whether a call of any one of them is enough.
+        #[serde(default)]
+        any_of: bool,
+        /// What the agent is reminded with, and what its turn fails with.
+        message: Option<String>,
     },
     /// Tools are offered once they were looked for.
     ToolSearch {
@@ -56,6 +61,15 @@ pub enum ExtensionSettings {
         /// The full names of those that are always offered.
         #[serde(default)]
         always_offered: Vec<String>,
+        /// The full name of the tool that searches.
+        #[serde(default = "default_search_tool")]
+        tool_name: String,
+        /// The shortest query, in characters.
+        #[serde(default = "default_query_length")]
+        min_query_length: usize,
+        /// Whether what was found stays offered in later turns.
+        #[serde(default = "default_persistence")]
+        persist_selection: bool,
     },
 }
 
@@ -82,6 +96,18 @@ fn default_keep_messages() -> usize {
 
 fn default_reminders() -> u32 {
     DEFAULT_REMINDERS
+}
+
+fn default_search_tool() -> String {
+    settings::TOOL_SEARCH_FIND.to_owned()
+}
+
+fn default_query_length() -> usize {
+    1
+}
+
+fn default_persistence() -> bool {
+    true
 }
 
 fn default_tool_results() -> usize {

@@ -187,6 +187,17 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
                 "How often the agent is reminded before its turn fails.",
             )
             .or(Default::Number(DEFAULT_REMINDERS as u64)),
+            Setting::optional(
+                "anyOf",
+                Content::Truth,
+                "Whether a call of any one of the tools is enough.",
+            )
+            .or(Default::Truth(false)),
+            Setting::optional(
+                "message",
+                Content::Text,
+                "What the agent is reminded with, and what the turn fails with.",
+            ),
         ]),
     ),
     (
@@ -203,6 +214,24 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
                 Content::Texts,
                 "Full names of tools that are offered without a search.",
             ),
+            Setting::optional(
+                "toolName",
+                Content::Text,
+                "The full name of the tool that searches.",
+            )
+            .or(Default::Text(TOOL_SEARCH_FIND)),
+            Setting::optional(
+                "minQueryLength",
+                Content::Number(1, 1_000),
+                "The shortest query, in characters.",
+            )
+            .or(Default::Number(1)),
+            Setting::optional(
+                "persistSelection",
+                Content::Truth,
+                "Whether what was found stays offered in later turns.",
+            )
+            .or(Default::Truth(true)),
         ]),
     ),
 ];
@@ -414,7 +443,7 @@ mod tests {
         assert_eq!(
             said(guard, &json!({"tols": 1, "maxReminders": 17})),
             [
-                "unknown setting `tols`; there is `tools`, `maxReminders`",
+                "unknown setting `tols`; there is `tools`, `maxReminders`, `anyOf`, `message`",
                 "`maxReminders` must be a whole number from 0 to 16",
                 "missing setting `tools`",
             ]

@@ -37,7 +37,34 @@ let base = [];
 let events = [];
 let turn;
 let limits;
+// What modules written for 0.0.3 are told of their agent; none for those of today.
+let older;
 let lastAsk = 0;
+
+// A `Date` is what its text is on the way out.
+const plain = (value) =>
+  value instanceof Date ? value.toISOString()
+    : Array.isArray(value) ? value.map(plain)
+    : value !== null && typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype
+      ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, plain(inner)]))
+      : value;
+
+const answerOf = ({ inReplyTo, from, eventId, status }, createdAt) => ({
+  kind: "inter_agent_response", version: 1, requestId: inReplyTo, requestEventId: inReplyTo,
+  responseEventId: eventId, fromAgentId: from.agent, toAgentId: older.agentName, async: true,
+  status: status === "failed" ? "error" : "ok", receivedAt: createdAt, traceId: turn?.traceId,
+});
+
+// A message as modules are given it.
+const given = (message) => {
+  if (older === undefined || message === undefined || message.createdAt instanceof Date) return message;
+  const { metadata = {}, createdAt } = message;
+  const isAnswer = metadata.inReplyTo !== undefined && metadata.from !== undefined;
+  const more = isAnswer ? { __goondanInterAgentResponse: answerOf(metadata, createdAt) } : {};
+  return { ...message, metadata: { ...metadata, ...more }, createdAt: new Date(createdAt) };
+};
+const givenEvent = (event) =>
+  event.message === undefined ? event : { ...event, message: given(event.message) };
 
 const applied = (messages, changes) => {
   let next = [...messages];
@@ -97,8 +124,10 @@ const apiOf = (extension) => ({
     },
   },
   tools: {
-    register() {
-      throw new Error("`api.tools.register` is not supported by this version; write a Tool with `entry`");
+    register({ name } = {}) {
+      throw new Error(
+        `\`api.tools.register\` is not supported by this version; write \`${name ?? "it"}\` as a Tool with \`entry\``,
+      );
     },
   },
   state: {
@@ -140,6 +169,8 @@ const register = async (message) => {
   // The runtime is up: from here on, time is the modules'.
   send({ type: "started" });
   limits = message.limits;
+  older = message.contract === "own" ? undefined : message.about;
+  base = base.map(given);
   for (const { name, state } of message.extensions) {
     extensions.set(name, { name, state, middlewares: [], isChanged: false, isRegistered: false });
   }
@@ -149,7 +180,11 @@ const register = async (message) => {
     try {
       const loaded = await import(pathToFileURL(module).href);
       const start = loaded.register ?? loaded.default?.register ?? loaded.default;
-      if (typeof start !== "function") throw new Error("the module exports no function `register`");
+      if (typeof start !== "function") {
+        const isTool = (loaded.handlers ?? loaded.default?.handlers) !== undefined;
+        const like = isTool ? "; it looks like a tool (`handlers`)" : "";
+        throw new Error(`the module exports no function \`register\`${like}`);
+      }
       code = "E_EXT_INIT";
       await working.run(extension, () => start(apiOf(extension), config));
       extension.isRegistered = true;
@@ -174,6 +209,7 @@ const notesOf = (visit) => {
 
 const draft = (visit, event) => {
   if (visit.isOver) throw new Error("the middleware has returned; it emits no events any more");
+  event = plain(event);
   checkJson(event, "the event");
   const { type, targetId, message } = event;
   if (!["append", "replace", "remove", "truncate"].includes(type)) {
@@ -218,16 +254,23 @@ const ask = (visit, question) => {
 };
 
 const agentsOf = (visit) => {
-  const errand = (op, { target, input, instanceKey, wait, timeoutMs } = {}) => ({
+  const errand = (op, { target, input, instanceKey, wait, async: isAsync, timeoutMs } = {}) => ({
     op,
     agent: String(target ?? "").replace(/^Agent\//, ""),
     input: String(input ?? ""),
     instanceKey,
-    wait,
+    wait: wait ?? (isAsync === true ? false : undefined),
     timeoutMs,
   });
+  const requested = async (params) => {
+    const answer = await ask(visit, errand("request", params));
+    if (older === undefined) return answer;
+    const isAsync = params?.async === true;
+    const { eventId, response = "" } = answer;
+    return { ...answer, response, correlationId: eventId, accepted: true, async: isAsync };
+  };
   return {
-    request: (params) => ask(visit, errand("request", params)),
+    request: requested,
     send: (params) => ask(visit, errand("send", params)),
     spawn: (params) => ask(visit, errand("spawn", params)),
     list: ({ scope } = {}) => ask(visit, { op: "list", scope }),
@@ -236,7 +279,7 @@ const agentsOf = (visit) => {
 };
 
 const stateOf = (visit) => {
-  const own = [...events, ...visit.drafts];
+  const own = [...events, ...visit.drafts.map(givenEvent)];
   let next;
   return {
     baseMessages: [...base],
@@ -248,6 +291,37 @@ const stateOf = (visit) => {
     toLlmMessages() {
       return this.nextMessages.map(({ data }) => data);
     },
+  };
+};
+
+// A tool's result is the value it returned, to modules of 0.0.3.
+const outputOf = (text) => {
+  if (older === undefined || !/^[[{]/.test(text)) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};
+
+// The event of a turn, and what surrounds it, as modules of 0.0.3 are told of them.
+const inboundOf = (event) => ({ ...event, createdAt: new Date(event.createdAt) });
+const runtimeOf = ({ agentName, event }) => {
+  const { bundleRoot, system, swarm } = older;
+  const availableAgents = swarm?.agents ?? [agentName];
+  const callableAgents = availableAgents.filter((name) => name !== agentName);
+  const { source = {}, replyTo } = event;
+  const isOfAgent = source.kind === "agent";
+  return {
+    agent: { name: agentName, bundleRoot, prompt: { system } },
+    swarm: {
+      swarmName: swarm?.name, entryAgent: swarm?.entryAgent, selfAgent: agentName, availableAgents, callableAgents,
+    },
+    inbound: {
+      eventId: event.id, eventType: event.type, sourceKind: source.kind, sourceName: source.name,
+      createdAt: event.createdAt, instanceKey: event.instanceKey, eventMetadata: event.metadata,
+    },
+    call: isOfAgent ? { callerAgent: source.name, callerInstanceKey: source.instanceKey, replyTo } : undefined,
   };
 };
 
@@ -270,14 +344,19 @@ const told = {
     const toolResults = results.map(({ id, toolName, text, isError }) =>
       told.toolCall({ text, isError }, { toolCallId: id, toolName }));
     const status = error === undefined ? "completed" : "failed";
-    const result = { status, hasToolCalls: toolCalls.length > 0, toolCalls, toolResults, metadata };
+    const hasToolCalls = toolCalls.length > 0;
+    const result = {
+      status, hasToolCalls, shouldContinue: hasToolCalls, toolCalls, toolResults, metadata,
+    };
     return error === undefined ? result : { ...result, error: { message: error } };
   },
   toolCall({ text, isError }, { toolCallId, toolName }) {
-    if (!isError) return { toolCallId, toolName, status: "ok", output: text };
+    if (!isError) return { toolCallId, toolName, status: "ok", output: outputOf(text) };
     const code = CODE.exec(text)?.[1];
     const message = text.replace(CODE, "");
-    return { toolCallId, toolName, status: "error", error: code ? { code, message } : { message } };
+    const said = (name) => new RegExp(`^${name}: (.*)$`, "m").exec(message)?.[1];
+    const more = older === undefined ? {} : { suggestion: said("suggestion"), helpUrl: said("help") };
+    return { toolCallId, toolName, status: "error", error: code ? { code, message, ...more } : { message, ...more } };
   },
 };
 
@@ -321,8 +400,10 @@ const enter = async (message) => {
     if (!turn.metadata.has(key)) turn.metadata.set(key, {});
     return turn.metadata.get(key);
   };
-  const { agentName, instanceKey, turnId, traceId, event } = turn;
+  const { agentName, instanceKey, turnId, traceId } = turn;
+  const event = older === undefined ? turn.event : inboundOf(turn.event);
   const ctx = { agentName, instanceKey, turnId, traceId };
+  if (older !== undefined) ctx.runtime = runtimeOf(turn);
   if (type === "toolCall") {
     const { toolName, toolCallId, args, step } = message;
     Object.assign(ctx, { toolName, toolCallId, args, stepIndex: step - 1, metadata: metadataOf(toolCallId) });
@@ -333,7 +414,7 @@ const enter = async (message) => {
     if (type === "turn") Object.assign(ctx, { inputEvent: event, metadata: metadataOf("turn") });
     else {
       const { step, catalog } = message;
-      const ofTurn = { id: turnId, turnId, traceId, agentName, instanceKey, inputEvent: event };
+      const ofTurn = { id: turnId, startedAt: turn.startedAt, turnId, traceId, agentName, instanceKey, inputEvent: event };
       Object.assign(ctx, { turn: ofTurn, stepIndex: step - 1, metadata: metadataOf(step), toolCatalog: catalog });
     }
   }
@@ -387,24 +468,24 @@ const enter = async (message) => {
 };
 
 const take = {
-  messages: ({ messages }) => { for (const message of messages) base.push(message); },
+  messages: ({ messages }) => { for (const message of messages) base.push(given(message)); },
   register,
-  turn({ states, ...given }) {
+  turn({ states, ...told }) {
     base = applied(base, events);
     events = [];
     visits.clear();
-    turn = { ...given, metadata: new Map() };
+    turn = { ...told, metadata: new Map(), startedAt: new Date() };
     for (const extension of extensions.values()) {
       extension.state = states[extension.name];
       extension.isChanged = false;
     }
   },
   enter(message) {
-    events.push(...(message.events ?? []));
+    events.push(...(message.events ?? []).map(givenEvent));
     return enter(message);
   },
   return(message) {
-    events.push(...(message.events ?? []));
+    events.push(...(message.events ?? []).map(givenEvent));
     visits.get(message.visit)?.settle(message.came);
   },
   event: ({ event }) => emit(event.type, [event]),

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::definition::CatalogEntry;
+use goondan_protocol::base_package::BaseContract;
+use goondan_protocol::definition::{CatalogEntry, SwarmView};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall, ToolResult};
@@ -34,6 +35,10 @@ pub(super) enum ToHost<'a> {
         extensions: Vec<ToRegister<'a>>,
         /// What a module may say at most.
         limits: Limits,
+        /// Under which contract they are written.
+        contract: BaseContract,
+        /// The agent, as the older contract tells of it.
+        about: About<'a>,
     },
     /// A turn begins. What the turn before had done is part of the conversation.
     Turn {
@@ -119,6 +124,22 @@ pub(super) struct ToRegister<'a> {
     pub(super) config: &'a JsonObject,
     /// What it remembers.
     pub(super) state: Option<&'a Value>,
+}
+
+/// An agent, as the older contract tells modules of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct About<'a> {
+    /// Its name.
+    pub(super) agent_name: &'a AgentName,
+    /// The project.
+    pub(super) bundle_root: &'a Path,
+    /// Its system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) system: Option<&'a str>,
+    /// Its swarm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) swarm: Option<&'a SwarmView>,
 }
 
 /// What a module may say at most.

@@ -16,13 +16,24 @@ const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";
 pub(super) struct RequiredTools {
     tools: Vec<String>,
     max_reminders: u32,
+    /// Whether a call of any one of them is enough.
+    any_of: bool,
+    /// What is said instead of our own words.
+    message: Option<String>,
 }
 
 impl RequiredTools {
-    pub(super) fn new(tools: Vec<String>, max_reminders: u32) -> Self {
+    pub(super) fn new(
+        tools: Vec<String>,
+        max_reminders: u32,
+        any_of: bool,
+        message: Option<String>,
+    ) -> Self {
         Self {
             tools,
             max_reminders,
+            any_of,
+            message,
         }
     }
 }
@@ -44,25 +55,29 @@ impl Extension for RequiredTools {
         }
         let missing = self.tools.iter().filter(|tool| !called.contains(*tool));
         let missing: Vec<String> = missing.map(|tool| format!("`{tool}`")).collect();
-        if missing.is_empty() {
+        if missing.is_empty() || (self.any_of && missing.len() < self.tools.len()) {
             forget(context, reminders);
             return Ending::Accept;
         }
-        let missing = missing.join(", ");
+        let missing = missing.join(if self.any_of { " or " } else { ", " });
         if reminders.len() >= usize::try_from(self.max_reminders).unwrap_or(usize::MAX) {
             let reminded = reminders.len();
             forget(context, reminders);
             return Ending::Refuse {
                 code: REQUIRED_TOOLS,
-                message: format!(
-                    "the turn would end without a call of {missing}, which the agent requires; it was \
-                     reminded {reminded} times"
-                ),
+                message: self.message.clone().unwrap_or_else(|| {
+                    format!(
+                        "the turn would end without a call of {missing}, which the agent requires; it \
+                         was reminded {reminded} times"
+                    )
+                }),
             };
         }
-        let text = format!(
-            "You have not called {missing} in this turn. Call what is missing now, then answer."
-        );
+        let text = self.message.clone().unwrap_or_else(|| {
+            format!(
+                "You have not called {missing} in this turn. Call what is missing now, then answer."
+            )
+        });
         // The model spoke last, and not every model lets its own words be gone on with.
         context.append(Role::User, &text);
         Ending::GoOn

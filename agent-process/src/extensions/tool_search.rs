@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::message::{Message, MessageSource};
-use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde_json::{Value, json};
 
 use super::context::ExtensionContext;
@@ -23,14 +22,20 @@ const FOUND: &str = "found";
 /// Offers some tools always, and others once they are found.
 #[derive(Debug)]
 pub(super) struct ToolSearch {
+    /// The full name of the tool that searches.
+    tool_name: String,
     always: BTreeSet<String>,
+    /// Whether what was found stays offered in later turns.
+    is_kept: bool,
     /// What was found, the latest last.
     found: Vec<String>,
 }
 
 impl ToolSearch {
-    pub(super) fn new(always: Vec<String>) -> Self {
+    pub(super) fn new(tool_name: String, always: Vec<String>, is_kept: bool) -> Self {
         Self {
+            tool_name,
+            is_kept,
             always: always.into_iter().collect(),
             found: Vec::new(),
         }
@@ -40,7 +45,9 @@ impl ToolSearch {
     fn look(&mut self, context: &mut ExtensionContext<'_>) {
         let latest = context.conversation.messages().rev().filter_map(Result::ok);
         let of_turn = latest.take_while(|message| context.is_of_turn(message));
-        let mut results: Vec<Vec<String>> = of_turn.map(|message| found_by(&message)).collect();
+        let mut results: Vec<Vec<String>> = of_turn
+            .map(|message| found_by(&message, &self.tool_name))
+            .collect();
         results.reverse();
         let before = self.found.clone();
         for name in results.into_iter().flatten() {
@@ -49,7 +56,7 @@ impl ToolSearch {
         }
         let surplus = self.found.len().saturating_sub(FOUND_TOOLS_MAX);
         self.found.drain(..surplus);
-        if self.found != before {
+        if self.is_kept && self.found != before {
             context.set_state(json!({ FOUND: self.found }));
         }
     }
@@ -57,7 +64,8 @@ impl ToolSearch {
 
 impl Extension for ToolSearch {
     fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
-        let found = context.state().and_then(|state| state.get(FOUND));
+        let kept = context.state().filter(|_| self.is_kept);
+        let found = kept.and_then(|state| state.get(FOUND));
         let found = found.and_then(Value::as_array).into_iter().flatten();
         self.found = found
             .filter_map(|name| name.as_str().map(str::to_owned))
@@ -70,13 +78,14 @@ impl Extension for ToolSearch {
     }
 
     fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let is_offered = tool_name == TOOL_SEARCH_FIND
+        let is_offered = tool_name == self.tool_name
             || self.always.contains(tool_name)
             || self.found.iter().any(|name| name == tool_name);
         let why = || {
             format!(
                 "`{tool_name}` is not among the tools you are offered; look for it with \
-                 `{TOOL_SEARCH_FIND}` first"
+                 `{}` first",
+                self.tool_name
             )
         };
         (!is_offered).then(why)
@@ -84,9 +93,9 @@ impl Extension for ToolSearch {
 }
 
 /// The tools that a message names, if it is what a search has found.
-fn found_by(message: &Message) -> Vec<String> {
+fn found_by(message: &Message, search: &str) -> Vec<String> {
     let is_search = matches!(&message.source, MessageSource::Tool { tool_name, .. }
-        if tool_name.as_str() == TOOL_SEARCH_FIND);
+        if tool_name.as_str() == search);
     if !is_search {
         return Vec::new();
     }

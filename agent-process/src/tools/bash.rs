@@ -80,9 +80,44 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
             .await?;
         return Ok(explained(outcome, &places.surroundings));
     }
+    let ended = run(places, &call.call_id, &args.command, timeout_ms).await?;
+    let timed_out_after_ms = ended.is_given_up.then_some(timeout_ms);
+    let text = told(
+        timed_out_after_ms,
+        ended.status.and_then(|status| status.code()),
+        &ended.capture,
+    );
+    let outcome = ToolOutcome {
+        text,
+        is_error: ended.is_given_up,
+        images: Vec::new(),
+        has_failed: ended.status.is_some_and(|status| !status.success()),
+    };
+    Ok(explained(outcome, &places.surroundings))
+}
+
+/// A command that has ended, with all it started.
+pub(super) struct Ended {
+    /// Whether it ran too long and was ended.
+    pub(super) is_given_up: bool,
+    pub(super) status: Option<ExitStatus>,
+    pub(super) capture: Capture,
+}
+
+/// Runs a command with `bash -c`, for so long at most. Dropping the future ends it and all it started.
+///
+/// # Errors
+///
+/// [`ToolFault`] if it could not be started, or not confined.
+pub(super) async fn run(
+    places: &Arc<Places>,
+    call_id: &str,
+    command: &str,
+    timeout_ms: u64,
+) -> Result<Ended, ToolFault> {
     let mut supervisor = supervisor_in(&places.surroundings)
         .arg(tool_supervisor::COMMAND)
-        .arg(&args.command)
+        .arg(command)
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| failed("the command could not be started", &error))?;
@@ -90,7 +125,7 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
     let mut control = supervisor.stdin.take();
     let mut stdout = Pipe::new(supervisor.stdout.take());
     let mut stderr = Pipe::new(supervisor.stderr.take());
-    let mut capture = Capture::new(&call.call_id);
+    let mut capture = Capture::new(call_id);
     let mut status = None;
     let mut is_given_up = false;
     let mut deadline = Instant::now() + Duration::from_millis(timeout_ms);
@@ -123,25 +158,13 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
             }
         }
     }
-
-    let outcome = outcome(is_given_up.then_some(timeout_ms), status, &capture)?;
-    Ok(explained(outcome, &places.surroundings))
-}
-
-fn outcome(
-    timed_out_after_ms: Option<u64>,
-    status: Option<ExitStatus>,
-    capture: &Capture,
-) -> Result<ToolOutcome, ToolFault> {
-    let code = status.and_then(|status| status.code());
-    if let Some(fault) = not_confined(code, capture) {
+    if let Some(fault) = not_confined(status.and_then(|status| status.code()), &capture) {
         return Err(fault);
     }
-    Ok(ToolOutcome {
-        text: told(timed_out_after_ms, code, capture),
-        is_error: timed_out_after_ms.is_some(),
-        images: Vec::new(),
-        has_failed: status.is_some_and(|status| !status.success()),
+    Ok(Ended {
+        is_given_up,
+        status,
+        capture,
     })
 }
 

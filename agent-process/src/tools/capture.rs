@@ -161,6 +161,16 @@ impl Capture {
         }
     }
 
+    /// What came on a stream: all of a short one, head and tail of a long one.
+    pub(crate) fn text_of(&self, stream: Stream) -> String {
+        let mut text = String::new();
+        match stream {
+            Stream::Stdout => self.show_ends(&self.stdout, &mut text),
+            Stream::Stderr => self.show_ends(&self.stderr, &mut text),
+        }
+        text
+    }
+
     /// Adds the streams to a text: all of a short one, head and tail of a long one.
     pub(crate) fn show(&self, text: &mut String) {
         self.show_stream("stdout", &self.stdout, text);

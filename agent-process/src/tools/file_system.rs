@@ -288,7 +288,7 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
 }
 
 /// Writes a file whole or not at all: beside its place first, then over it.
-fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
+pub(super) fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     if content.len() > MAX_WRITE_BYTES {
         return Err(ToolFault::new(
             "E_TOO_LARGE",

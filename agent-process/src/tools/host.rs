@@ -15,8 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::ids::StepId;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -42,6 +45,8 @@ const CANCEL_GRACE: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two starts.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Questions to other agents that one call may ask, and one more.
+const ASKS_MAX: u32 = 100;
 /// Longest error code of a module, in bytes.
 const MAX_CODE_BYTES: usize = 64;
 
@@ -115,6 +120,7 @@ impl Hosts {
             process: None,
             calls: BTreeMap::new(),
             last_id: 0,
+            asks: JoinSet::new(),
             crashes: 0,
             not_before: None,
         };
@@ -131,6 +137,8 @@ struct OpenCall {
     deadline: Instant,
     /// Why it was given up, if it was.
     given_up: Option<GivenUp>,
+    /// Questions to other agents that its handler has asked.
+    asked: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +153,8 @@ struct Host {
     process: Option<Process>,
     calls: BTreeMap<u64, OpenCall>,
     last_id: u64,
+    /// Questions to other agents that are open.
+    asks: JoinSet<(u64, Option<AgentAnswer>)>,
     /// Ends that nobody asked for, since a call last came to its end.
     crashes: u32,
     not_before: Option<Instant>,
@@ -166,6 +176,12 @@ impl Host {
                     Some(request) => self.begin(request),
                     None => return,
                 },
+                Some(answered) = self.asks.join_next() => {
+                    // A question that failed by itself is one without an answer.
+                    if let Ok((ask, answer)) = answered {
+                        self.answer(ask, answer.as_ref());
+                    }
+                }
                 happened = happening(&mut self.process) => self.take(happened),
             }
         }
@@ -182,6 +198,7 @@ impl Host {
         self.last_id += 1;
         let (id, call, invocation) = (self.last_id, &request.call, &request.invocation);
         let surroundings = &self.surroundings;
+        let site = invocation.site.as_ref();
         let message = ToHost::Call {
             id,
             tool: &call.tool,
@@ -195,6 +212,10 @@ impl Host {
                 instance_key: surroundings.instance_key.as_str(),
                 agent_name: surroundings.agent_name.as_str(),
                 tool_call_id: &invocation.call_id,
+                turn_id: site.map(|site| &site.turn_id),
+                step_id: site.map(|site| StepId::of_turn(&site.turn_id, site.key.step)),
+                trace_id: site.and_then(|site| Some(site.trace?.trace_id)),
+                swarm: surroundings.swarm.as_ref(),
             },
         };
         if let Some(process) = &mut self.process {
@@ -205,6 +226,7 @@ impl Host {
             request,
             deadline,
             given_up: None,
+            asked: 0,
         };
         self.calls.insert(id, open);
     }
@@ -272,11 +294,24 @@ impl Host {
                 };
                 self.finish(id, Ok(ToolOutcome::ok(text)));
             }
-            Ok(FromHost::Error { id, code, message }) => {
+            Ok(FromHost::Error {
+                id,
+                code,
+                message,
+                suggestion,
+                help_url,
+            }) => {
                 let code = code.filter(|code| is_code(code));
                 let code = code.as_deref().unwrap_or("E_TOOL_FAILED");
-                self.finish(id, Ok(ToolOutcome::error(format!("{code}: {message}"))));
+                let mut text = format!("{code}: {message}");
+                for (name, said) in [("suggestion", suggestion), ("help", help_url)] {
+                    if let Some(said) = said {
+                        text.push_str(&format!("\n{name}: {said}"));
+                    }
+                }
+                self.finish(id, Ok(ToolOutcome::error(text)));
             }
+            Ok(FromHost::Ask { id, ask, question }) => self.ask(id, ask, question),
             Ok(FromHost::Log { level, message, id }) => {
                 let span = id.and_then(|id| self.calls.get(&id));
                 let span = span.map(|open| open.request.invocation.span.clone());
@@ -307,6 +342,51 @@ impl Host {
         latest.map_or_else(tracing::Span::none, |open| {
             open.request.invocation.span.clone()
         })
+    }
+
+    /// Asks other agents for a handler. What cannot be asked has no answer but that.
+    fn ask(&mut self, id: u64, ask: u64, question: Value) {
+        let open = self.calls.get_mut(&id);
+        let site = open.and_then(|open| {
+            open.asked += 1;
+            Some((open.request.invocation.site.clone()?, open.asked))
+        });
+        self.asks.spawn(
+            async move {
+                let (site, place) = site?;
+                let question = serde_json::from_value::<Question>(question).ok()?;
+                let reached = matches!(
+                    question,
+                    Question::Request { .. }
+                        | Question::Send { .. }
+                        | Question::List { .. }
+                        | Question::Catalog {}
+                );
+                if !reached || place >= ASKS_MAX {
+                    return None;
+                }
+                let index = u32::try_from(site.key.index).unwrap_or(u32::MAX);
+                let ask = AgentAsk {
+                    turn_id: site.turn_id.clone(),
+                    step: site.key.step,
+                    // The call itself asks under its own number.
+                    call: index
+                        .saturating_add(1)
+                        .saturating_mul(ASKS_MAX)
+                        .saturating_add(place),
+                    question,
+                };
+                site.agent_client.ask(ask, site.trace).await
+            }
+            .map(move |answer| (ask, answer)),
+        );
+    }
+
+    /// Tells the host what came of a question.
+    fn answer(&mut self, ask: u64, answer: Option<&AgentAnswer>) {
+        if let Some(process) = &mut self.process {
+            process.say(&ToHost::Answer { ask, answer });
+        }
     }
 
     /// Answers a call. One that is not open was answered before.

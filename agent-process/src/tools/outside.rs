@@ -32,7 +32,10 @@ pub(crate) struct ConnectionRoute {
 impl ConnectionRoute {
     /// The route of a call: by the connection it names, else by the one that the turn's event came by,
     /// else by the only one there is.
-    fn of(call: &ToolInvocation, connections: &[ConnectionName]) -> Result<Self, ToolFault> {
+    pub(super) fn of(
+        call: &ToolInvocation,
+        connections: &[ConnectionName],
+    ) -> Result<Self, ToolFault> {
         let outside =
             || ToolFault::new("E_UNAVAILABLE", "connections are reached from a turn only");
         let site = call.site.clone().ok_or_else(outside)?;

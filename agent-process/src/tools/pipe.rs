@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use goondan_confinement::Allowed;
+use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::task::AssignedTask;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -47,6 +48,8 @@ pub(crate) struct Surroundings {
     pub(crate) instance_key: InstanceKey,
     /// The agent.
     pub(crate) agent_name: AgentName,
+    /// The swarm, under the older contract.
+    pub(crate) swarm: Option<SwarmView>,
     /// The task it works for, if it does, with the secrets that were provided for that.
     pub(crate) task: Option<AssignedTask>,
     /// What of the machine they may touch.

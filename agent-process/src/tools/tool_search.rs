@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::definition::{AgentDefinition, CatalogEntry, ExtensionSource};
 use goondan_protocol::extension_settings::ExtensionSettings;
-use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,15 +24,35 @@ const BEGINNING_WEIGHT: f64 = 0.5;
 /// Shortest beginning that counts, in characters.
 const BEGINNING_CHARS_MIN: usize = 3;
 
-/// How many tools one search finds at most; none if the agent has no such extension.
-pub(crate) fn results_max(agent: &AgentDefinition) -> Option<usize> {
+/// How an agent looks for tools.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchSettings {
+    /// The full name of the tool.
+    pub(crate) tool_name: String,
+    /// How many tools one search finds at most.
+    results_max: usize,
+    /// The shortest query, in characters.
+    query_chars_min: usize,
+}
+
+/// How an agent looks for tools; none if it has no such extension.
+pub(crate) fn settings_of(agent: &AgentDefinition) -> Option<SearchSettings> {
     let mut all = agent.extensions.iter();
     all.find_map(|extension| {
         let ExtensionSource::Builtin { name, .. } = &extension.source else {
             return None;
         };
         match ExtensionSettings::read(name.as_str(), &extension.config) {
-            Ok(ExtensionSettings::ToolSearch { max_results, .. }) => Some(max_results),
+            Ok(ExtensionSettings::ToolSearch {
+                tool_name,
+                max_results,
+                min_query_length,
+                ..
+            }) => Some(SearchSettings {
+                tool_name,
+                results_max: max_results,
+                query_chars_min: min_query_length,
+            }),
             Ok(_) | Err(_) => None,
         }
     })
@@ -45,14 +64,14 @@ pub(crate) fn description() -> Cow<'static, str> {
 }
 
 /// The schema of its arguments.
-pub(crate) fn parameters() -> Value {
+pub(crate) fn parameters(settings: &SearchSettings) -> Value {
     json!({
         "type": "object",
         "required": ["query"],
         "additionalProperties": false,
         "properties": {
             "query": {
-                "type": "string", "minLength": 1, "maxLength": 1_000,
+                "type": "string", "minLength": settings.query_chars_min, "maxLength": 1_000,
                 "description": "What you want to do, in a few words, or the name of a tool",
             },
         },
@@ -82,13 +101,18 @@ struct Finding {
 pub(crate) fn run(
     call: &ToolInvocation,
     catalog: &[CatalogEntry],
-    results_max: usize,
+    settings: &SearchSettings,
 ) -> ToolOutcome {
     let FindArgs { query } = match call.args() {
         Ok(args) => args,
         Err(fault) => return fault.into(),
     };
-    let ranked = ranked(catalog, &query);
+    let SearchSettings {
+        tool_name,
+        results_max,
+        ..
+    } = settings;
+    let ranked = ranked(catalog, tool_name, &query);
     if ranked.is_empty() {
         let count = catalog.len().saturating_sub(1);
         return ToolFault::new(
@@ -97,8 +121,8 @@ pub(crate) fn run(
         )
         .into();
     }
-    let more = ranked.len().saturating_sub(results_max);
-    let tools = ranked.into_iter().take(results_max).map(|entry| Finding {
+    let more = ranked.len().saturating_sub(*results_max);
+    let tools = ranked.into_iter().take(*results_max).map(|entry| Finding {
         name: entry.name.to_string(),
         description: shown(&entry.description),
     });
@@ -120,11 +144,11 @@ pub(crate) fn names_found(result: &str) -> Vec<String> {
 }
 
 /// The tools that have anything to do with the query, the best first; equals by name.
-fn ranked<'c>(catalog: &'c [CatalogEntry], query: &str) -> Vec<&'c CatalogEntry> {
+fn ranked<'c>(catalog: &'c [CatalogEntry], search: &str, query: &str) -> Vec<&'c CatalogEntry> {
     let wanted = words(query);
     let tools: Vec<(&CatalogEntry, Words)> = catalog
         .iter()
-        .filter(|entry| entry.name.as_str() != TOOL_SEARCH_FIND)
+        .filter(|entry| entry.name.as_str() != search)
         .map(|entry| (entry, Words::of(entry)))
         .collect();
     let rarity: Vec<(&String, f64)> = wanted
@@ -222,7 +246,17 @@ fn shown(description: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::settings::TOOL_SEARCH_FIND;
+
     use super::*;
+
+    fn settings() -> SearchSettings {
+        SearchSettings {
+            tool_name: TOOL_SEARCH_FIND.to_owned(),
+            results_max: 1,
+            query_chars_min: 1,
+        }
+    }
 
     fn catalog() -> Vec<CatalogEntry> {
         [
@@ -258,7 +292,7 @@ mod tests {
 
     fn found(query: &str) -> Vec<String> {
         let catalog = catalog();
-        let ranked = ranked(&catalog, query);
+        let ranked = ranked(&catalog, TOOL_SEARCH_FIND, query);
         ranked.iter().map(|entry| entry.name.to_string()).collect()
     }
 
@@ -280,11 +314,11 @@ mod tests {
             span: tracing::Span::none(),
             site: None,
         };
-        let outcome = run(&call("orders"), &catalog(), 1);
+        let outcome = run(&call("orders"), &catalog(), &settings());
         assert!(!outcome.is_error, "{}", outcome.text);
         assert_eq!(names_found(&outcome.text).len(), 1);
         assert!(outcome.text.ends_with("\"more\":1}"), "{}", outcome.text);
-        let nothing = run(&call("zebra"), &catalog(), 1);
+        let nothing = run(&call("zebra"), &catalog(), &settings());
         assert_eq!(
             nothing.text,
             "E_NO_MATCH: none of 4 tools is about that; try other words"

@@ -82,6 +82,8 @@ impl Site {
                 limits: ProcessLimits::default(),
                 secret_files: Vec::new(),
                 sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
+                contract: goondan_protocol::base_package::BaseContract::Own,
+                swarm: None,
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

@@ -212,6 +212,18 @@ const TELEGRAM_PROPERTIES: &[&str] = &[
     "fromUsername",
     "isEdited",
     "isCaption",
+    // As they were called at 0.0.3.
+    "update_id",
+    "chat_id",
+    "chat_type",
+    "chat_title",
+    "chat_username",
+    "message_id",
+    "date",
+    "from_id",
+    "from_username",
+    "from_first_name",
+    "from_last_name",
 ];
 
 static SLACK: Connector = Connector {
@@ -251,7 +263,18 @@ static SLACK: Connector = Connector {
     ],
 };
 
-const SLACK_PROPERTIES: &[&str] = &["team", "channel", "channelType", "user", "threadTs", "ts"];
+const SLACK_PROPERTIES: &[&str] = &[
+    "team",
+    "channel",
+    "channelType",
+    "user",
+    "threadTs",
+    "ts",
+    // As they were called at 0.0.3.
+    "channel_id",
+    "thread_ts",
+    "user_id",
+];
 
 const SLACK_ACTION_PROPERTIES: &[&str] = &["team", "channel", "user", "action", "threadTs", "ts"];
 
@@ -324,7 +347,20 @@ static DISCORD: Connector = Connector {
     ],
 };
 
-const DISCORD_PROPERTIES: &[&str] = &["name", "guildId", "channelId", "userId", "username"];
+const DISCORD_PROPERTIES: &[&str] = &[
+    "name",
+    "guildId",
+    "channelId",
+    "userId",
+    "username",
+    // As they were called at 0.0.3.
+    "interaction_id",
+    "channel_id",
+    "guild_id",
+    "command_name",
+    "custom_id",
+    "user_id",
+];
 
 static HTTP: Connector = Connector {
     name: "http",

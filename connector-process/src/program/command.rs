@@ -1,6 +1,8 @@
 //! Which program runs a connector's file.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +16,14 @@ use tokio::process::Command;
 
 use crate::limits::VERSION_TIMEOUT_MS;
 
-/// The command that runs `file`, and its arguments.
+/// What runs a module that exports its connector, but for the line that says which module.
+const MODULE_HOST: &str = include_str!("host.mjs");
+
+/// The most bytes of a file that are looked at for what it exports.
+const LOOKED_AT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The command that runs `file`, and its arguments: the file itself, or the host of modules if it is one
+/// (`COMPAT-3`).
 ///
 /// # Errors
 ///
@@ -47,16 +56,46 @@ pub(super) async fn of(file: &Path, path: &OsStr) -> Result<Vec<OsString>, Strin
                 }
             }
         }
+        let mut command = vec![program.into_os_string()];
+        if let Some(script) = module_host(kind, file) {
+            let arguments: &[&str] = match runtime {
+                Runtime::Bun => &["-e"],
+                Runtime::Deno => &["eval"],
+                Runtime::Node | Runtime::Python => {
+                    command.extend(node.arguments(kind).iter().map(OsString::from));
+                    &["--input-type=module", "-e"]
+                }
+            };
+            command.extend(arguments.iter().map(OsString::from));
+            command.push(script.into());
+            return Ok(command);
+        }
         let arguments = runtime
             .file_arguments(kind, node)
             .iter()
             .map(OsString::from);
-        let mut command = vec![program.into_os_string()];
         command.extend(arguments);
         command.push(file.into());
         return Ok(command);
     }
     Err(wanting(kind, unfit))
+}
+
+/// The host of modules, if the file is one: a program of the other contract exports nothing.
+fn module_host(kind: ModuleKind, file: &Path) -> Option<String> {
+    if !matches!(kind, ModuleKind::JavaScript | ModuleKind::TypeScript) {
+        return None;
+    }
+    let mut text = String::new();
+    // What cannot be read is told by whatever runs it.
+    let opened = File::open(file).ok()?;
+    opened
+        .take(LOOKED_AT_BYTES_MAX)
+        .read_to_string(&mut text)
+        .ok()?;
+    let exports = text.lines().any(|line| line.starts_with("export "));
+    let path = serde_json::to_string(&file.to_string_lossy()).ok()?;
+    exports.then(|| format!("const modulePath = {path};\n{MODULE_HOST}"))
 }
 
 fn wanting(kind: ModuleKind, node: UnfitNode) -> String {

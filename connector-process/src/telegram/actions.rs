@@ -109,9 +109,9 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             put("reaction", Some(reaction.collect()));
             "setMessageReaction"
         }
-        Action::Typing { thread, .. } => {
+        Action::Typing { thread, action, .. } => {
             put("message_thread_id", thread.map(Value::from));
-            put("action", Some(json!("typing")));
+            put("action", Some(json!(action.as_deref().unwrap_or("typing"))));
             "sendChatAction"
         }
     };
@@ -202,6 +202,7 @@ mod tests {
         let typing = Action::Typing {
             chat: chat(),
             thread: None,
+            action: None,
         };
         let shown = json!({"chat_id": 1, "action": "typing"});
         assert_eq!(to_method(&typing), ("sendChatAction", shown));

@@ -4,7 +4,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use crate::payload::{event_id, instance_key, is_allowed, properties, text};
+use crate::payload::{event_id, instance_key, is_allowed, older_properties, properties, text};
 
 /// The kinds of updates that are asked for.
 pub(super) const UPDATES: [&str; 4] = [
@@ -59,6 +59,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
     let is_caption = text(message, "/text").is_none();
     properties.insert("isEdited".to_owned(), json!(kind.starts_with("edited_")));
     properties.insert("isCaption".to_owned(), json!(is_caption));
+    properties.extend(older_facts(update, message));
     let mut metadata = JsonObject::from_iter([("chatId".to_owned(), json!(chat))]);
     if fact("/is_topic_message") == Some(&json!(true))
         && let Some(thread) = fact("/message_thread_id")
@@ -89,6 +90,24 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
         }),
         metadata,
     }))
+}
+
+/// What is known of a message by the names of 0.0.3.
+fn older_facts(update: &Value, message: &Value) -> JsonObject {
+    let fact = |pointer: &str| message.pointer(pointer);
+    older_properties([
+        ("update_id", update.get("update_id")),
+        ("chat_id", fact("/chat/id")),
+        ("chat_type", fact("/chat/type")),
+        ("chat_title", fact("/chat/title")),
+        ("chat_username", fact("/chat/username")),
+        ("message_id", fact("/message_id")),
+        ("date", fact("/date")),
+        ("from_id", fact("/from/id")),
+        ("from_username", fact("/from/username")),
+        ("from_first_name", fact("/from/first_name")),
+        ("from_last_name", fact("/from/last_name")),
+    ])
 }
 
 #[cfg(test)]

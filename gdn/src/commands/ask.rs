@@ -15,7 +15,7 @@ use crate::output::progress::TurnView;
 use crate::output::text::shell_quoted;
 
 /// Whom a message is for.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct To {
     /// The agent [default: the swarm's entry agent]
     #[arg(long, value_name = "NAME")]

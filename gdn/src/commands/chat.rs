@@ -37,6 +37,13 @@ pub(crate) struct ChatArgs {
     to: To,
 }
 
+impl ChatArgs {
+    /// With the entry agent, in the usual conversation.
+    pub(crate) fn usual() -> Self {
+        Self { to: To::default() }
+    }
+}
+
 /// Longest a chat waits for a daemon that went away, in milliseconds.
 const RECONNECT_LIMIT_MS: u64 = 60_000;
 

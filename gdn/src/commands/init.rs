@@ -31,6 +31,7 @@ pub(crate) struct InitArgs {
     /// What to begin with: default, multi-agent, package or minimal
     #[arg(
         long,
+        short = 't',
         value_name = "NAME",
         default_value = "default",
         hide_possible_values = true

@@ -5,13 +5,14 @@ use goondan_protocol::control::{
     DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, Prunable, PruneInstances,
     ShowInstance,
 };
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{AgentName, InstanceKey};
 use serde::Serialize;
 use serde_json::json;
 
 use super::archive::{InstanceExportArgs, InstanceImportArgs};
 use super::confirm::confirm;
 use super::ps::table::state_words;
+use super::restart::{self, RestartArgs};
 use super::rewind::{InstanceCheckpointArgs, InstanceCheckpointsArgs};
 use super::{archive, rewind, transcript, turns};
 use crate::context::Context;
@@ -28,6 +29,7 @@ pub(crate) enum InstanceCommand {
     #[command(after_help = "\
 Examples:
   gdn instance list
+  gdn instance list --agent clerk
   gdn instance list --all --json")]
     List(InstanceListArgs),
     /// Show one conversation's state
@@ -77,6 +79,11 @@ Examples:
 
 Deleting what is not there succeeds.")]
     Delete(InstanceDeleteArgs),
+    /// Restart one conversation's process after its turn in progress
+    #[command(after_help = "\
+Examples:
+  gdn instance restart order-17          the same as `gdn restart --instance order-17`")]
+    Restart(InstanceRestartArgs),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +91,9 @@ pub(crate) struct InstanceListArgs {
     /// Those of every workspace
     #[arg(long)]
     all: bool,
+    /// Only those of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentName>,
 }
 
 #[derive(Debug, Args)]
@@ -125,8 +135,15 @@ pub(crate) struct InstanceDeleteArgs {
     #[arg(value_name = "KEY")]
     key: InstanceKey,
     /// Ask nothing
-    #[arg(long, short)]
+    #[arg(long, short, alias = "force")]
     yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceRestartArgs {
+    /// The conversation
+    #[arg(value_name = "KEY")]
+    key: InstanceKey,
 }
 
 /// Reads an age such as `30d` as milliseconds.
@@ -160,6 +177,9 @@ pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(
         InstanceCommand::Import(args) => archive::import(args, context).await,
         InstanceCommand::Prune(args) => prune(&args, context).await,
         InstanceCommand::Delete(args) => delete(args, context).await,
+        InstanceCommand::Restart(args) => {
+            restart::run(RestartArgs::of_instance(args.key), context).await
+        }
     }
 }
 
@@ -171,7 +191,10 @@ struct Listed<'a> {
 
 async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let instances = client.query(ListInstances { workspace_id }).await?;
+    let mut instances = client.query(ListInstances { workspace_id }).await?;
+    if let Some(agent) = &args.agent {
+        instances.retain(|instance| instance.agent_name == *agent);
+    }
     let output = context.output;
     let instances = &instances;
     output.object(schemas::INSTANCE_LIST, &Listed { instances })?;

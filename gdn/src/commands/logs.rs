@@ -66,7 +66,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
     /// Only lines of this conversation
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, short = 'i', value_name = "KEY")]
     instance: Option<InstanceKey>,
     /// Only lines about this event
     #[arg(long, value_name = "ID")]

@@ -32,6 +32,18 @@ pub(crate) struct RestartArgs {
     yes: bool,
 }
 
+impl RestartArgs {
+    /// Of one conversation's process.
+    pub(crate) fn of_instance(key: InstanceKey) -> Self {
+        Self {
+            agent: None,
+            instance: Some(key),
+            fresh: false,
+            yes: false,
+        }
+    }
+}
+
 pub(crate) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     if args.fresh && !args.yes {

@@ -8,9 +8,11 @@ use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, W
 use serde_json::json;
 
 use super::attach::attach_or_start;
+use super::chat::{self, ChatArgs};
 use super::consent;
 use super::health;
 use super::running::{self, Running};
+use super::send::{self, SendArgs};
 use super::status;
 use crate::client::Client;
 use crate::context::Context;
@@ -32,6 +34,7 @@ Examples:
   gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
   gdn run --watch         and restart what an edit of the project affects
   gdn run --env-file prod.env
+  gdn run --input \"Hello\"   and say something to it
 
 The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
 pub(crate) struct RunArgs {
@@ -55,12 +58,51 @@ pub(crate) struct RunArgs {
     /// Run no last known good configuration in place of an invalid one: stop it if it runs
     #[arg(long)]
     strict: bool,
+    /// Then talk to it, as `gdn chat` does
+    #[arg(long, conflicts_with_all = ["foreground", "input"])]
+    interactive: bool,
+    /// Then say this to it and print the answer, as `gdn send` does
+    #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
+    input: Option<String>,
+    /// The project's Swarm: there is one, so that it need not be named
+    #[arg(long, value_name = "NAME", hide = true)]
+    swarm: Option<String>,
+    /// Nothing is installed by `gdn run`
+    #[arg(long, hide = true)]
+    no_install: bool,
 }
 
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;
 
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
+    if let Some(swarm) = &args.swarm {
+        context.output.note(format!(
+            "A project has one Swarm, which runs: `--swarm {swarm}` says nothing more."
+        ));
+    }
+    if args.no_install {
+        let note = "`gdn run` installs nothing: `--no-install` says nothing more.";
+        context.output.note(note);
+    }
+    start(args, context).await?;
+    if !args.interactive && args.input.is_none() {
+        return Ok(());
+    }
+    let there = match &args.path {
+        Some(path) => {
+            let root = project::find(Some(path))?;
+            context.elsewhere(context.state_root.clone(), root)
+        }
+        None => context.clone(),
+    };
+    match &args.input {
+        Some(text) => send::run(SendArgs::usual(text.clone()), &there).await,
+        None => chat::run(ChatArgs::usual(), &there).await,
+    }
+}
+
+async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     // A workspace that is named by its id is registered: it needs the daemon only.
     let root = match &args.path {
         Some(path) => Some(project::find(Some(path))?),
@@ -89,6 +131,11 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure
         Some(root) => open(&mut client, root, settings, args.strict, context).await?,
         None => (context.find(&mut client).await?, None),
     };
+    // What is printed then is the conversation's.
+    let is_last = !args.interactive && args.input.is_none();
+    if !is_last && refused.is_none() {
+        return Ok(());
+    }
     context.output.object(
         schemas::RUN,
         &json!({

@@ -54,6 +54,22 @@ pub(crate) struct SendArgs {
     timeout: Option<u64>,
 }
 
+impl SendArgs {
+    /// A text for the entry agent, in the usual conversation.
+    pub(crate) fn usual(text: String) -> Self {
+        Self {
+            text,
+            to: To::default(),
+            image: Vec::new(),
+            event_id: None,
+            no_wait: false,
+            quiet: false,
+            stream: false,
+            timeout: None,
+        }
+    }
+}
+
 pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let text = match args.text.as_str() {

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment};
+use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, Severity};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure>
         fixes: &fixes,
         errors,
         warnings: &warnings,
-        is_valid: errors.is_empty() && (warnings.is_empty() || !args.strict),
+        is_valid: errors.is_empty() && (count_warnings(&warnings) == 0 || !args.strict),
     };
     found.print_json(context)?;
     if args.format == ValidateFormat::Github {
@@ -174,17 +174,18 @@ impl Found<'_> {
             output.note(format!("{problem}\n"));
         }
         if let Some(bundle) = self.bundle.filter(|_| self.is_valid) {
-            let table = summary(self.root, bundle, self.warnings.len());
+            let table = summary(self.root, bundle, count_warnings(self.warnings));
             output.data(table.render(output.canvas()))?;
         }
         Ok(())
     }
 
     fn failure(&self) -> Failure {
-        let counts = [(self.errors, "error"), (self.warnings, "warning")]
+        let warnings = count_warnings(self.warnings);
+        let counts = [(self.errors.len(), "error"), (warnings, "warning")]
             .into_iter()
-            .filter(|(found, _)| !found.is_empty())
-            .map(|(found, noun)| text::count(found.len(), noun))
+            .filter(|(found, _)| *found > 0)
+            .map(|(found, noun)| text::count(found, noun))
             .collect::<Vec<_>>();
         let can_fix = self.problems().any(|problem| problem.fix.is_some());
         let hint = if can_fix && self.fixes.is_empty() {
@@ -202,6 +203,12 @@ impl Found<'_> {
             hint,
         )
     }
+}
+
+/// How many of them are warnings, and not notes.
+fn count_warnings(found: &[Diagnostic]) -> usize {
+    let warnings = found.iter().filter(|it| it.severity == Severity::Warning);
+    warnings.count()
 }
 
 fn summary(root: &Path, bundle: &Bundle, warnings: usize) -> Table {

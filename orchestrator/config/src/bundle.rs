@@ -92,6 +92,7 @@ pub struct Bundle {
 
 fn agents_of(
     membership: &Membership,
+    entry_agent: Option<&AgentName>,
     resources: &Resources,
     ground: &Ground<'_>,
     report: &mut Report,
@@ -99,9 +100,13 @@ fn agents_of(
     let mut agents = BTreeMap::new();
     for agent in &resources.agents {
         let definition = resolve_agent(&agent.value, &membership.policy, resources, report);
-        if let Some(definition) = definition
+        if let Some(mut definition) = definition
             && membership.members.contains(definition.name.as_str())
         {
+            // Only the tools of the older contract tell of it.
+            if !definition.contract.is_own() {
+                definition.swarm = membership.swarm(entry_agent);
+            }
             sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);
             agents.insert(definition.name.clone(), definition);
         }
@@ -143,7 +148,8 @@ impl Bundle {
             project,
             swarm: &membership.policy.sandbox,
         };
-        let agents = agents_of(&membership, &resources, &ground, report);
+        let entry = entry_agent.as_ref().and_then(Option::as_ref);
+        let agents = agents_of(&membership, entry, &resources, &ground, report);
         let (mut connections, local) =
             resolve_connections(&membership, &resources, &ground, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);

@@ -79,4 +79,6 @@ codes! {
     NO_EFFECT = "W_CONFIG_NO_EFFECT";
     /// Warning: an environment file sets one variable twice.
     DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";
+    /// Note: something is written in a form of the bundle format 0.0.3 (`COMPAT-1`).
+    OLDER_FORM = "N_CONFIG_OLDER_FORM";
 }

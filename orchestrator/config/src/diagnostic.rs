@@ -12,15 +12,18 @@ pub enum Severity {
     Error,
     /// The project runs, but hardly as it was meant.
     Warning,
+    /// The project runs as it was meant; the same is written otherwise today.
+    Note,
 }
 
 impl Severity {
-    /// `error` or `warning`.
+    /// `error`, `warning` or `note`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         }
     }
 }

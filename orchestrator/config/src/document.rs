@@ -53,6 +53,8 @@ impl<'n> Document<'n> {
         let spec = fields.get("spec");
         let name = fields.nested("metadata", report).and_then(|mut metadata| {
             let name = metadata.text("name", report);
+            check_labels(metadata.entries("labels", report), report);
+            let _annotations = metadata.entries("annotations", report);
             metadata.close();
             name
         });
@@ -101,6 +103,20 @@ impl<'n> Document<'n> {
         let entry = self.spec?;
         let label = self.label.field("spec");
         Fields::open(&entry.node, entry.key_place, label, self.content, report)
+    }
+}
+
+fn check_labels(labels: &[Entry], report: &mut Report) {
+    for label in labels {
+        if !matches!(label.node.value, Value::Text(_)) {
+            let message = format!(
+                "the label `{}` must be text, not {}",
+                label.key,
+                label.node.value.noun()
+            );
+            let problem = Problem::new(codes::WRONG_TYPE, label.node.place, message);
+            report.add(problem.help("put the value in quotes").quote());
+        }
     }
 }
 

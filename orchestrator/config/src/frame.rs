@@ -28,9 +28,17 @@ pub(crate) static FRAME: Shape = Shape::of(
 static METADATA: Shape = Shape::of(
     "Metadata",
     "What a resource is called.",
-    &[Field::required(
-        "name",
-        Content::Text,
-        "The name, unique within its kind.",
-    )],
+    &[
+        Field::required("name", Content::Text, "The name, unique within its kind."),
+        Field::optional(
+            "labels",
+            Content::Entries(&Content::Text),
+            "Words of your own, by which selectors find it.",
+        ),
+        Field::optional(
+            "annotations",
+            Content::Entries(&Content::Anything),
+            "What you want to say of it. Nothing is done with it.",
+        ),
+    ],
 );

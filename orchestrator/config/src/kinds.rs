@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::{InvalidId, ResourceName};
 use goondan_protocol::oauth::OAuthApp;
@@ -236,6 +237,8 @@ pub(crate) struct Resources {
     pub(crate) asked_tokens: Vec<AskedToken>,
     /// How many documents of each kind were seen, those that could not be read included.
     pub(crate) counts: BTreeMap<Kind, usize>,
+    /// The contract of `@goondan/base` that it is written for.
+    pub(crate) contract: BaseContract,
     /// The environment files that were named.
     pub(crate) env_files: Vec<PathBuf>,
 }

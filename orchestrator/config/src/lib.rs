@@ -28,6 +28,8 @@ mod asked_token;
 mod autofix;
 mod bundle;
 pub mod codes;
+mod compat;
+mod contract;
 mod diagnostic;
 mod digest;
 mod document;

@@ -7,6 +7,7 @@ use goondan_protocol::secret::SecretStore;
 use crate::Environment;
 use crate::bundle::Bundle;
 use crate::codes;
+use crate::compat;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
 use crate::environment::Variables;
@@ -51,6 +52,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
     let mut report = Report::of(&misplaced::VOCABULARY);
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
+    let (trees, contract) = compat::modernize(trees, &variables, &mut report);
     let mut cx = Context {
         files,
         variables: &variables,
@@ -62,6 +64,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         report,
     };
     let mut resources = read_resources(&trees, &mut cx);
+    resources.contract = contract;
     resources.env_files = files.env_files().to_vec();
     let Context {
         mut report,

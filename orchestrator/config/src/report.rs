@@ -69,6 +69,14 @@ impl Problem {
         }
     }
 
+    /// Something that is as good as what is written today, and is told once.
+    pub(crate) fn note(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Note,
+            ..Self::new(code, place, message)
+        }
+    }
+
     /// Adds what to do about it.
     pub(crate) fn help(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());

@@ -141,6 +141,9 @@ pub enum Telegram {
         /// The topic of a forum.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<i64>,
+        /// What it does instead, such as `upload_photo`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        action: Option<String>,
     },
 }
 
@@ -294,6 +297,7 @@ fn typing(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
     let action = Telegram::Typing {
         chat: target.chat,
         thread: target.thread,
+        action: None,
     };
     Plan::done(&action, "shown")
 }

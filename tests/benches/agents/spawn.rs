@@ -81,6 +81,8 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
             cwd_mode: CwdMode::default(),
             limits: ProcessLimits::default(),
             secret_files: Vec::new(),
+            contract: goondan_protocol::base_package::BaseContract::Own,
+            swarm: None,
             sandbox: SandboxPolicy {
                 require: programs.unwrap_or_default(),
                 ..SandboxPolicy::off()

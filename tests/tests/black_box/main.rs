@@ -73,6 +73,12 @@ mod nothing_left;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
+mod older_commands;
+#[cfg(test)]
+mod older_modules;
+#[cfg(test)]
+mod older_tools;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod parking;

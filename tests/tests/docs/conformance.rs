@@ -32,8 +32,32 @@ const GROUPS: [(&str, usize); 23] = [
     ("REP", 2),
 ];
 
+/// The requirements: the rows of five cells.
 fn rows() -> Vec<Vec<String>> {
-    Page::read("docs/conformance.md").rows()
+    let rows = Page::read("docs/conformance.md").rows().into_iter();
+    rows.filter(|row| row.len() == 5).collect()
+}
+
+#[test]
+fn every_test_of_the_older_contract_exists() {
+    let tests = all_tests();
+    let rows = Page::read("docs/conformance.md").rows();
+    let rows: Vec<_> = rows.iter().filter(|row| row.len() == 3).collect();
+    assert!(rows.len() > 30, "{} rows", rows.len());
+    for row in rows {
+        let named: Vec<&str> = quoted(&row[2])
+            .into_iter()
+            .filter(|name| name.contains("::"))
+            .collect();
+        for name in &named {
+            assert!(tests.contains(*name), "{}: there is no test {name}", row[0]);
+        }
+        match row[1].as_str() {
+            "yes" => assert!(!named.is_empty(), "{}: by which test?", row[0]),
+            "partly" | "not yet" => assert!(!row[2].is_empty(), "{}: what is missing?", row[0]),
+            other => panic!("{}: `{other}` is no answer", row[0]),
+        }
+    }
 }
 
 #[test]

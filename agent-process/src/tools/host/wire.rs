@@ -3,6 +3,10 @@
 use std::path::Path;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::agents::AgentAnswer;
+use goondan_protocol::definition::SwarmView;
+use goondan_protocol::ids::{StepId, TurnId};
+use goondan_protocol::trace::TraceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,6 +40,14 @@ pub(crate) enum ToHost<'a> {
         /// The exports of its tool.
         exports: Vec<&'a str>,
     },
+    /// What came of a question to other agents.
+    Answer {
+        /// The question.
+        ask: u64,
+        /// What they said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<&'a AgentAnswer>,
+    },
     /// Nobody waits for a call any more: stop it, and answer all the same.
     Cancel {
         /// The call.
@@ -59,6 +71,18 @@ pub(crate) struct Context<'a> {
     pub(super) agent_name: &'a str,
     /// The call, as the conversation names it.
     pub(super) tool_call_id: &'a str,
+    /// The turn; none outside of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn_id: Option<&'a TurnId>,
+    /// The step of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) step_id: Option<StepId>,
+    /// The trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trace_id: Option<TraceId>,
+    /// The swarm, under the older contract.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) swarm: Option<&'a SwarmView>,
 }
 
 /// What a host says to the agent.
@@ -82,6 +106,21 @@ pub(crate) enum FromHost {
         code: Option<String>,
         /// What went wrong.
         message: String,
+        /// What to do about it.
+        #[serde(default)]
+        suggestion: Option<String>,
+        /// Where more is said of it.
+        #[serde(default, rename = "helpUrl")]
+        help_url: Option<String>,
+    },
+    /// A handler asks for other agents.
+    Ask {
+        /// The call.
+        id: u64,
+        /// Identifies the question while the host lives.
+        ask: u64,
+        /// What is asked.
+        question: Value,
     },
     /// Something for the log.
     Log {

@@ -1,6 +1,6 @@
 //! The project this is called in, if it is one.
 
-use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment};
+use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, Severity};
 use goondan_vault::Reader;
 
 use super::finding::Finding;
@@ -23,6 +23,10 @@ pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
         .with_secrets(&secrets)
         .with_machine(&machine);
     let Checked { bundle, warnings } = loader.check(&root);
+    let warnings: Vec<_> = warnings
+        .into_iter()
+        .filter(|found| found.severity == Severity::Warning)
+        .collect();
     let validate = context.command("validate");
     let finding = match &bundle {
         Err(problems) => {

@@ -10,6 +10,7 @@ pub(super) fn annotation(root: &Path, problem: &Diagnostic) -> String {
     let command = match problem.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
+        Severity::Note => "notice",
     };
     let help = problem.suggestion.as_ref();
     let help = help.map_or_else(String::new, |help| format!("\nhelp: {help}"));

@@ -90,6 +90,8 @@ pub(super) fn resolve_agent(
         limits: agent.runtime.limits,
         secret_files: resources.env_files.clone(),
         sandbox: agent.sandbox.within(&policy.sandbox),
+        contract: resources.contract,
+        swarm: None,
     })
 }
 
@@ -145,8 +147,13 @@ fn check_named_tools(
         return;
     };
     let extension = name.as_str();
-    let (search, _) = TOOL_SEARCH_FIND.split_once("__").unwrap_or_default();
-    if extension == search
+    let search_tool = definition.config.get("toolName");
+    let search_tool = search_tool.and_then(serde_json::Value::as_str);
+    let (search, _) = search_tool
+        .unwrap_or(TOOL_SEARCH_FIND)
+        .split_once("__")
+        .unwrap_or_default();
+    if extension == "tool-search"
         && let Some(taken) = agent.tools.iter().find(|held| held.name == search)
     {
         let message = format!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::AgentName;
 
 use crate::codes;
@@ -98,6 +99,19 @@ pub(super) fn read_membership(
 }
 
 impl Membership {
+    /// The Swarm as agents are told of it, if there is one.
+    pub(super) fn swarm(&self, entry_agent: Option<&AgentName>) -> Option<SwarmView> {
+        let agents = self
+            .members
+            .iter()
+            .filter_map(|name| AgentName::new(name).ok());
+        Some(SwarmView {
+            name: self.swarm.as_deref()?.parse().ok()?,
+            entry_agent: entry_agent.cloned(),
+            agents: agents.collect(),
+        })
+    }
+
     /// Checks that a reference names an agent that takes part, and that events can go to.
     pub(super) fn check(
         &self,

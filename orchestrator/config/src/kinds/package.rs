@@ -4,6 +4,7 @@ use goondan_protocol::base_package::BASE_PACKAGE;
 
 use crate::Package;
 use crate::codes;
+use crate::contract::asks_for_older;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
@@ -109,6 +110,9 @@ fn check_dependency(mut fields: Fields<'_>, report: &mut Report) {
     };
     if name.value != BASE_PACKAGE {
         report.add(unsupported_package(name.value, name.place));
+        return;
+    }
+    if asks_for_older(&range) {
         return;
     }
     let own = env!("CARGO_PKG_VERSION");

@@ -51,14 +51,14 @@ fn corpus() -> Vec<Value> {
     let webhook = json!({"kind": "Connector", "name": "webhook", "package": "@goondan/base"});
     let parameters = json!({"type": "object"});
     vec![
-        document(
-            "Package",
-            "@goondan/corpus",
-            &json!({
+        json!({
+            "apiVersion": "goondan.ai/v1", "kind": "Package",
+            "metadata": {"name": "@goondan/corpus", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": {
                 "version": "1.0.0", "description": "d", "access": "public",
                 "dependencies": [{"name": "@goondan/base", "version": "*"}],
-            }),
-        ),
+            },
+        }),
         document(
             "Model",
             "main",
@@ -243,7 +243,8 @@ fn corpus() -> Vec<Value> {
             "Extension",
             "guard",
             &json!({"builtin": "required-tools-guard",
-                    "config": {"tools": ["bash__exec"], "maxReminders": 1}}),
+                    "config": {"tools": ["bash__exec"], "maxReminders": 1, "anyOf": true,
+                               "message": "t"}}),
         ),
         document(
             "Extension",
@@ -256,7 +257,9 @@ fn corpus() -> Vec<Value> {
             "Extension",
             "search",
             &json!({"builtin": "tool-search",
-                    "config": {"maxResults": 3, "alwaysOffered": ["bash__exec"]}}),
+                    "config": {"maxResults": 3, "alwaysOffered": ["bash__exec"],
+                               "toolName": "look__for", "minQueryLength": 2,
+                               "persistSelection": false}}),
         ),
         document(
             "Connector",

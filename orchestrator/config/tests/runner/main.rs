@@ -27,6 +27,8 @@ mod machine;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
+mod older_format;
+#[cfg(test)]
 mod outgoing;
 #[cfg(test)]
 mod prices;

@@ -7,7 +7,7 @@
 use goondan_protocol::agents::Question;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
-use goondan_protocol::definition::{AgentDefinition, ExtensionSource};
+use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
@@ -68,7 +68,13 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
     };
     let by_tool = agent.has_export(tool, export);
     let is_module = |source: &ExtensionSource| matches!(source, ExtensionSource::Module { .. });
-    let has_module = agent.extensions.iter().any(|held| is_module(&held.source));
+    // Modules of tools reach other agents under the older contract (`COMPAT-3`).
+    let has_tool_module = !agent.contract.is_own()
+        && agent
+            .tools
+            .iter()
+            .any(|held| matches!(held.source, ToolSource::Module { .. }));
+    let has_module = has_tool_module || agent.extensions.iter().any(|held| is_module(&held.source));
     if by_tool || (tool == AGENTS_TOOL && has_module) {
         return may_ask_of(agent, question);
     }

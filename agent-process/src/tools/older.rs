@@ -1,0 +1,150 @@
+//! The tools of `@goondan/base` as they were at 0.0.3: the same names, arguments and JSON results
+//! (`COMPAT-2`). What is new since then is offered beside them.
+//!
+//! * `json`, `text`: pure work on documents and texts.
+//! * `shell`, `files`: commands and files of the work directory.
+//! * `agents`: other agents, and the agent's own restart.
+//! * `services`: chats and requests, by connections.
+//!
+//! A result is one JSON object. The model reads it as it is.
+
+mod agents;
+mod files;
+mod json;
+mod services;
+mod shell;
+mod text;
+
+use std::time::Duration;
+
+use goondan_clock::Instant;
+use goondan_log::unix_millis_now;
+use goondan_protocol::definition::{AgentDefinition, ToolDefinition};
+use goondan_protocol::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::export::{Export, Output, Run, blocking};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use crate::tool_call::ToolOutcome;
+
+/// Longest wait of one call, in seconds.
+const WAIT_SECONDS_MAX: f64 = 600.0;
+
+/// The exports of a built-in tool as they were, then those of today that have other names.
+pub(super) fn exports(
+    builtin: &str,
+    today: Vec<Export>,
+    definition: &ToolDefinition,
+    agent: &AgentDefinition,
+) -> Vec<Export> {
+    let mut exports = match builtin {
+        "agents" => agents::exports(agent),
+        "bash" => shell::exports(),
+        "file-system" => files::exports(),
+        "http-fetch" => services::http(&definition.connections),
+        "json-query" => json::exports(),
+        "self-restart" => agents::restart(),
+        "slack" => services::slack(&definition.connections),
+        "telegram" => services::telegram(&definition.connections),
+        "text-transform" => text::exports(),
+        "wait" => vec![wait()],
+        _ => Vec::new(),
+    };
+    for export in today {
+        if exports.iter().all(|older| older.name != export.name) {
+            exports.push(export);
+        }
+    }
+    exports
+}
+
+/// What is told of an export, and its arguments by name.
+struct Told {
+    name: &'static str,
+    description: &'static str,
+    properties: Value,
+    required: &'static [&'static str],
+    is_idempotent: bool,
+}
+
+/// Arguments that are not known are passed over, as they always were.
+fn export(told: Told, run: Run) -> Export {
+    let Told {
+        name,
+        description,
+        properties,
+        required,
+        is_idempotent,
+    } = told;
+    Export {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({
+            "type": "object", "properties": properties, "required": required,
+        }),
+        is_idempotent,
+        output: Output::MayBeLong,
+        run,
+    }
+}
+
+/// An export that only computes.
+fn pure(told: Told, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Export {
+    let run: Run = Box::new(move |_, call| {
+        Box::pin(blocking(move || {
+            work(&call).map(|result| result.to_string())
+        }))
+    });
+    export(told, run)
+}
+
+/// What came of a call.
+fn outcome(result: Result<Value, ToolFault>) -> ToolOutcome {
+    result.map_or_else(ToolOutcome::from, |result| {
+        ToolOutcome::ok(result.to_string())
+    })
+}
+
+/// This moment.
+fn now() -> Timestamp {
+    Timestamp::from_unix_millis(unix_millis_now())
+}
+
+/// Milliseconds since then.
+fn millis_since(begun: Instant) -> u64 {
+    u64::try_from((Instant::now() - begun).as_millis()).unwrap_or(u64::MAX)
+}
+
+fn invalid(message: impl Into<String>) -> ToolFault {
+    ToolFault::new("E_TOOL_INVALID_ARGS", message)
+}
+
+fn wait() -> Export {
+    let told = Told {
+        name: "seconds",
+        description: "Waits so many seconds.",
+        properties: json!({"seconds": {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX}}),
+        required: &["seconds"],
+        is_idempotent: true,
+    };
+    export(
+        told,
+        Box::new(|_, call| {
+            Box::pin(async move {
+                #[derive(Deserialize)]
+                struct Args {
+                    seconds: f64,
+                }
+                match call.args::<Args>() {
+                    Ok(Args { seconds }) => {
+                        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+                        ToolOutcome::ok(json!({"waitedSeconds": seconds}).to_string())
+                    }
+                    Err(fault) => fault.into(),
+                }
+            })
+        }),
+    )
+}

@@ -1,0 +1,355 @@
+//! `agents`: `request`, `send`, `spawn`, `list` and `catalog`; and `self-restart`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use goondan_protocol::agents::{AgentAnswer, KnownAgent, ListScope, Question};
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::limits::{
+    DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_REQUEST_TIMEOUT_MS,
+    MAX_RESTART_REASON_CHARS,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Told, export, invalid, now, outcome};
+use crate::tools::agents::answer_to;
+use crate::tools::answers::told;
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
+use crate::tools::invocation::ToolInvocation;
+
+/// Conversations that this process prepared for other agents, the latest last.
+const SPAWNED_MAX: usize = 200;
+
+/// What the agent is, as its tools tell.
+struct Own {
+    agent: AgentName,
+    swarm: Option<String>,
+    /// Conversations it prepared: nobody else knows of them before their first event.
+    spawned: Mutex<Vec<Value>>,
+}
+
+pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
+    // Long: one entry for each export.
+    let own = Arc::new(Own {
+        agent: agent.name.clone(),
+        swarm: agent.swarm.as_ref().map(|swarm| swarm.name.to_string()),
+        spawned: Mutex::default(),
+    });
+    let target = || json!({"type": "string", "minLength": 1, "description": "The agent's name"});
+    let input = || json!({"type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES});
+    let key = || json!({"type": "string", "minLength": 1, "maxLength": MAX_INSTANCE_KEY_BYTES});
+    let text = || json!({"type": "string"});
+    let object = || json!({"type": "object"});
+    let all = [
+        (
+            Told {
+                name: "request",
+                description: "Asks another agent and returns its answer. With `async: true` it returns at once and the answer comes as a message later.",
+                properties: json!({
+                    "target": target(), "input": input(), "instanceKey": key(), "eventType": text(),
+                    "timeoutMs": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_REQUEST_TIMEOUT_MS},
+                    "async": {"type": "boolean"}, "metadata": object(),
+                }),
+                required: &["target", "input"],
+                is_idempotent: true,
+            },
+            Asked::Request,
+        ),
+        (
+            Told {
+                name: "send",
+                description: "Gives another agent something to do. No answer comes back.",
+                properties: json!({
+                    "target": target(), "input": input(), "instanceKey": key(), "eventType": text(),
+                    "metadata": object(),
+                }),
+                required: &["target", "input"],
+                is_idempotent: true,
+            },
+            Asked::Send,
+        ),
+        (
+            Told {
+                name: "spawn",
+                description: "Prepares a conversation with an agent of the swarm and returns its key.",
+                properties: json!({"target": target(), "instanceKey": key(), "cwd": text()}),
+                required: &["target"],
+                is_idempotent: true,
+            },
+            Asked::Spawn,
+        ),
+        (
+            Told {
+                name: "list",
+                description: "Lists conversations of other agents.",
+                properties: json!({"includeAll": {"type": "boolean"}}),
+                required: &[],
+                is_idempotent: true,
+            },
+            Asked::List,
+        ),
+        (
+            Told {
+                name: "catalog",
+                description: "Describes the agents of the swarm.",
+                properties: json!({}),
+                required: &[],
+                is_idempotent: true,
+            },
+            Asked::Catalog,
+        ),
+    ];
+    let each = all.into_iter().map(|(told, asked)| {
+        let own = Arc::clone(&own);
+        export(
+            told,
+            Box::new(move |_, call| {
+                let own = Arc::clone(&own);
+                Box::pin(async move { outcome(answered(&own, asked, &call).await) })
+            }),
+        )
+    });
+    each.collect()
+}
+
+/// `self-restart`.
+pub(super) fn restart() -> Vec<Export> {
+    let told = Told {
+        name: "request",
+        description: "Has your own process restarted once this turn is over.",
+        properties: json!({"reason": {"type": "string", "maxLength": MAX_RESTART_REASON_CHARS}}),
+        required: &[],
+        is_idempotent: true,
+    };
+    vec![export(
+        told,
+        Box::new(|_, call| Box::pin(async move { outcome(restarted(&call).await) })),
+    )]
+}
+
+async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
+    #[derive(Deserialize)]
+    struct Args {
+        #[serde(default)]
+        reason: Option<String>,
+    }
+    let Args { reason } = call.args()?;
+    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.unwrap_or_else(|| "tool:self-restart".to_owned());
+    let question = Question::Restart {
+        reason: reason.clone(),
+    };
+    match answer_to(call, question).await? {
+        AgentAnswer::Restarting {} => {
+            Ok(json!({"ok": true, "restartRequested": true, "restartReason": reason}))
+        }
+        other => Err(refused(other)),
+    }
+}
+
+/// Which export is called.
+#[derive(Clone, Copy)]
+enum Asked {
+    Request,
+    Send,
+    Spawn,
+    List,
+    Catalog,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Args {
+    #[serde(default)]
+    target: String,
+    #[serde(default)]
+    input: String,
+    #[serde(default)]
+    instance_key: Option<InstanceKey>,
+    #[serde(default)]
+    timeout_ms: Option<f64>,
+    #[serde(default, rename = "async")]
+    is_async: bool,
+    #[serde(default)]
+    include_all: bool,
+}
+
+impl Args {
+    fn target(&self) -> Result<AgentName, ToolFault> {
+        self.target
+            .parse()
+            .map_err(|error: goondan_protocol::ids::InvalidId| {
+                ToolFault::new("E_AGENT_NOT_FOUND", error.to_string())
+            })
+    }
+}
+
+async fn answered(own: &Own, asked: Asked, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let args: Args = call.args()?;
+    match asked {
+        Asked::Request => request(&args, call).await,
+        Asked::Send => send(&args, call).await,
+        Asked::Spawn => spawn(own, &args, call).await,
+        Asked::List => list(own, &args, call).await,
+        Asked::Catalog => Ok(catalog(own, &known(call).await?)),
+    }
+}
+
+/// What else the orchestrator answers, as an error.
+fn refused(answer: AgentAnswer) -> ToolFault {
+    let text = match told(answer) {
+        Ok(outcome) => outcome.text,
+        Err(fault) => return fault,
+    };
+    // The code stands in front of it.
+    let code = [
+        "E_AGENT_PENDING",
+        "E_AGENT_FAILED",
+        "E_CIRCULAR_REQUEST",
+        "E_AGENT_NOT_FOUND",
+    ];
+    let known = code.iter().find(|code| text.starts_with(**code));
+    match known {
+        Some(code) => {
+            let message = text.trim_start_matches(code).trim_start_matches(": ");
+            ToolFault::new(code, message.to_owned())
+        }
+        None => ToolFault::new("E_REFUSED", text),
+    }
+}
+
+async fn request(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let timeout = args.timeout_ms.map(|ms| format!("{:.0}", ms.max(1.0)));
+    let question = Question::Request {
+        agent: args.target()?,
+        instance_key: args.instance_key.clone(),
+        input: args.input.clone(),
+        wait: !args.is_async,
+        timeout_ms: timeout
+            .and_then(|ms| ms.parse().ok())
+            .unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
+    };
+    match answer_to(call, question).await? {
+        AgentAnswer::Answered {
+            event_id,
+            outcome: TurnOutcome::Completed { reply },
+            ..
+        } => Ok(json!({
+            "target": args.target, "eventId": event_id, "correlationId": event_id,
+            "accepted": true, "async": false, "response": reply,
+        })),
+        AgentAnswer::Accepted { event_id, .. } => Ok(json!({
+            "target": args.target, "eventId": event_id, "correlationId": event_id,
+            "accepted": true, "async": true, "response": null,
+        })),
+        other => Err(refused(other)),
+    }
+}
+
+async fn send(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let question = Question::Send {
+        agent: args.target()?,
+        instance_key: args.instance_key.clone(),
+        input: args.input.clone(),
+    };
+    match answer_to(call, question).await? {
+        AgentAnswer::Accepted { event_id, .. } => {
+            Ok(json!({"target": args.target, "eventId": event_id, "accepted": true}))
+        }
+        other => Err(refused(other)),
+    }
+}
+
+async fn known(call: &ToolInvocation) -> Result<Vec<KnownAgent>, ToolFault> {
+    match answer_to(call, Question::Catalog {}).await? {
+        AgentAnswer::Catalog { agents } => Ok(agents),
+        other => Err(refused(other)),
+    }
+}
+
+/// Another process of the agent begins with the first event that comes for the key.
+async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let target = args.target()?;
+    let agents = known(call).await?;
+    if agents.iter().all(|agent| agent.name != target) {
+        let names: Vec<String> = agents
+            .iter()
+            .map(|agent| format!("`{}`", agent.name))
+            .collect();
+        let message = format!(
+            "there is no agent `{target}`; there are {}",
+            names.join(", ")
+        );
+        return Err(ToolFault::new("E_AGENT_NOT_FOUND", message));
+    }
+    let key = match &args.instance_key {
+        Some(key) => key.to_string(),
+        // The same call made again is the same conversation.
+        None => format!("{target}:{}", call.call_id),
+    };
+    let key: InstanceKey = key
+        .parse()
+        .map_err(|error| invalid(format!("`instanceKey`: {error}")))?;
+    let info = json!({
+        "target": target, "instanceKey": key, "ownerAgent": own.agent, "ownerInstanceKey": null,
+        "createdAt": now(), "cwd": null,
+    });
+    let mut spawned = own.spawned.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = spawned
+        .iter()
+        .all(|it| it.get("instanceKey") != info.get("instanceKey"));
+    if is_new {
+        spawned.push(info);
+        let surplus = spawned.len().saturating_sub(SPAWNED_MAX);
+        spawned.drain(..surplus);
+    }
+    Ok(json!({"target": target, "instanceKey": key, "spawned": is_new, "cwd": null}))
+}
+
+async fn list(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let scope = match args.include_all {
+        true => ListScope::Workspace,
+        false => ListScope::Conversation,
+    };
+    let instances = match answer_to(call, Question::List { scope }).await? {
+        AgentAnswer::Instances { instances, .. } => instances,
+        other => return Err(refused(other)),
+    };
+    let spawned = own
+        .spawned
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let mut agents = spawned;
+    for instance in instances.iter().filter(|it| it.status != "self") {
+        let key = json!(instance.instance_key);
+        if agents.iter().all(|it| it.get("instanceKey") != Some(&key)) {
+            agents.push(json!({
+                "target": instance.agent, "instanceKey": key, "ownerAgent": own.agent,
+                "ownerInstanceKey": null, "createdAt": null, "cwd": null,
+            }));
+        }
+    }
+    Ok(json!({"count": agents.len(), "agents": agents}))
+}
+
+fn catalog(own: &Own, agents: &[KnownAgent]) -> Value {
+    let available: Vec<&AgentName> = agents.iter().map(|agent| &agent.name).collect();
+    let callable: Vec<&AgentName> = available
+        .iter()
+        .copied()
+        .filter(|name| **name != own.agent)
+        .collect();
+    let entry = agents
+        .iter()
+        .find(|agent| agent.is_entry)
+        .map(|agent| &agent.name);
+    json!({
+        "swarmName": own.swarm, "entryAgent": entry, "selfAgent": own.agent,
+        "availableCount": available.len(), "callableCount": callable.len(),
+        "availableAgents": available, "callableAgents": callable,
+    })
+}

@@ -1,0 +1,111 @@
+//! What Packages, Models, Agents, Swarms and Tools say otherwise.
+
+use super::edit::{
+    at, at_mut, entries_mut, entry, from_environment, mapping, put, rename, take, text, text_at,
+};
+use super::{Rewriting, extensions, references};
+use crate::environment::Variables;
+use crate::kinds::params::PARAMS;
+use crate::tree::{Node, Value};
+
+/// The usual variable with the key of each provider.
+const KEYS: [(&str, &str); 3] = [
+    ("anthropic", "ANTHROPIC_API_KEY"),
+    ("google", "GOOGLE_GENERATIVE_AI_API_KEY"),
+    ("openai", "OPENAI_API_KEY"),
+];
+
+/// What a Package says of where it is published is of no use here.
+pub(super) fn package(spec: &mut Node, cx: &mut Rewriting<'_>) {
+    if cx.is_older() {
+        for name in ["registry", "dist", "files"] {
+            take(spec, name);
+        }
+    }
+}
+
+/// A Model without a key takes it from the provider's usual variable.
+pub(super) fn model(spec: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_>) {
+    if !cx.is_older() {
+        return;
+    }
+    let provider = text_at(spec, &["provider"]).unwrap_or_default();
+    let key = KEYS.iter().find(|(name, _)| *name == provider);
+    let has_key = at(spec, &["apiKey"]).is_some() || at(spec, &["endpoint"]).is_some();
+    if let Some((_, variable)) = key.filter(|_| !has_key)
+        && variables.get(variable).is_some()
+    {
+        let place = spec.place;
+        put(spec, entry("apiKey", from_environment(place, variable)));
+    }
+    if let Some(capabilities) = at_mut(spec, &["capabilities"]).and_then(entries_mut) {
+        let known = ["toolCalling", "streaming", "images"];
+        capabilities.retain(|entry| known.contains(&entry.key.as_str()));
+    }
+}
+
+pub(super) fn agent(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
+    if let Some(place) = rename(spec, "prompts", "prompt") {
+        let what = "`prompts` is the older name of `prompt`".to_owned();
+        cx.note(place, what, "write `prompt: {system: …}`");
+    }
+    if let Some(prompt) = at_mut(spec, &["prompt"]) {
+        rename(prompt, "systemPrompt", "system");
+    }
+    if let Some(config) = at_mut(spec, &["modelConfig"]) {
+        references::single(config, "modelRef", cx);
+        if cx.is_older() {
+            keep_known_params(config, cx);
+        }
+    }
+    references::listed(spec, "tools", cx);
+    references::listed(spec, "extensions", cx);
+    if cx.is_older() {
+        extensions::settings(spec, agent, cx);
+    }
+}
+
+pub(super) fn swarm(spec: &mut Node, cx: &mut Rewriting<'_>) {
+    references::single(spec, "entryAgent", cx);
+    references::listed(spec, "agents", cx);
+}
+
+/// What an export did not have to say.
+pub(super) fn tool(spec: &mut Node, cx: &mut Rewriting<'_>) {
+    if !cx.is_older() || at(spec, &["entry"]).is_none() {
+        return;
+    }
+    let Some(exports) = at_mut(spec, &["exports"]) else {
+        return;
+    };
+    let Value::List(exports) = &mut exports.value else {
+        return;
+    };
+    for export in exports {
+        let place = export.place;
+        let name = text_at(export, &["name"]).unwrap_or_default().to_owned();
+        if at(export, &["description"]).is_none() {
+            put(export, entry("description", text(place, name)));
+        }
+        if at(export, &["parameters"]).is_none() {
+            let object = vec![entry("type", text(place, "object"))];
+            put(export, entry("parameters", mapping(place, object)));
+        }
+    }
+}
+
+/// Parameters that no provider is told here.
+fn keep_known_params(config: &mut Node, cx: &mut Rewriting<'_>) {
+    let Some(params) = at_mut(config, &["params"]).and_then(entries_mut) else {
+        return;
+    };
+    let (known, unknown): (Vec<_>, Vec<_>) = std::mem::take(params)
+        .into_iter()
+        .partition(|entry| PARAMS.field(&entry.key).is_some());
+    *params = known;
+    for entry in unknown {
+        let what = format!("`params.{}` is passed over", entry.key);
+        let today = "what only one provider knows stands in `options` of the Model";
+        cx.note(entry.key_place, what, today);
+    }
+}

@@ -1,0 +1,304 @@
+//! Names of connectors, of their events, settings and secrets.
+
+use goondan_protocol::base_package::BASE_PACKAGE;
+
+use super::Rewriting;
+use super::edit::{
+    at, at_mut, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
+};
+use super::references;
+use super::resources::OLDER_CONNECTORS;
+use crate::tree::{Node, Value};
+
+/// What a connector of the older package called things.
+struct Older {
+    connector: &'static str,
+    /// Settings, by the older name and today's.
+    settings: &'static [(&'static str, &'static str)],
+    /// Settings that have no use here.
+    dropped: &'static [&'static str],
+    /// Secrets, by the older name and today's.
+    secrets: &'static [(&'static str, &'static str)],
+    /// The secret that requests are signed with, by today's name.
+    signing: Option<&'static str>,
+    /// The port it listened on unless told otherwise.
+    port: Option<u64>,
+    /// Events, by the older name and today's.
+    events: &'static [OlderEvent],
+}
+
+/// An event by its older name and today's.
+type OlderEvent = (&'static str, &'static str);
+
+static OLDER: [Older; 6] = [
+    Older {
+        connector: "cli",
+        settings: &[],
+        dropped: &[],
+        secrets: &[],
+        signing: None,
+        port: None,
+        events: &[("stdin_message", "message")],
+    },
+    Older {
+        connector: "webhook",
+        settings: &[
+            ("PORT", "port"),
+            ("WEBHOOK_PORT", "port"),
+            ("WEBHOOK_PATH", "path"),
+        ],
+        dropped: &[],
+        secrets: &[
+            ("signingSecret", "hmac"),
+            ("SIGNING_SECRET", "hmac"),
+            ("WEBHOOK_SECRET", "hmac"),
+        ],
+        signing: Some("hmac"),
+        port: None,
+        events: &[("webhook_message", "request")],
+    },
+    Older {
+        connector: "telegram",
+        settings: &[
+            ("TELEGRAM_API_BASE_URL", "endpoint"),
+            ("TELEGRAM_POLL_TIMEOUT_SECONDS", "pollSeconds"),
+        ],
+        dropped: &[
+            "TELEGRAM_REQUEST_TIMEOUT_MS",
+            "TELEGRAM_RETRY_DELAY_MS",
+            "TELEGRAM_INITIAL_OFFSET",
+        ],
+        secrets: &[
+            ("TELEGRAM_BOT_TOKEN", "botToken"),
+            ("BOT_TOKEN", "botToken"),
+            ("TELEGRAM_TOKEN", "botToken"),
+        ],
+        signing: None,
+        port: None,
+        events: &[("telegram_message", "message")],
+    },
+    Older {
+        connector: "slack",
+        settings: &[
+            ("SLACK_WEBHOOK_PORT", "port"),
+            ("PORT", "port"),
+            ("SLACK_WEBHOOK_PATH", "path"),
+            ("SLACK_API_BASE_URL", "endpoint"),
+        ],
+        dropped: &[],
+        secrets: &[
+            ("SLACK_SIGNING_SECRET", "signingSecret"),
+            ("SIGNING_SECRET", "signingSecret"),
+            ("SLACK_BOT_TOKEN", "botToken"),
+            ("SLACK_TOKEN", "botToken"),
+            ("BOT_TOKEN", "botToken"),
+        ],
+        signing: Some("signingSecret"),
+        port: Some(8_787),
+        events: &[("message_im", "message")],
+    },
+    Older {
+        connector: "github",
+        settings: &[
+            ("PORT", "port"),
+            ("GITHUB_WEBHOOK_PORT", "port"),
+            ("GITHUB_WEBHOOK_PATH", "path"),
+        ],
+        dropped: &[],
+        secrets: &[
+            ("signingSecret", "webhookSecret"),
+            ("SIGNING_SECRET", "webhookSecret"),
+            ("WEBHOOK_SECRET", "webhookSecret"),
+            ("GITHUB_WEBHOOK_SECRET", "webhookSecret"),
+            ("GITHUB_TOKEN", "token"),
+        ],
+        signing: Some("webhookSecret"),
+        port: None,
+        events: &[
+            ("github_push", "push"),
+            ("github_pull_request", "pull_request"),
+            ("github_issue", "issues"),
+            ("github_issue_comment", "issue_comment"),
+        ],
+    },
+    Older {
+        connector: "discord",
+        settings: &[
+            ("PORT", "port"),
+            ("DISCORD_WEBHOOK_PORT", "port"),
+            ("DISCORD_PUBLIC_KEY", "publicKey"),
+            ("PUBLIC_KEY", "publicKey"),
+        ],
+        dropped: &[],
+        secrets: &[("DISCORD_BOT_TOKEN", "botToken"), ("BOT_TOKEN", "botToken")],
+        signing: None,
+        port: None,
+        events: &[
+            ("slash_command", "command"),
+            ("component_interaction", "component"),
+        ],
+    },
+];
+
+/// Rewrites the `spec` of a Connection.
+pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
+    references::single(spec, "connectorRef", cx);
+    references::single(spec, "swarmRef", cx);
+    connector_name(spec, cx);
+    written_values(spec);
+    let builtin = builtin_of(spec);
+    let older = OLDER
+        .iter()
+        .find(|it| Some(it.connector) == builtin.as_deref());
+    signing_secret(spec, older, builtin.as_deref());
+    if let Some(older) = older {
+        names(spec, older, cx);
+    }
+    let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
+        return;
+    };
+    let Value::List(rules) = &mut rules.value else {
+        return;
+    };
+    for rule in rules {
+        if let Some(route) = at_mut(rule, &["route"]) {
+            references::single(route, "agentRef", cx);
+        }
+        if let Some(older) = older {
+            event(rule, older, cx);
+        }
+    }
+}
+
+/// The built-in connector a Connection refers to directly.
+fn builtin_of(spec: &Node) -> Option<String> {
+    let reference = at(spec, &["connectorRef"])?;
+    let is_builtin = text_at(reference, &["package"]) == Some(BASE_PACKAGE);
+    text_at(reference, &["name"])
+        .filter(|_| is_builtin)
+        .map(str::to_owned)
+}
+
+/// `telegram-polling` is `telegram`.
+fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
+    let Some(name) = builtin_of(spec) else {
+        return;
+    };
+    let renamed = OLDER_CONNECTORS
+        .iter()
+        .find(|(older, today)| *older == name && older != today);
+    if let Some((older, today)) = renamed
+        && let Some(node) = at_mut(spec, &["connectorRef", "name"])
+    {
+        *node = text(node.place, *today);
+        let place = node.place;
+        let what = format!("`{older}` is the older name of the connector `{today}`");
+        cx.note(place, what, format!("write `{today}`"));
+    }
+}
+
+/// `{value: X}` among settings is `X`.
+fn written_values(spec: &mut Node) {
+    let Some(entries) = at_mut(spec, &["config"]).and_then(entries_mut) else {
+        return;
+    };
+    for setting in entries {
+        let is_written = matches!(setting.node.entries(), [only] if only.key == "value");
+        if is_written && let Some(value) = take(&mut setting.node, "value") {
+            setting.node = value.node;
+        }
+    }
+}
+
+/// `verify.webhook.signingSecret` is one of the secrets.
+fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>) {
+    let Some(mut verify) = take(spec, "verify") else {
+        return;
+    };
+    let secret =
+        at_mut(&mut verify.node, &["webhook"]).and_then(|hook| take(hook, "signingSecret"));
+    let Some(mut secret) = secret else {
+        // What it says otherwise is refused where it stands.
+        put(spec, verify);
+        return;
+    };
+    if builtin == Some("discord") {
+        "publicKey".clone_into(&mut secret.key);
+        if let Some(config) = mapping_mut(spec, "config") {
+            put(config, secret);
+        }
+        return;
+    }
+    let name = match older {
+        Some(older) => older.signing,
+        None => Some("signingSecret"),
+    };
+    // Nobody signs what is fetched and not posted.
+    let Some(name) = name else { return };
+    name.clone_into(&mut secret.key);
+    if let Some(secrets) = mapping_mut(spec, "secrets") {
+        put(secrets, secret);
+    }
+}
+
+/// Settings and secrets by their older names.
+fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
+    let mut renamed = Vec::new();
+    if let Some(config) = at_mut(spec, &["config"]) {
+        for (from, to) in older.settings {
+            renamed.extend(rename(config, from, to).map(|place| (place, *from, *to)));
+        }
+        for name in older.dropped {
+            if let Some(dropped) = take(config, name) {
+                let what = format!("`{name}` is passed over");
+                cx.note(dropped.key_place, what, "remove it");
+            }
+        }
+    }
+    if let Some(secrets) = at_mut(spec, &["secrets"]) {
+        for (from, to) in older.secrets {
+            renamed.extend(rename(secrets, from, to).map(|place| (place, *from, *to)));
+        }
+    }
+    for (place, from, to) in renamed {
+        let what = format!(
+            "`{from}` is the older name of `{to}` of the connector `{}`",
+            older.connector
+        );
+        cx.note(place, what, format!("write `{to}`"));
+    }
+    if !cx.is_older() {
+        return;
+    }
+    if older.connector == "cli" {
+        take(spec, "config");
+        take(spec, "secrets");
+    }
+    if let Some(port) = older.port
+        && let Some(config) = mapping_mut(spec, "config")
+    {
+        let place = config.place;
+        put(config, entry("port", number(place, port)));
+    }
+}
+
+/// The event of a rule by its older name.
+fn event(rule: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
+    let Some(written) = text_at(rule, &["match", "event"]) else {
+        return;
+    };
+    let found = older.events.iter().find(|(name, _)| *name == written);
+    let Some((name, today)) = found else {
+        return;
+    };
+    let Some(node) = at_mut(rule, &["match", "event"]) else {
+        return;
+    };
+    *node = text(node.place, *today);
+    let place = node.place;
+    let what = format!(
+        "`{name}` is the older name of the event `{today}` of `{}`",
+        older.connector
+    );
+    cx.note(place, what, format!("write `{today}`"));
+}

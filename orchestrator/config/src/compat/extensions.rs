@@ -1,0 +1,219 @@
+//! The settings of the extensions of `@goondan/base`, with the defaults they had.
+
+use goondan_protocol::base_package::BASE_PACKAGE;
+
+use super::Rewriting;
+use super::edit::{
+    at, at_mut, boolean, entries_mut, entry, items, list, mapping, number, put, rename, take, text,
+    text_at,
+};
+use crate::place::Place;
+use crate::tree::{Entry, Node, Value};
+
+/// The least window there is.
+const WINDOW_MIN: u64 = 4;
+
+/// Gives each extension of the package that an Agent lists today's settings.
+pub(super) fn settings(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
+    let Some(node) = at_mut(spec, &["extensions"]) else {
+        return;
+    };
+    let Value::List(items) = &mut node.value else {
+        return;
+    };
+    let kept = std::mem::take(items)
+        .into_iter()
+        .filter_map(|item| rewritten(item, agent, cx));
+    *items = kept.collect();
+}
+
+/// The name of an extension of the package.
+fn builtin_name(item: &Node) -> Option<String> {
+    let reference = at(item, &["ref"]).unwrap_or(item);
+    let is_of_package = text_at(reference, &["package"]) == Some(BASE_PACKAGE);
+    let name = text_at(reference, &["name"]).filter(|_| is_of_package)?;
+    Some(name.to_owned())
+}
+
+fn rewritten(item: Node, agent: &str, cx: &mut Rewriting<'_>) -> Option<Node> {
+    let Some(name) = builtin_name(&item) else {
+        return Some(item);
+    };
+    let place = item.place;
+    let mut item = match at(&item, &["ref"]) {
+        Some(_) => item,
+        None => mapping(place, vec![entry("ref", item)]),
+    };
+    let mut config =
+        take(&mut item, "config").map_or_else(|| mapping(place, Vec::new()), |config| config.node);
+    let is_kept = match name.as_str() {
+        "message-window" => window(&mut config, cx),
+        "message-compaction" => compaction(&mut item, &mut config, cx),
+        "context-message" => context(&mut config, agent, cx),
+        "tool-search" => search(&mut config),
+        "logging" => logging(&mut config, cx),
+        "required-tools-guard" => guard(&mut config),
+        _ => true,
+    };
+    if !is_kept {
+        return None;
+    }
+    put(&mut item, entry("config", config));
+    Some(item)
+}
+
+fn number_of(config: &Node, name: &str) -> Option<u64> {
+    match &at(config, &[name])?.value {
+        Value::Number(number) => number.as_u64(),
+        _ => None,
+    }
+}
+
+fn truth_of(config: &Node, name: &str, default: bool) -> bool {
+    match at(config, &[name]).map(|node| &node.value) {
+        Some(Value::Bool(value)) => *value,
+        _ => default,
+    }
+}
+
+fn set(config: &mut Node, name: &str, value: Node) {
+    take(config, name);
+    put(config, entry(name, value));
+}
+
+/// `{maxMessages: 80}`.
+fn window(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+    let place = config.place;
+    put(config, entry("maxMessages", number(place, 80)));
+    raise_window(config, cx);
+    true
+}
+
+fn raise_window(config: &mut Node, cx: &mut Rewriting<'_>) {
+    let place = config.place;
+    if number_of(config, "maxMessages").is_some_and(|most| most < WINDOW_MIN) {
+        set(config, "maxMessages", number(place, WINDOW_MIN));
+        let what = format!("`maxMessages` is at least {WINDOW_MIN} here");
+        cx.note(place, what, format!("write `maxMessages: {WINDOW_MIN}`"));
+    }
+}
+
+/// `{maxMessages: 40, maxCharacters: 12000, retainLastMessages: 8, mode: remove, appendSummary: true}`. Without
+/// a summary it is a window.
+fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+    let place = config.place;
+    put(config, entry("maxMessages", number(place, 40)));
+    put(config, entry("maxCharacters", number(place, 12_000)));
+    put(config, entry("retainLastMessages", number(place, 8)));
+    take(config, "mode");
+    let has_summary = truth_of(config, "appendSummary", true);
+    take(config, "appendSummary");
+    raise_window(config, cx);
+    if has_summary {
+        rename(config, "retainLastMessages", "keepMessages");
+        if number_of(config, "maxCharacters").is_some_and(|most| most < 1_000) {
+            set(config, "maxCharacters", number(place, 1_000));
+        }
+        let what = "`message-compaction` has the agent's own model write the summary".to_owned();
+        cx.note(
+            place,
+            what,
+            "settings: `maxMessages`, `maxCharacters`, `keepMessages`",
+        );
+        return true;
+    }
+    take(config, "retainLastMessages");
+    take(config, "maxCharacters");
+    if let Some(name) = at_mut(item, &["ref", "name"]) {
+        *name = text(name.place, "message-window");
+    }
+    let what = "`message-compaction` without a summary is `message-window`".to_owned();
+    cx.note(place, what, "name the extension `message-window`");
+    true
+}
+
+/// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false}`. The prompt is told
+/// with every step anyway; the rest becomes the text of the message.
+fn context(config: &mut Node, agent: &str, cx: &mut Rewriting<'_>) -> bool {
+    let place = config.place;
+    if at(config, &["text"]).is_some() {
+        return true;
+    }
+    let mut lines = Vec::new();
+    if truth_of(config, "includeSwarmCatalog", false) {
+        let agents = cx.resources.names("Agent");
+        let others: Vec<&str> = agents
+            .iter()
+            .map(String::as_str)
+            .filter(|it| *it != agent)
+            .collect();
+        let swarm = cx.resources.names("Swarm").into_iter().next();
+        let swarm = swarm.map_or_else(String::new, |name| format!(" of the swarm `{name}`"));
+        lines.push(format!("You are the agent `{agent}`{swarm}."));
+        if !others.is_empty() {
+            lines.push(format!("Other agents: {}.", others.join(", ")));
+        }
+    }
+    if truth_of(config, "includeRouteSummary", false) {
+        lines
+            .push("This message came by ${source}; the conversation is ${instanceKey}.".to_owned());
+    }
+    if let Some(entries) = entries_mut(config) {
+        entries.clear();
+    }
+    if lines.is_empty() {
+        let what =
+            "`context-message` has nothing to say: an agent's prompt is told with every step"
+                .to_owned();
+        cx.note(place, what, "remove it, or give it a `text`");
+        return false;
+    }
+    put(config, entry("text", text(place, lines.join("\n"))));
+    true
+}
+
+/// `{toolName: tool-search__search, maxResults: 10, minQueryLength: 1, persistSelection: true}`.
+fn search(config: &mut Node) -> bool {
+    let place = config.place;
+    put(
+        config,
+        entry("toolName", text(place, "tool-search__search")),
+    );
+    put(config, entry("maxResults", number(place, 10)));
+    true
+}
+
+/// `{level: info, includeToolArgs: false}`.
+fn logging(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+    let place = config.place;
+    rename(config, "includeToolArgs", "content");
+    if let Some(Entry { node, .. }) = take(config, "level")
+        && super::edit::as_text(&node) != Some("info")
+    {
+        let what = "`level` of `logging` is passed over".to_owned();
+        cx.note(
+            place,
+            what,
+            "choose by level when you read: `gdn logs --level`",
+        );
+    }
+    true
+}
+
+/// `{requiredTools: [], errorMessage: ""}`: any of the tools is enough.
+fn guard(config: &mut Node) -> bool {
+    let place: Place = config.place;
+    rename(config, "requiredTools", "tools");
+    let tools = at(config, &["tools"]).map_or_else(Vec::new, |node| items(node).to_vec());
+    if tools.is_empty() {
+        return false;
+    }
+    set(config, "tools", list(place, tools));
+    put(config, entry("anyOf", boolean(place, true)));
+    if let Some(message) = take(config, "errorMessage")
+        && super::edit::as_text(&message.node).is_some_and(|text| !text.trim().is_empty())
+    {
+        put(config, entry("message", message.node));
+    }
+    true
+}

@@ -1,0 +1,177 @@
+//! The Connections that tools of `@goondan/base` had without one being written.
+
+use goondan_protocol::base_package::BASE_PACKAGE;
+
+use super::edit::{
+    as_text, at, document, entry, from_environment, items, list, mapping, number, text, text_at,
+};
+use super::{Rewriting, Trees, edit};
+use crate::environment::Variables;
+use crate::place::Place;
+use crate::tree::{Entry, Node};
+
+/// The usual variables with the token of a Telegram bot, the first that is set wins.
+const TELEGRAM: [&str; 3] = ["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+/// The same of a Slack app.
+const SLACK: [&str; 2] = ["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+
+/// The tools that need one, each with its connector.
+const TOOLS: [(&str, &str); 3] = [
+    ("http-fetch", "http"),
+    ("slack", "slack"),
+    ("telegram", "telegram"),
+];
+
+/// A Connection for each connector that an Agent's tools work by and that the project does not name.
+pub(super) fn connections(
+    trees: &Trees,
+    variables: &Variables<'_>,
+    cx: &mut Rewriting<'_>,
+) -> Vec<Node> {
+    let missing = TOOLS
+        .iter()
+        .filter(|(_, connector)| !has_connection(trees, connector));
+    let mut made = Vec::new();
+    for (tool, connector) in missing {
+        let Some(place) = user_of(trees, &cx.added, tool) else {
+            continue;
+        };
+        let spec = match *connector {
+            "http" => http(trees, place),
+            "slack" => slack(variables, place),
+            _ => telegram(variables, place),
+        };
+        let reference = mapping(
+            place,
+            vec![
+                entry("kind", text(place, "Connector")),
+                entry("name", text(place, *connector)),
+                entry("package", text(place, BASE_PACKAGE)),
+            ],
+        );
+        let mut entries = vec![entry("connectorRef", reference)];
+        entries.extend(spec);
+        let what = format!("the tool `{tool}` works by a Connection `{tool}` that nobody wrote");
+        cx.note(
+            place,
+            what,
+            "`gdn config show` shows it; write it to change it",
+        );
+        made.push(document(place, "Connection", tool, mapping(place, entries)));
+    }
+    made
+}
+
+fn documents<'t>(trees: &'t Trees, kind: &'static str) -> impl Iterator<Item = &'t Node> {
+    let all = trees.iter().flat_map(|(_, documents)| documents);
+    all.filter(move |document| text_at(document, &["kind"]) == Some(kind))
+}
+
+fn has_connection(trees: &Trees, connector: &str) -> bool {
+    let own: Vec<&str> = documents(trees, "Connector")
+        .filter(|document| text_at(document, &["spec", "builtin"]) == Some(connector))
+        .filter_map(|document| text_at(document, &["metadata", "name"]))
+        .collect();
+    documents(trees, "Connection").any(|document| {
+        let Some(reference) = at(document, &["spec", "connectorRef"]) else {
+            return false;
+        };
+        let named = text_at(reference, &["name"]);
+        match as_text(reference).and_then(|text| text.split_once('/')) {
+            Some((_, name)) => own.contains(&name),
+            None => named.is_some_and(|name| name == connector || own.contains(&name)),
+        }
+    })
+}
+
+/// Where an Agent lists the built-in tool, itself or by a Tool.
+fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
+    let tools = documents(trees, "Tool").chain(added);
+    let own: Vec<&str> = tools
+        .filter(|document| text_at(document, &["spec", "builtin"]) == Some(tool))
+        .filter_map(|document| text_at(document, &["metadata", "name"]))
+        .collect();
+    let listed = documents(trees, "Agent")
+        .flat_map(|agent| at(agent, &["spec", "tools"]).map_or(&[][..], items));
+    let found = listed.filter_map(|item| {
+        let reference = at(item, &["ref"]).unwrap_or(item);
+        let is_it = match as_text(reference).and_then(|text| text.split_once('/')) {
+            Some((_, name)) => own.contains(&name),
+            None => match text_at(reference, &["package"]) {
+                Some(BASE_PACKAGE) => text_at(reference, &["name"]) == Some(tool),
+                _ => text_at(reference, &["name"]).is_some_and(|name| own.contains(&name)),
+            },
+        };
+        is_it.then_some(item.place)
+    });
+    found.into_iter().next()
+}
+
+/// The hosts that the Swarm's policy lists, or all public ones.
+fn http(trees: &Trees, place: Place) -> Vec<Entry> {
+    let listed: Vec<&str> = documents(trees, "Swarm")
+        .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]))
+        .flat_map(items)
+        .filter_map(as_text)
+        .collect();
+    let mut config = Vec::new();
+    let hosts: Vec<Node> = if listed.is_empty() {
+        vec![text(place, "*"), text(place, "http://*")]
+    } else {
+        config.push(entry("allowPrivate", edit::boolean(place, true)));
+        let both = listed
+            .iter()
+            .flat_map(|host| [(*host).to_owned(), format!("http://{host}")]);
+        both.map(|host| text(place, host)).collect()
+    };
+    config.insert(0, entry("allow", list(place, hosts)));
+    vec![entry("config", mapping(place, config))]
+}
+
+fn telegram(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
+    let token = entry("botToken", from_first(&TELEGRAM, variables, place));
+    let mut spec = vec![entry("secrets", mapping(place, vec![token]))];
+    let address = "TELEGRAM_API_BASE_URL";
+    if variables.get(address).is_some() {
+        let endpoint = entry("endpoint", from_environment(place, address));
+        spec.push(entry("config", mapping(place, vec![endpoint])));
+    }
+    spec
+}
+
+fn slack(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
+    let is_set = |name: &str| variables.get(name).is_some();
+    let mut config = vec![entry(
+        "port",
+        match is_set("SLACK_WEBHOOK_PORT") {
+            true => from_environment(place, "SLACK_WEBHOOK_PORT"),
+            false => number(place, 8_787),
+        },
+    )];
+    for (variable, name) in [
+        ("SLACK_WEBHOOK_PATH", "path"),
+        ("SLACK_API_BASE_URL", "endpoint"),
+    ] {
+        if is_set(variable) {
+            config.push(entry(name, from_environment(place, variable)));
+        }
+    }
+    let secrets = vec![
+        entry("botToken", from_first(&SLACK, variables, place)),
+        entry(
+            "signingSecret",
+            from_environment(place, "SLACK_SIGNING_SECRET"),
+        ),
+    ];
+    vec![
+        entry("config", mapping(place, config)),
+        entry("secrets", mapping(place, secrets)),
+    ]
+}
+
+/// The value of the first variable that is set; where none is, of the first, so that it is asked for.
+fn from_first(names: &[&str], variables: &Variables<'_>, place: Place) -> Node {
+    let set = names.iter().find(|name| variables.get(name).is_some());
+    let name = set.or(names.first()).copied().unwrap_or_default();
+    from_environment(place, name)
+}

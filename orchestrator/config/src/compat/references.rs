@@ -1,0 +1,251 @@
+//! References with `ref`, selectors with overrides, and names of the package without it.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::base_package::BASE_PACKAGE;
+
+use super::edit::{as_text, at, at_mut, document, entry, mapping, merge, take, text, text_at};
+use super::resources::Found;
+use super::{Rewriting, Trees};
+use crate::codes;
+use crate::kind::Kind;
+use crate::report::{Place, Problem};
+use crate::tree::{Node, Value};
+
+/// Rewrites a field that refers to one resource.
+pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
+    let Some(node) = at_mut(spec, &[name]) else {
+        return;
+    };
+    unwrap_ref(node);
+    if at(node, &["selector"]).is_some() {
+        let place = node.place;
+        let mut found = selected(node, &[], cx);
+        if found.len() > 1 {
+            let message = format!("the selector of `{name}` finds {} resources", found.len());
+            let problem = Problem::new(codes::INVALID_VALUE, place, message);
+            cx.report
+                .add(problem.help("name the one that is meant: `name`"));
+        }
+        if let Some(first) = found.drain(..).next() {
+            *node = first;
+        }
+    }
+    plain(node, cx);
+}
+
+/// Rewrites a field that lists references.
+pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
+    let Some(node) = at_mut(spec, &[name]) else {
+        return;
+    };
+    let Value::List(items) = &mut node.value else {
+        return;
+    };
+    let mut rewritten: Vec<Node> = Vec::with_capacity(items.len());
+    for mut item in std::mem::take(items) {
+        if at(&item, &["selector"]).is_some() {
+            // What is also named by itself is meant as it stands there.
+            let there: Vec<String> = rewritten.iter().filter_map(name_of).collect();
+            rewritten.extend(selected(&item, &there, cx));
+            continue;
+        }
+        if let Some(overrides) = take(&mut item, "overrides") {
+            let inner = at(&item, &["ref"]).unwrap_or(&item).clone();
+            if let Some((kind, found)) = kind_and_name(&inner, cx) {
+                rewritten.push(overridden(&kind, &found, &overrides.node, item.place, cx));
+            }
+            continue;
+        }
+        match at_mut(&mut item, &["ref"]) {
+            Some(inner) => plain(inner, cx),
+            None => plain(&mut item, cx),
+        }
+        rewritten.push(item);
+    }
+    node.value = Value::List(rewritten);
+}
+
+/// Puts what selectors say over the documents they select.
+pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &mut Rewriting<'_>) {
+    let mut done: BTreeMap<(Kind, String), (serde_json::Value, Place)> = BTreeMap::new();
+    for (kind, name, over) in patches {
+        let json = over.to_json();
+        if let Some((earlier, _)) = done.get(&(kind, name.clone())) {
+            if *earlier != json {
+                let message = format!(
+                    "{kind} `{name}` is overridden in two ways, which one document cannot be"
+                );
+                let problem = Problem::new(codes::UNSUPPORTED, over.place, message);
+                cx.report.add(problem.help(format!(
+                    "add a second document of kind `{kind}` with a name of its own, and refer to that"
+                )));
+            }
+            continue;
+        }
+        done.insert((kind, name.clone()), (json, over.place));
+        let documents = trees.iter_mut().flat_map(|(_, documents)| documents);
+        let added = cx.added.iter_mut();
+        for document in documents.chain(added) {
+            let is_it = text_at(document, &["kind"]) == Some(kind.name())
+                && text_at(document, &["metadata", "name"]) == Some(name.as_str());
+            if is_it && let Some(spec) = at_mut(document, &["spec"]) {
+                merge(spec, &over);
+            }
+        }
+    }
+}
+
+/// `{ref: X}` is `X`.
+fn unwrap_ref(node: &mut Node) {
+    let is_wrapped = matches!(node.entries(), [only] if only.key == "ref");
+    if is_wrapped && let Some(inner) = take(node, "ref") {
+        *node = inner.node;
+    }
+}
+
+/// A reference without selector: one that only the package can mean names the package.
+fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
+    take(node, "apiVersion");
+    let place = node.place;
+    if at(node, &["package"]).is_some() {
+        return;
+    }
+    let Some((kind, found)) = kind_and_name(node, cx) else {
+        return;
+    };
+    if found.is_builtin {
+        *node = reference(&kind, &found, place);
+    }
+}
+
+/// What a reference names, and whether it is of the package.
+fn kind_and_name(node: &Node, cx: &Rewriting<'_>) -> Option<(String, Found)> {
+    let (kind, name, package) = match &node.value {
+        Value::Text(written) => {
+            let (kind, name) = written.split_once('/')?;
+            (kind, name, None)
+        }
+        _ => {
+            let kind = text_at(node, &["kind"])?;
+            (kind, text_at(node, &["name"])?, text_at(node, &["package"]))
+        }
+    };
+    let is_builtin = match package {
+        Some(package) => package == BASE_PACKAGE,
+        None => cx.resources.is_builtin(kind, name),
+    };
+    let name = name.to_owned();
+    Some((kind.to_owned(), Found { name, is_builtin }))
+}
+
+fn name_of(node: &Node) -> Option<String> {
+    let node = at(node, &["ref"]).unwrap_or(node);
+    let name = match &node.value {
+        Value::Text(written) => written.split_once('/').map(|(_, name)| name),
+        _ => text_at(node, &["name"]),
+    };
+    name.map(str::to_owned)
+}
+
+fn reference(kind: &str, found: &Found, place: Place) -> Node {
+    let mut entries = vec![
+        entry("kind", text(place, kind)),
+        entry("name", text(place, found.name.as_str())),
+    ];
+    if found.is_builtin {
+        entries.push(entry("package", text(place, BASE_PACKAGE)));
+    }
+    mapping(place, entries)
+}
+
+/// References to all that a selector finds, but to those that are there already.
+fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> {
+    let Some(selector) = at(item, &["selector"]) else {
+        return Vec::new();
+    };
+    let place = selector.place;
+    let labels: BTreeMap<String, String> = at(selector, &["matchLabels"])
+        .map_or(&[][..], |node| node.entries())
+        .iter()
+        .filter_map(|entry| Some((entry.key.clone(), as_text(&entry.node)?.to_owned())))
+        .collect();
+    let Some(kind) = text_at(selector, &["kind"]) else {
+        let problem = Problem::new(
+            codes::MISSING_FIELD,
+            place,
+            "the selector needs the field `kind`",
+        );
+        cx.report.add(problem);
+        return Vec::new();
+    };
+    let name = text_at(selector, &["name"]);
+    let found = cx.resources.select(kind, name, &labels);
+    if found.is_empty() {
+        let message = format!("the selector finds no {kind}");
+        let problem = Problem::new(codes::UNKNOWN_REFERENCE, place, message);
+        cx.report
+            .add(problem.help("correct its `name` and `matchLabels`, or label what is meant"));
+    }
+    let today = "references name each resource: `Kind/name`".to_owned();
+    cx.note(
+        place,
+        "a selector is an older form of references".to_owned(),
+        today,
+    );
+    let overrides = at(item, &["overrides"]);
+    let new = found.iter().filter(|found| !there.contains(&found.name));
+    let each = new.map(|found| match overrides {
+        Some(overrides) => overridden(kind, found, overrides, place, cx),
+        None => reference(kind, found, place),
+    });
+    each.collect()
+}
+
+/// A reference to something with other settings than it has.
+fn overridden(
+    kind: &str,
+    found: &Found,
+    overrides: &Node,
+    place: Place,
+    cx: &mut Rewriting<'_>,
+) -> Node {
+    let plain = reference(kind, found, place);
+    let Some(spec) = at(overrides, &["spec"]) else {
+        return plain;
+    };
+    if kind == "Extension" {
+        let Some(config) = at(spec, &["config"]) else {
+            return plain;
+        };
+        let entries = vec![entry("ref", plain), entry("config", config.clone())];
+        return mapping(place, entries);
+    }
+    if found.is_builtin && kind == "Tool" {
+        if !cx.resources_added(kind, &found.name) {
+            let builtin = entry("builtin", text(place, found.name.as_str()));
+            let tool = document(place, kind, &found.name, mapping(place, vec![builtin]));
+            cx.added.push(tool);
+        }
+        cx.patches
+            .push((Kind::TOOL, found.name.clone(), spec.clone()));
+        let own = Found {
+            name: found.name.clone(),
+            is_builtin: false,
+        };
+        return reference(kind, &own, place);
+    }
+    if let Some(kind) = cx.report.kind(kind) {
+        cx.patches.push((kind, found.name.clone(), spec.clone()));
+    }
+    plain
+}
+
+impl Rewriting<'_> {
+    fn resources_added(&self, kind: &str, name: &str) -> bool {
+        self.added.iter().any(|document| {
+            text_at(document, &["kind"]) == Some(kind)
+                && text_at(document, &["metadata", "name"]) == Some(name)
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! Which resources there are, by what they are called and labelled.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::base_package::{BaseContract, EXTENSIONS};
+
+use super::Trees;
+use super::edit::{as_text, at, text_at};
+
+/// What every resource of the older package is labelled.
+const TIER: (&str, &str) = ("tier", "base");
+
+/// The tools of the older package.
+pub(super) const OLDER_TOOLS: [&str; 10] = [
+    "agents",
+    "bash",
+    "file-system",
+    "http-fetch",
+    "json-query",
+    "self-restart",
+    "slack",
+    "telegram",
+    "text-transform",
+    "wait",
+];
+
+/// The connectors of the older package, by the names they had and have.
+pub(super) const OLDER_CONNECTORS: [(&str, &str); 7] = [
+    ("cli", "cli"),
+    ("discord", "discord"),
+    ("github", "github"),
+    ("slack", "slack"),
+    ("telegram", "telegram"),
+    ("telegram-polling", "telegram"),
+    ("webhook", "webhook"),
+];
+
+/// Labels of a resource.
+type Labels = BTreeMap<String, String>;
+
+/// The resources of a project and, if it asks for them, of the older package.
+pub(super) struct Resources {
+    of_project: BTreeMap<(String, String), Labels>,
+    contract: BaseContract,
+}
+
+/// A resource that a selector finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) is_builtin: bool,
+}
+
+impl Resources {
+    pub(super) fn of(trees: &Trees, contract: BaseContract) -> Self {
+        let mut of_project = BTreeMap::new();
+        for document in trees.iter().flat_map(|(_, documents)| documents) {
+            let kind = text_at(document, &["kind"]);
+            let name = text_at(document, &["metadata", "name"]);
+            let labels = at(document, &["metadata", "labels"]);
+            let labels = labels.map_or(&[][..], |node| node.entries()).iter();
+            let labels = labels
+                .filter_map(|entry| Some((entry.key.clone(), as_text(&entry.node)?.to_owned())));
+            if let (Some(kind), Some(name)) = (kind, name) {
+                of_project.insert((kind.to_owned(), name.to_owned()), labels.collect());
+            }
+        }
+        Self {
+            of_project,
+            contract,
+        }
+    }
+
+    /// Whether the project has a resource of that name itself.
+    pub(super) fn has(&self, kind: &str, name: &str) -> bool {
+        let key = (kind.to_owned(), name.to_owned());
+        self.of_project.contains_key(&key)
+    }
+
+    /// The names of the project's resources of a kind.
+    pub(super) fn names(&self, kind: &str) -> Vec<String> {
+        let of_kind = self.of_project.keys().filter(|(of, _)| of == kind);
+        of_kind.map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Whether a name that the project does not define means something of the package.
+    pub(super) fn is_builtin(&self, kind: &str, name: &str) -> bool {
+        self.contract == BaseContract::V0_0_3
+            && !self.has(kind, name)
+            && builtins(kind).any(|builtin| builtin == name)
+    }
+
+    /// Those of a kind that have all these labels, and the name if one is given.
+    pub(super) fn select(&self, kind: &str, name: Option<&str>, labels: &Labels) -> Vec<Found> {
+        let has_name = |it: &str| name.is_none_or(|name| name == it);
+        let own = self.of_project.iter().filter(|((of, it), has)| {
+            of == kind
+                && has_name(it)
+                && labels
+                    .iter()
+                    .all(|(label, value)| has.get(label) == Some(value))
+        });
+        let mut found: Vec<Found> = own
+            .map(|((_, name), _)| Found {
+                name: name.clone(),
+                is_builtin: false,
+            })
+            .collect();
+        let is_of_package = labels
+            .iter()
+            .all(|(label, value)| (label.as_str(), value.as_str()) == TIER);
+        if self.contract == BaseContract::V0_0_3 && is_of_package {
+            let builtins = builtins(kind).filter(|it| has_name(it) && !self.has(kind, it));
+            found.extend(builtins.map(|name| Found {
+                name: name.to_owned(),
+                is_builtin: true,
+            }));
+        }
+        found
+    }
+}
+
+/// What the older package holds of a kind.
+fn builtins(kind: &str) -> Box<dyn Iterator<Item = &'static str>> {
+    match kind {
+        "Tool" => Box::new(OLDER_TOOLS.into_iter()),
+        "Extension" => Box::new(EXTENSIONS.iter().copied()),
+        "Connector" => Box::new(OLDER_CONNECTORS.into_iter().map(|(older, _)| older)),
+        _ => Box::new(std::iter::empty()),
+    }
+}

@@ -1,0 +1,294 @@
+//! Bundles of the format 0.0.3 load unchanged, with notes and never with errors (`COMPAT-1`).
+
+use goondan_config::{SettingValue, Severity};
+use goondan_protocol::base_package::BaseContract;
+use serde_json::json;
+
+use crate::support::Project;
+
+/// A bundle that uses all of the format: a coordinator with workers, chats, selectors with overrides.
+const BUNDLE: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Package
+metadata:
+  name: "@acme/desk"
+  labels: {tier: product}
+  annotations: {owner: ada, since: 2026}
+spec:
+  version: 0.0.3
+  access: restricted
+  dependencies:
+    - {name: "@goondan/base", version: "^0.0.3-alpha29"}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: Hello}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: notes, labels: {area: desk}}
+spec:
+  entry: ./tools/notes.mjs
+  exports: [{name: add}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: coordinator, labels: {role: lead}}
+spec:
+  modelConfig: {modelRef: {ref: Model/main}}
+  prompts: {systemPrompt: You coordinate.}
+  tools:
+    - ref: {kind: Tool, name: agents, package: "@goondan/base"}
+    - ref: Tool/http-fetch
+    - selector: {kind: Tool, matchLabels: {area: desk}}
+      overrides: {spec: {errorMessageLimit: 1500}}
+    - selector: {kind: Tool, name: bash, matchLabels: {tier: base}}
+      overrides: {spec: {errorMessageLimit: 700}, metadata: {labels: {x: y}}}
+  extensions:
+    - ref: {kind: Extension, name: message-window, package: "@goondan/base"}
+    - ref: Extension/message-compaction
+    - ref: Extension/tool-search
+    - ref: Extension/logging
+    - ref: Extension/message-integrity
+    - ref: Extension/inter-agent-response-format
+    - ref: Extension/context-message
+    - selector: {kind: Extension, name: required-tools-guard}
+      overrides: {spec: {config: {requiredTools: [bash__exec, notes__add], errorMessage: Use a tool.}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker, labels: {role: worker}}
+spec:
+  modelConfig: {modelRef: "Model/main"}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: desk}
+spec:
+  entryAgent: {selector: {kind: Agent, matchLabels: {role: lead}}}
+  agents:
+    - selector: {kind: Agent, matchLabels: {role: lead}}
+    - selector: {kind: Agent, matchLabels: {role: worker}}
+      overrides: {spec: {description: Works.}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: chat}
+spec:
+  connectorRef: {kind: Connector, name: telegram-polling, package: "@goondan/base"}
+  swarmRef: Swarm/desk
+  secrets: {TELEGRAM_BOT_TOKEN: {valueFrom: {env: TELEGRAM_BOT_TOKEN}}}
+  ingress:
+    rules:
+      - match: {event: telegram_message}
+        route: {agentRef: {ref: Agent/worker}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hook}
+spec:
+  connectorRef: Connector/slack
+  config: {SLACK_WEBHOOK_PORT: {value: "8799"}}
+  secrets: {SLACK_BOT_TOKEN: {valueFrom: {env: TELEGRAM_BOT_TOKEN}}}
+  verify: {webhook: {signingSecret: {valueFrom: {env: SIGNING}}}}
+  ingress:
+    rules:
+      - match: {event: message_im}
+        route: {}
+      - route: {agentRef: Agent/coordinator}
+"#;
+
+fn bundle() -> Project {
+    Project::new(BUNDLE)
+        .file("tools/notes.mjs", "export const handlers = {};")
+        .variable("TELEGRAM_BOT_TOKEN", "t")
+        .variable("SIGNING", "s3cret")
+}
+
+#[test]
+fn compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once() {
+    let project = bundle();
+    let checked = project.loader().check(&project.root());
+    let bundle = checked.bundle.unwrap_or_else(|found| panic!("{found}"));
+    let worse: Vec<_> = checked
+        .warnings
+        .iter()
+        .filter(|found| found.severity != Severity::Note)
+        .collect();
+    assert_eq!(worse, Vec::<&goondan_config::Diagnostic>::new());
+    let notes: Vec<&str> = checked
+        .warnings
+        .iter()
+        .map(|it| it.message.as_str())
+        .collect();
+    let of_selectors = notes.iter().filter(|note| note.starts_with("a selector"));
+    assert_eq!(of_selectors.count(), 1, "{notes:?}");
+    let names = |of: &str| {
+        let mut agents = bundle.agents.values();
+        agents.find(|it| it.name.as_str() == of).unwrap()
+    };
+    let coordinator = names("coordinator");
+    assert_eq!(coordinator.contract, BaseContract::V0_0_3);
+    assert_eq!(
+        coordinator.system_prompt.as_deref(),
+        Some("You coordinate.")
+    );
+    assert_eq!(bundle.entry_agent.as_ref().unwrap().as_str(), "coordinator");
+    assert_eq!(names("worker").description.as_deref(), Some("Works."));
+    let tools: Vec<_> = coordinator
+        .tools
+        .iter()
+        .map(|tool| (tool.name.as_str(), tool.error_message_limit))
+        .collect();
+    assert_eq!(
+        tools,
+        [
+            ("agents", 1000),
+            ("http-fetch", 1000),
+            ("notes", 1500),
+            ("bash", 700)
+        ]
+    );
+}
+
+#[test]
+fn compat_1_extensions_have_the_defaults_they_had() {
+    let bundle = bundle().load();
+    let coordinator = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
+    let configs: Vec<_> = coordinator
+        .extensions
+        .iter()
+        .map(|it| {
+            (
+                it.name.as_str(),
+                serde_json::Value::Object(it.config.clone()),
+            )
+        })
+        .collect();
+    assert_eq!(
+        configs,
+        [
+            ("message-window", json!({"maxMessages": 80})),
+            (
+                "message-compaction",
+                json!({"maxMessages": 40, "maxCharacters": 12_000, "keepMessages": 8})
+            ),
+            (
+                "tool-search",
+                json!({"toolName": "tool-search__search", "maxResults": 10})
+            ),
+            ("logging", json!({})),
+            ("message-integrity", json!({})),
+            ("inter-agent-response-format", json!({})),
+            (
+                "required-tools-guard",
+                json!({"tools": ["bash__exec", "notes__add"], "anyOf": true, "message": "Use a tool."})
+            ),
+        ]
+    );
+}
+
+#[test]
+fn compat_1_connections_have_the_names_they_had_and_those_nobody_wrote_are_shown() {
+    let project = bundle();
+    let bundle = project.load();
+    let names: Vec<&str> = bundle.connections.keys().map(AsRef::as_ref).collect();
+    assert_eq!(names, ["chat", "hook", "http-fetch"]);
+    let chat = &bundle.connections[&"chat".parse().unwrap()];
+    assert_eq!(chat.connector.as_str(), "telegram");
+    assert_eq!(chat.secrets["botToken"], "t");
+    assert_eq!(chat.rules[0].event.as_deref(), Some("message"));
+    let hook = &bundle.connections[&"hook".parse().unwrap()];
+    assert_eq!(hook.secrets["signingSecret"], "s3cret");
+    assert_eq!(hook.config["port"], json!("8799"));
+    let settings = project.loader().effective(&project.root()).unwrap();
+    let shown = settings
+        .iter()
+        .find(|it| it.resource == "Connection/http-fetch" && it.path == "config.allow[0]");
+    assert_eq!(shown.unwrap().value, SettingValue::Plain(json!("*")));
+}
+
+#[test]
+fn compat_1_a_tool_of_a_chat_without_a_connection_asks_for_the_usual_variable() {
+    let bundle = BUNDLE.replace("ref: Tool/http-fetch", "ref: Tool/telegram");
+    let (bundle, _) = bundle.split_once("kind: Connection").unwrap();
+    let bundle = bundle
+        .trim_end()
+        .trim_end_matches("apiVersion: goondan.ai/v1");
+    let project = Project::new(bundle.trim_end().trim_end_matches("---"))
+        .file("tools/notes.mjs", "export const handlers = {};");
+    let problems = project.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].contains("`TELEGRAM_BOT_TOKEN` is not set"),
+        "{problems:?}"
+    );
+    let bundle = project.variable("BOT_TOKEN", "b").load();
+    let made = &bundle.connections[&"telegram".parse().unwrap()];
+    assert_eq!(made.secrets["botToken"], "b");
+}
+
+#[test]
+fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
+    let nothing = BUNDLE.replace(
+        "{area: desk}}\n      overrides",
+        "{area: moon}}\n      overrides",
+    );
+    let problems = Project::new(&nothing)
+        .file("tools/notes.mjs", "")
+        .variable("TELEGRAM_BOT_TOKEN", "t")
+        .variable("SIGNING", "s")
+        .problems();
+    assert!(
+        problems
+            .iter()
+            .any(|it| it.contains("the selector finds no Tool")),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn compat_3_an_extension_that_registers_tools_is_told_before_its_first_turn_what_to_write() {
+    let extension = "apiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: own}\nspec: {entry: own.ts}\n";
+    let agent = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: other}\nspec: {modelConfig: \
+                 {modelRef: Model/main}, extensions: [Extension/own]}\n";
+    let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/helper}\n";
+    let problems = Project::with(&format!("{extension}{agent}{swarm}"))
+        .file(
+            "own.ts",
+            "export function register(api) { api.tools.register({name: 'own__x'}, () => 1); }",
+        )
+        .problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].contains("calls `api.tools.register`"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn compat_1_another_version_of_the_package_keeps_todays_contract() {
+    let modern = BUNDLE.replace("^0.0.3-alpha29", "^0.1");
+    let found = Project::new(&modern)
+        .file("tools/notes.mjs", "")
+        .variable("TELEGRAM_BOT_TOKEN", "t")
+        .variable("SIGNING", "s")
+        .problems();
+    assert!(
+        found
+            .iter()
+            .any(|it| it.contains("there is no Tool `http-fetch`")),
+        "{found:?}"
+    );
+    let neither = BUNDLE.replace("^0.0.3-alpha29", "^0.0.2");
+    let found = Project::new(&neither)
+        .file("tools/notes.mjs", "")
+        .problems();
+    assert!(
+        found
+            .iter()
+            .any(|it| it.contains("is built in with version")),
+        "{found:?}"
+    );
+}
