@@ -103,6 +103,8 @@ mod room;
 #[cfg(test)]
 mod runtimes;
 #[cfg(test)]
+mod secret_search;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod self_restart;
