@@ -73,6 +73,8 @@ mod oauth;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod pauses;

@@ -27,6 +27,8 @@ mod machine;
 #[cfg(test)]
 mod outgoing;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod problems;

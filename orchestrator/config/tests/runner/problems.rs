@@ -219,8 +219,7 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: x, package: '@acme/tools'}")
         ),
-        "E_CONFIG_UNSUPPORTED 9:84 package `@acme/tools` cannot be used: this version has no \
-         packages but `@goondan/base`"
+        "E_CONFIG_UNKNOWN_REFERENCE 9:84 package `@acme/tools` is none that the project requires"
     );
     let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
     assert!(
