@@ -154,9 +154,9 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
     if text.starts_with("https://") || text.starts_with("http://") {
         return Ok(Source::ArchiveUrl(text.to_owned()));
     }
-    Range::parse(text).map(Source::Range).map_err(
-        |_invalid| "write a range such as `^1.2`, `file:PATH`, `https://…` or `git+https://…`",
-    )
+    Range::parse(text)
+        .map(Source::Range)
+        .map_err(|_invalid| "write a range such as `^1.2`, or `file:PATH`")
 }
 
 impl FromStr for Requirement {

@@ -51,8 +51,7 @@ static DEPENDENCY: Shape = Shape::of(
         Field::required(
             "version",
             Content::Text,
-            "The versions that will do, such as `^0.1`, or the place of the one that does: `file:PATH`, `https://…`, \
-             `git+https://…#REVISION:FOLDER`.",
+            "The versions that will do, such as `^0.1`, or the place of the one that does: `file:PATH`.",
         ),
     ],
 );
