@@ -168,6 +168,8 @@ commands! {
     #[command(subcommand, name = "oauth")]
     OAuth(args: oauth::OAuthCommand) => commands::oauth::run(args, context).await,
     #[command(subcommand)]
+    Package(args: package::PackageCommand) => commands::package::run(args, context).await,
+    #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
     Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,
     Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,

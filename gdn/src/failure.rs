@@ -258,6 +258,10 @@ impl From<ControlError> for Failure {
                 Exit::TryAgain,
                 "try again later; `gdn logs` shows what the process `oauth` wrote",
             ),
+            ErrorCode::PackageRefused => (
+                Exit::Conflict,
+                "nothing was changed; see where it comes from: `gdn package list`",
+            ),
             ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
             ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
             ErrorCode::Internal => (

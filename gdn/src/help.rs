@@ -33,7 +33,9 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Configure",
-        &["validate", "config", "schema", "reload", "secret", "oauth"],
+        &[
+            "validate", "config", "schema", "package", "reload", "secret", "oauth",
+        ],
     ),
     (
         "Stop and tidy up",

@@ -146,6 +146,14 @@ pub const SECRET_ALLOW: &str = "gdn.secret.allow/v1";
 pub const SECRET_DENY: &str = "gdn.secret.deny/v1";
 /// `gdn secret remove`.
 pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
+/// `gdn package install`.
+pub const PACKAGE_INSTALL: &str = "gdn.package.install/v1";
+/// `gdn package add`.
+pub const PACKAGE_ADD: &str = "gdn.package.add/v1";
+/// `gdn package remove`.
+pub const PACKAGE_REMOVE: &str = "gdn.package.remove/v1";
+/// `gdn package list`.
+pub const PACKAGE_LIST: &str = "gdn.package.list/v1";
 /// `gdn secret rotate`.
 pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
 /// What `gdn oauth login` prints first: what a person does next.
@@ -257,6 +265,10 @@ pub const ALL: &[&str] = &[
     SECRET_DENY,
     SECRET_REMOVE,
     SECRET_ROTATE,
+    PACKAGE_INSTALL,
+    PACKAGE_ADD,
+    PACKAGE_REMOVE,
+    PACKAGE_LIST,
     OAUTH_LOGIN,
     OAUTH_LIST,
     OAUTH_SHOW,

@@ -18,6 +18,7 @@ mod memory;
 mod module_gate;
 mod oauth;
 mod orphans;
+mod packages;
 mod programs;
 mod proposals;
 mod reading;

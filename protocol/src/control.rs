@@ -37,6 +37,7 @@ mod event;
 mod instance;
 mod logs;
 mod oauth;
+mod package;
 mod process;
 mod proposal;
 mod question;
@@ -73,6 +74,7 @@ pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
     RefreshGrant, RevokeGrant, ShowGrant,
 };
+pub use package::{PackageStored, StorePackage};
 pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
@@ -323,6 +325,8 @@ methods! {
     DenySecret = "secret.deny" -> SecretConsentChanged;
     /// Encrypts everything anew for another identity. Only a person may.
     RotateSecrets = "secret.rotate" -> SecretsRotated;
+    /// Unpacks a package into the store. Only a person may.
+    StorePackage = "package.store" -> PackageStored;
     /// How the tokens of applications stand.
     ListGrants = "oauth.list" -> Vec<GrantInfo>;
     /// How those of one stand.

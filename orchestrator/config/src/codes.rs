@@ -67,6 +67,10 @@ codes! {
     NO_SANDBOX = "E_CONFIG_NO_SANDBOX";
     /// A path that no sandbox grants: it is not there, or it is one of goondan's own.
     SANDBOX_PATH = "E_CONFIG_SANDBOX_PATH";
+    /// A package that the project requires is not installed, or another version of it is.
+    NOT_INSTALLED = "E_CONFIG_NOT_INSTALLED";
+    /// An installed package is not what was locked.
+    PACKAGE_CHANGED = "E_CONFIG_PACKAGE_CHANGED";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

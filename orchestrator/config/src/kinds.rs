@@ -42,6 +42,7 @@ use goondan_protocol::secret::SecretStore;
 use crate::Package;
 use crate::asked_token::AskedToken;
 use crate::codes;
+use crate::dependency::Dependency;
 use crate::document::Document;
 use crate::environment::Variables;
 use crate::fields::Located;
@@ -132,7 +133,7 @@ static KINDS: [(Kind, Content, Read); 9] = [
         Kind::PACKAGE,
         Content::Mapping(&package::SPEC),
         |document, all, cx| {
-            all.package = package::read(document, &mut cx.report);
+            (all.package, all.dependencies) = package::read(document, &mut cx.report);
         },
     ),
     (
@@ -219,6 +220,10 @@ pub(crate) struct Resources {
     /// The start of `goondan.yaml`, if it could be read: the place of what is missing altogether.
     pub(crate) start: Option<Place>,
     pub(crate) package: Option<Package>,
+    /// The packages that it requires, with their places.
+    pub(crate) dependencies: Vec<Dependency>,
+    /// The folders of the packages that were read.
+    pub(crate) package_folders: Vec<PathBuf>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
     /// Those of them that are a provider's.
     pub(crate) hosted: BTreeMap<ResourceName, model::Hosted>,

@@ -30,9 +30,11 @@ mod bundle;
 pub mod codes;
 mod compat;
 mod contract;
+mod dependency;
 mod diagnostic;
 mod digest;
 mod document;
+mod documents;
 mod effective;
 mod environment;
 mod fields;
@@ -49,6 +51,7 @@ mod machine;
 mod misplaced;
 mod node;
 mod outgoing;
+mod packages;
 mod place;
 mod project_files;
 mod reference;
@@ -66,6 +69,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use goondan_packages::Requires;
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::egress::AllowList;
@@ -143,7 +147,20 @@ pub struct Checked {
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
     let mut report = report::Report::of(&misplaced::VOCABULARY);
     let files = load::open(project_root, &mut report);
-    load::package_name(files, report)
+    Ok(load::package(files, report)?.map(|package| package.name))
+}
+
+/// The Package document of a project or of a package. `None` if `goondan.yaml` has none.
+///
+/// Cheap, as [`package_name`].
+///
+/// # Errors
+///
+/// As there.
+pub fn package_of(root: &Path) -> Result<Option<Package>, Diagnostics> {
+    let mut report = report::Report::of(&misplaced::VOCABULARY);
+    let files = load::open(root, &mut report);
+    load::package(files, report)
 }
 
 /// Reads environment variables. Handed in, so that loading is a function of files and environment.
@@ -254,6 +271,8 @@ pub struct Package {
     pub name: String,
     /// Its semantic version.
     pub version: Option<String>,
+    /// The packages it requires, by name, without the one that is built in.
+    pub requires: Requires,
 }
 
 /// A Connection document with its connector resolved and environment values filled in.

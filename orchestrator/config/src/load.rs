@@ -4,24 +4,24 @@ use std::path::Path;
 
 use goondan_protocol::secret::SecretStore;
 
-use crate::Environment;
 use crate::bundle::Bundle;
 use crate::codes;
 use crate::compat;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
+use crate::documents::{read_tree, read_trees};
 use crate::environment::Variables;
 use crate::kind::Kind;
 use crate::kinds::{self, Context, Resources};
-use crate::limits::MAX_YAML_BYTES;
-use crate::listing::{FileFailure, PROJECT_FILE};
+use crate::listing::PROJECT_FILE;
 use crate::machine::Machine;
 use crate::misplaced;
+use crate::packages;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::secrets::Secrets;
-use crate::syntax::with_yaml_line_ends;
-use crate::tree::{self, Node};
+use crate::tree::Node;
+use crate::{Environment, Package};
 
 /// A project that was read, whether it is good or not.
 pub(crate) struct Reading<'e> {
@@ -65,6 +65,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
     };
     let mut resources = read_resources(&trees, &mut cx);
     resources.contract = contract;
+    packages::add(&mut resources, &mut cx);
     resources.env_files = files.env_files().to_vec();
     let Context {
         mut report,
@@ -83,11 +84,11 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
     }
 }
 
-/// See [`crate::package_name`].
-pub(crate) fn package_name(
+/// See [`crate::package_of`].
+pub(crate) fn package(
     files: Option<ProjectFiles>,
     mut report: Report,
-) -> Result<Option<String>, Diagnostics> {
+) -> Result<Option<Package>, Diagnostics> {
     let package = files
         .and_then(|files| read_tree(&files, Path::new(PROJECT_FILE), &mut report))
         .and_then(|(_, documents)| {
@@ -97,12 +98,13 @@ pub(crate) fn package_name(
                 return None;
             }
             let document = Document::read(first, kinds::spec_of, &mut report)?;
-            kinds::package::read(&document, &mut report)
+            let (package, _) = kinds::package::read(&document, &mut report);
+            package
         });
     if report.has_errors() {
         return Err(report.into_diagnostics());
     }
-    Ok(package.map(|package| package.name))
+    Ok(package)
 }
 
 /// Opens a Project Root, or reports why not.
@@ -122,46 +124,6 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
                 )
                 .help("name the directory that holds `goondan.yaml`"),
             );
-            None
-        }
-    }
-}
-
-fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
-    let paths = files.resource_files().unwrap_or_else(|failure| {
-        let file = report.add_file(Path::new(crate::listing::RESOURCES_DIR), "");
-        report.add(failure.at(Place::start_of(file)));
-        report.set_partial();
-        vec![PROJECT_FILE.into()]
-    });
-    paths
-        .iter()
-        .filter_map(|path| read_tree(files, path, report))
-        .collect()
-}
-
-fn read_tree(
-    files: &ProjectFiles,
-    path: &Path,
-    report: &mut Report,
-) -> Option<(FileId, Vec<Node>)> {
-    match files.read(path, MAX_YAML_BYTES) {
-        Ok(text) => {
-            let text = with_yaml_line_ends(&text);
-            let file = report.add_file(path, text.as_ref());
-            Some((file, tree::parse(file, &text, report)?))
-        }
-        Err(failure) => {
-            let file = report.add_file(path, "");
-            let mut problem = failure.at(Place::start_of(file));
-            if matches!(failure, FileFailure::NotFound(_)) && path == Path::new(PROJECT_FILE) {
-                let misnamed = files.misnamed_project_file();
-                problem = problem
-                    .help("create a project with `gdn init`")
-                    .help_if(misnamed.map(|name| format!("rename `{name}` to `{PROJECT_FILE}`")));
-            }
-            report.add(problem);
-            report.set_partial();
             None
         }
     }

@@ -71,7 +71,7 @@ pub(crate) fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Re
     if reference.builtin {
         return reference.name == connector;
     }
-    let own = resources.connectors.get(&reference.name);
+    let own = resources.connectors.get(reference.key().as_ref());
     own.is_some_and(
         |own| matches!(&own.program, Program::Builtin(name) if name.as_str() == connector),
     )

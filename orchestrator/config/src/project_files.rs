@@ -23,6 +23,8 @@ pub(crate) struct ProjectFiles {
     instead: BTreeMap<PathBuf, String>,
     /// Environment files that were named, absolute, the one that wins last.
     env_files: Vec<PathBuf>,
+    /// Whether they are those of a package: modules then run from its folder, wherever the project is.
+    is_package: bool,
     /// What is read instead of the project, environment files excepted.
     kept: Option<KeptFiles>,
     /// What was looked at, and what was there.
@@ -39,6 +41,7 @@ impl ProjectFiles {
                 root,
                 instead: BTreeMap::new(),
                 env_files: Vec::new(),
+                is_package: false,
                 kept: None,
             })
         } else {
@@ -49,6 +52,33 @@ impl ProjectFiles {
     /// Environment files to be read beside the project's own; the last of them wins.
     pub(crate) fn with_env_files(self, env_files: Vec<PathBuf>) -> Self {
         Self { env_files, ..self }
+    }
+
+    /// The same as those of a package.
+    pub(crate) fn of_package(self) -> Self {
+        Self {
+            is_package: true,
+            ..self
+        }
+    }
+
+    /// The path by which a module is started that was checked: from the Project Root, or that of a package whole.
+    pub(crate) fn started_as(&self, path: PathBuf) -> PathBuf {
+        if self.is_package {
+            self.root.join(path)
+        } else {
+            path
+        }
+    }
+
+    /// Adds what was looked at of a package.
+    pub(crate) fn add_sources(&self, package: Self) {
+        self.seen.borrow_mut().add_files(package.into_sources());
+    }
+
+    /// Notes that a folder is not there.
+    pub(crate) fn note_absent(&self, folder: &Path) {
+        self.note(&folder.join(PROJECT_FILE), FileState::Absent);
     }
 
     /// Reads what was kept instead of what is there. Environment files are not kept, and are read where

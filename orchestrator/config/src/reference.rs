@@ -1,13 +1,16 @@
 //! References from one resource to another: `Kind/name`, or `{kind, name, package?}`.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_connectors::BUILTINS;
+use goondan_packages::PackageName;
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_exports, tool_names};
 
 use crate::approve;
 use crate::codes;
+use crate::dependency::SHARED_KINDS;
 use crate::fields::{Fields, Label, one_of};
 use crate::kind::Kind;
 use crate::report::{Place, Problem, Report};
@@ -77,6 +80,8 @@ pub(crate) struct Reference {
     pub(crate) name: String,
     /// Whether it names something of [`BASE_PACKAGE`] rather than a resource of the project.
     pub(crate) builtin: bool,
+    /// The installed package that it names something of, if it does, and where that stands.
+    pub(crate) package: Option<(PackageName, Place)>,
     pub(crate) place: Place,
     /// The settings that stand beside it in a list.
     pub(crate) config: Option<ListedConfig>,
@@ -178,6 +183,7 @@ impl Reference {
             kind: expected,
             name: name.to_owned(),
             builtin: false,
+            package: None,
             place,
             config: None,
             approve: approve::Written::new(),
@@ -199,14 +205,22 @@ impl Reference {
 
         let (kind, name) = (kind?, name?);
         check_kind(kind.value, expected, kind.place, label, report)?;
-        if let Some(package) = package.as_ref().filter(|p| p.value != BASE_PACKAGE) {
-            report.add(unsupported_package(package.value, package.place));
-            return None;
-        }
+        let builtin = package.as_ref().is_some_and(|it| it.value == BASE_PACKAGE);
+        let package = match package.filter(|_| !builtin) {
+            None => None,
+            Some(package) => match package.value.parse() {
+                Ok(name) => Some((name, package.place)),
+                Err(_) => {
+                    report.add(unknown_package(package.value, package.place, &[]));
+                    return None;
+                }
+            },
+        };
         Some(Self {
             kind: expected,
             name: name.value.to_owned(),
-            builtin: package.is_some(),
+            builtin,
+            package,
             place: name.place,
             config: None,
             approve: approve::Written::new(),
@@ -214,16 +228,32 @@ impl Reference {
     }
 }
 
-/// The problem of a package that is not built in.
-pub(crate) fn unsupported_package(name: &str, place: Place) -> Problem {
+/// The key of a resource: its name, with that of the package it is of, if that is not the project. No resource's own
+/// name has a line end in it.
+pub(crate) fn qualified<'n>(package: Option<&PackageName>, name: &'n str) -> Cow<'n, str> {
+    match package {
+        Some(package) => Cow::Owned(format!("{package}\n{name}")),
+        None => Cow::Borrowed(name),
+    }
+}
+
+impl Reference {
+    /// The key of what it names.
+    pub(crate) fn key(&self) -> Cow<'_, str> {
+        qualified(self.package.as_ref().map(|(name, _)| name), &self.name)
+    }
+}
+
+/// The problem of a package that the project does not require.
+fn unknown_package(name: &str, place: Place, required: &[&str]) -> Problem {
+    let required = required.iter().copied().chain([BASE_PACKAGE]);
     Problem::new(
-        codes::UNSUPPORTED,
+        codes::UNKNOWN_REFERENCE,
         place,
-        format!(
-            "package `{name}` cannot be used: this version has no packages but `{BASE_PACKAGE}`"
-        ),
+        format!("package `{name}` is none that the project requires"),
     )
-    .did_you_mean(nearest(name, [BASE_PACKAGE]))
+    .help("add it: `gdn package add NAME`")
+    .did_you_mean(nearest(name, required))
 }
 
 fn check_kind(
@@ -312,6 +342,8 @@ pub(crate) fn check_builtin(
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     places: BTreeMap<(Kind, String), Place>,
+    /// What the packages have that the project requires, as far as they could be read.
+    packages: BTreeMap<PackageName, Option<BTreeSet<(Kind, String)>>>,
     /// Those that something refers to.
     used: RefCell<BTreeSet<(Kind, String)>>,
 }
@@ -334,6 +366,58 @@ impl Names {
         }
     }
 
+    /// Notes that a package is required.
+    pub(crate) fn require(&mut self, package: &PackageName) {
+        self.packages.entry(package.clone()).or_default();
+    }
+
+    /// Notes what a package has.
+    pub(crate) fn install(&mut self, package: &PackageName, names: &Self) {
+        let shared = names.places.keys().cloned();
+        self.packages
+            .insert(package.clone(), Some(shared.collect()));
+    }
+
+    fn check_packaged(
+        &self,
+        reference: &Reference,
+        package: &PackageName,
+        place: Place,
+        report: &mut Report,
+    ) -> Option<()> {
+        let Some(has) = self.packages.get(package) else {
+            let required: Vec<&str> = self.packages.keys().map(PackageName::as_str).collect();
+            report.add(unknown_package(package.as_str(), place, &required));
+            return None;
+        };
+        // What could not be read is reported.
+        let has = has.as_ref()?;
+        let Reference { kind, name, .. } = reference;
+        if !SHARED_KINDS.contains(kind) {
+            let kinds = one_of(SHARED_KINDS.map(Kind::name));
+            let message = format!("a package has no {kind} for others; it has {kinds}");
+            report.add(Problem::new(codes::UNKNOWN_REFERENCE, place, message));
+            return None;
+        }
+        if has.contains(&(*kind, name.clone())) {
+            return Some(());
+        }
+        if !report.is_partial() {
+            let same_kind = has.iter().filter(|(other, _)| other == kind);
+            let names: Vec<&str> = same_kind.map(|(_, name)| name.as_str()).collect();
+            let message = match names.as_slice() {
+                [] => format!("package `{package}` has no {kind}"),
+                names => format!(
+                    "package `{package}` has no {kind} `{name}`; it has {}",
+                    one_of(names)
+                ),
+            };
+            let problem = Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message);
+            report.add(problem.did_you_mean(nearest(name, names)));
+        }
+        None
+    }
+
     /// Checks that what a reference names is there, and remembers that it is used.
     pub(crate) fn check(&self, reference: &Reference, report: &mut Report) -> Option<()> {
         let Reference {
@@ -341,6 +425,9 @@ impl Names {
         } = reference;
         if reference.builtin {
             return check_builtin(*kind, name, *place, report);
+        }
+        if let Some((package, place)) = &reference.package {
+            return self.check_packaged(reference, package, *place, report);
         }
         let key = (*kind, name.clone());
         if self.places.contains_key(&key) {

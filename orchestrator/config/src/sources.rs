@@ -159,6 +159,11 @@ impl Sources {
         })
     }
 
+    /// Adds the files of a package. They are not kept: a package stays where it is.
+    pub(crate) fn add_files(&mut self, package: Self) {
+        self.files.extend(package.files);
+    }
+
     pub(crate) fn note(&mut self, path: PathBuf, state: FileState) {
         self.files.insert(path, state);
     }

@@ -8,7 +8,7 @@ use goondan_config::Sources;
 use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
-use goondan_protocol::control::{ControlError, UsageBy};
+use goondan_protocol::control::{ControlError, StorePackage, UsageBy};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::process_limits::ProcessLimits;
@@ -126,6 +126,13 @@ pub enum Effect {
         at: Timestamp,
         /// What is to be done.
         work: SecretWork,
+    },
+    /// Unpack a package into the store, and answer with what came of it.
+    StorePackage {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// What is to be unpacked.
+        request: StorePackage,
     },
     /// Do something about sandboxes and proposals. Of one workspace only one of these is under way.
     Proposals {

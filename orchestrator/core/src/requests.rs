@@ -549,6 +549,13 @@ impl Core {
                     Err(error) => self.fleet.respond_error(token, error),
                 }
             }
+            Call::StorePackage(request) => {
+                let person = peer.must_be_person("to install a package", "gdn package install");
+                match person {
+                    Ok(()) => self.fleet.push(Effect::StorePackage { token, request }),
+                    Err(error) => self.fleet.respond_error(token, error),
+                }
+            }
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
         }

@@ -32,6 +32,7 @@ use super::loading::Projects;
 use super::logs::LogHub;
 use super::memory;
 use super::oauth::OAuthThread;
+use super::packages::PackageKeeper;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -67,6 +68,7 @@ pub(super) struct Supervisor {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
     projects: Projects,
+    packages: Arc<PackageKeeper>,
     watches: Watches,
     /// How many configurations were handed over to be kept.
     kept: u64,
@@ -105,6 +107,7 @@ impl Supervisor {
             writers,
             disk: projects.disk.clone(),
             layout: projects.layout.clone(),
+            packages: Arc::new(PackageKeeper::new(&projects.layout)),
             projects,
             watches: Watches::default(),
             kept: 0,

@@ -217,6 +217,8 @@ pub enum ErrorCode {
     OauthRefused,
     /// The authorization server cannot be asked; the same may succeed later.
     OauthUnavailable,
+    /// A package is not what it has to be, or its archive is not one that is unpacked; nothing was changed.
+    PackageRefused,
     /// The conversation's files, or an archive, are not as they were written.
     Damaged,
     /// The request was cut off, because what it was about was deleted or stopped.

@@ -385,6 +385,7 @@ fn check_result(method: &str, result: &str) {
         control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
         control::RotateSecrets::NAME => result_round_trip::<control::RotateSecrets>(result),
+        control::StorePackage::NAME => result_round_trip::<control::StorePackage>(result),
         control::ListGrants::NAME => result_round_trip::<control::ListGrants>(result),
         control::ShowGrant::NAME => result_round_trip::<control::ShowGrant>(result),
         control::BeginLogin::NAME => result_round_trip::<control::BeginLogin>(result),
@@ -529,6 +530,7 @@ fn every_error_code_has_its_row() {
         ErrorCode::OauthNotFound,
         ErrorCode::OauthRefused,
         ErrorCode::OauthUnavailable,
+        ErrorCode::PackageRefused,
         ErrorCode::Damaged,
         ErrorCode::Cancelled,
         ErrorCode::Internal,
@@ -567,6 +569,7 @@ fn every_error_code_has_its_row() {
             | ErrorCode::OauthNotFound
             | ErrorCode::OauthRefused
             | ErrorCode::OauthUnavailable
+            | ErrorCode::PackageRefused
             | ErrorCode::Damaged
             | ErrorCode::Cancelled
             | ErrorCode::Internal => {}

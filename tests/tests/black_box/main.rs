@@ -81,6 +81,8 @@ mod older_tools;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod pauses;

@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 23] = [
+const MARKS: [(&str, &str); 24] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -26,6 +26,7 @@ const MARKS: [(&str, &str); 23] = [
     ("orchestrator/proposals", "b"),
     ("orchestrator/checkpoints", "y"),
     ("orchestrator/bundles", "m"),
+    ("orchestrator/packages", "e"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -19,6 +19,7 @@ const FILES: [&str; 15] = [
     "orchestrator/proposals/src/limits.rs",
     "orchestrator/checkpoints/src/limits.rs",
     "orchestrator/bundles/src/limits.rs",
+    "orchestrator/packages/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

@@ -1,44 +1,14 @@
 //! `gdn validate --fix`: writes what [`goondan_config::autofix()`] made of the project's files.
 
-use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use goondan_config::{Change, FixedFile, Loader};
 use serde_json::{Value, json};
 
-use crate::exit::Exit;
+use super::super::rewrite::rewrite;
 use crate::failure::Failure;
 use crate::output::style::{self, Palette};
 use crate::output::text;
-
-/// Why a file is left as it is.
-#[derive(Debug, thiserror::Error)]
-enum FixError {
-    #[error("{} was changed by somebody else meanwhile", path.display())]
-    ChangedMeanwhile { path: PathBuf },
-    #[error("cannot write {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl From<FixError> for Failure {
-    fn from(error: FixError) -> Self {
-        match error {
-            FixError::ChangedMeanwhile { .. } => {
-                Self::of(Exit::TryAgain, &error, "run it again: `gdn validate --fix`")
-            }
-            FixError::Write { .. } => Self::of(
-                Exit::Internal,
-                &error,
-                "check who may write to the project's directory and whether its disk has room",
-            ),
-        }
-    }
-}
 
 /// One thing that was fixed and written.
 #[derive(Debug)]
@@ -63,26 +33,10 @@ pub(super) fn autofix(root: &Path, loader: &Loader<'_>) -> Result<Vec<Autofix>, 
     Ok(fixes)
 }
 
-fn write(root: &Path, file: &FixedFile) -> Result<(), FixError> {
-    let path = root.join(&file.path);
-    let failed = |source| FixError::Write {
-        path: path.clone(),
-        source,
-    };
-    // What a link leads to is replaced, not the link.
-    let target = path.canonicalize().map_err(failed)?;
-    if fs::read(&target).map_err(failed)? != file.before.as_bytes() {
-        return Err(FixError::ChangedMeanwhile { path });
-    }
-    let permissions = fs::metadata(&target).map_err(failed)?.permissions();
-    let directory = target.parent().unwrap_or(root);
-    let mut new = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
-    new.write_all(file.after.as_bytes())
-        .and_then(|()| new.as_file().set_permissions(permissions))
-        .and_then(|()| new.as_file().sync_all())
-        .map_err(failed)?;
-    new.persist(&target).map_err(|error| failed(error.error))?;
-    Ok(())
+fn write(root: &Path, file: &FixedFile) -> Result<(), Failure> {
+    let (before, after) = (file.before.as_bytes(), file.after.as_bytes());
+    rewrite(&root.join(&file.path), Some(before), after)
+        .map_err(|error| error.failure("gdn validate --fix"))
 }
 
 impl Autofix {

@@ -7,6 +7,7 @@ use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
     ToolSource,
 };
+use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
 use crate::codes;
@@ -15,6 +16,7 @@ use crate::kinds::agent::AgentSpec;
 use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
 use crate::outgoing;
+use crate::packages;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
@@ -77,6 +79,8 @@ pub(super) fn resolve_agent(
         }
         tools.extend(resolve_tool(reference, resources, report));
     }
+    let mut sandbox = agent.sandbox.within(&policy.sandbox);
+    let_read_packages(&mut sandbox, &tools, &extensions, resources);
     Some(AgentDefinition {
         name: agent.name.clone(),
         description: agent.description.clone(),
@@ -89,10 +93,29 @@ pub(super) fn resolve_agent(
         cwd_mode: agent.runtime.cwd_mode,
         limits: agent.runtime.limits,
         secret_files: resources.env_files.clone(),
-        sandbox: agent.sandbox.within(&policy.sandbox),
+        sandbox,
         contract: resources.contract,
         swarm: None,
     })
+}
+
+/// Lets an agent's programs read the packages that its modules are of.
+fn let_read_packages(
+    sandbox: &mut SandboxPolicy,
+    tools: &[ToolDefinition],
+    extensions: &[ExtensionDefinition],
+    resources: &Resources,
+) {
+    let of_tools = tools.iter().filter_map(|tool| match &tool.source {
+        ToolSource::Module { entry, .. } => Some(entry.as_path()),
+        ToolSource::Builtin { .. } => None,
+    });
+    let of_extensions = extensions.iter().filter_map(|it| match &it.source {
+        ExtensionSource::Module { entry, .. } => Some(entry.as_path()),
+        ExtensionSource::Builtin { .. } => None,
+    });
+    let modules = of_tools.chain(of_extensions);
+    packages::let_read(sandbox, &resources.package_folders, modules);
 }
 
 fn resolve_extensions(
@@ -122,7 +145,7 @@ fn resolve_extensions(
         let found = if reference.builtin {
             extension::builtin(&reference.name)
         } else {
-            resources.extensions.get(&reference.name).cloned()
+            resources.extensions.get(reference.key().as_ref()).cloned()
         };
         let found = found.and_then(|it| extension::with_settings(it, reference, report));
         if let Some(definition) = &found {
@@ -238,7 +261,7 @@ fn resolve_tool(
     let mut tool = if reference.builtin {
         tool::builtin(&reference.name)
     } else {
-        resources.tools.get(&reference.name).cloned()
+        resources.tools.get(reference.key().as_ref()).cloned()
     }?;
     outgoing::connect(&mut tool, reference, resources, report);
     check_approved_exports(&tool, reference, report);

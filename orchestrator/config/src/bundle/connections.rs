@@ -11,6 +11,7 @@ use crate::fields::{Located, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::{Resources, settings};
+use crate::packages;
 use crate::reference::LOCAL_CLIENT;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
@@ -59,7 +60,7 @@ fn resolve_connection(
         if reference.builtin {
             return Some(Program::Builtin(reference.name.parse().ok()?));
         }
-        let connector = resources.connectors.get(&reference.name)?;
+        let connector = resources.connectors.get(reference.key().as_ref())?;
         events = connector.events.clone();
         Some(connector.program.clone())
     });
@@ -91,6 +92,12 @@ fn resolve_connection(
         Program::Builtin(name) => (name, None, None),
         Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
     };
+    let mut sandbox = connection.sandbox.within(&membership.policy.sandbox);
+    packages::let_read(
+        &mut sandbox,
+        &resources.package_folders,
+        entry.as_deref().into_iter(),
+    );
     Some(ConnectionDefinition {
         name: connection.name.clone(),
         connector,
@@ -100,7 +107,7 @@ fn resolve_connection(
         secrets: connection.secrets.clone(),
         rules,
         limits: connection.limits,
-        sandbox: connection.sandbox.within(&membership.policy.sandbox),
+        sandbox,
         egress: Vec::new(),
     })
 }

@@ -111,7 +111,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     let program = if is_module {
         let entry = entry?;
         let digest = cx.files.digest(&entry);
-        Program::Entry(name?, entry, digest)
+        Program::Entry(name?, cx.files.started_as(entry), digest)
     } else {
         let builtin = builtin?;
         check_builtin(Kind::CONNECTOR, builtin.value, builtin.place, report)?;

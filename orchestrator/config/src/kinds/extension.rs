@@ -143,7 +143,7 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ExtensionS
     refuse_registered_tools(&entry, written?.place, cx);
     Some(ExtensionSource::Module {
         digest: cx.files.digest(&entry),
-        entry,
+        entry: cx.files.started_as(entry),
         timeout_ms: timeout_seconds * 1_000,
     })
 }

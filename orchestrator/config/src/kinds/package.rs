@@ -1,17 +1,19 @@
 //! `kind: Package`: what the project is called.
 
+use goondan_packages::{PackageName, Requirement};
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use crate::Package;
 use crate::codes;
 use crate::contract::asks_for_older;
+use crate::dependency::Dependency;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
 use crate::limits::MAX_PACKAGE_NAME_BYTES;
-use crate::reference::unsupported_package;
-use crate::report::{Problem, Report};
+use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Default, Field, Shape};
+use crate::similar::nearest;
 
 impl Kind {
     pub(crate) const PACKAGE: Self = Self::named("Package");
@@ -50,21 +52,35 @@ static DEPENDENCY: Shape = Shape::of(
         Field::required(
             "version",
             Content::Text,
-            "The versions that will do, such as `^0.1`.",
+            "The versions that will do, such as `^0.1`, or the place of the one that does: `file:PATH`.",
         ),
     ],
 );
 
 /// Reads a Package document. All fields of its `spec` are optional, and so is the `spec`.
-pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Package> {
+pub(crate) fn read(
+    document: &Document<'_>,
+    report: &mut Report,
+) -> (Option<Package>, Vec<Dependency>) {
     let name = read_name(&document.name, report);
     let mut version = None;
+    let mut dependencies: Vec<Dependency> = Vec::new();
     if let Some(mut spec) = document.optional_spec(report) {
         version = spec.text("version", report);
         let _description = spec.text("description", report);
         let _access = spec.word("access", report);
         for dependency in spec.mappings("dependencies", report).into_iter().flatten() {
-            check_dependency(dependency, report);
+            let Some((at, dependency)) = read_dependency(dependency, report) else {
+                continue;
+            };
+            let is_known = |it: &Dependency| it.name == dependency.name;
+            if dependencies.iter().any(is_known) {
+                let message = format!("package `{}` is required twice", dependency.name);
+                let problem = Problem::new(codes::DUPLICATE_REFERENCE, at, message);
+                report.add(problem.help("remove one of the two"));
+            } else {
+                dependencies.push(dependency);
+            }
         }
         spec.close();
     }
@@ -80,20 +96,49 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Packa
             .help("write three numbers, such as `1.0.0`"),
         );
     }
-    Some(Package {
-        name: name?,
+    let required = dependencies.iter();
+    let required = required.map(|it| (it.name.clone(), it.requirement.clone()));
+    let package = name.map(|name| Package {
+        name,
         version: version.map(|version| version.value.to_owned()),
-    })
+        requires: required.collect(),
+    });
+    (package, dependencies)
 }
 
-/// There is one package so far, the one that is built in.
-fn check_dependency(mut fields: Fields<'_>, report: &mut Report) {
+/// Reads what is required, with the place of the name. None if that is the package that is built in.
+fn read_dependency(mut fields: Fields<'_>, report: &mut Report) -> Option<(Place, Dependency)> {
     let name = fields.text("name", report);
     let version = fields.text("version", report);
     fields.close();
-    let (Some(name), Some(version)) = (name, version) else {
-        return;
+    let (name, version) = (name?, version?);
+    if name.value == BASE_PACKAGE {
+        check_builtin(&version, report);
+        return None;
+    }
+    let parsed: Result<PackageName, _> = name.value.parse();
+    let requirement: Result<Requirement, _> = version.value.parse();
+    if let Err(error) = &parsed {
+        let problem = Problem::new(codes::INVALID_VALUE, name.place, error.to_string());
+        report.add(problem.did_you_mean(nearest(name.value, [BASE_PACKAGE])));
+    }
+    if let Err(error) = &requirement {
+        report.add(Problem::new(
+            codes::INVALID_VALUE,
+            version.place,
+            error.to_string(),
+        ));
+    }
+    let dependency = Dependency {
+        name: parsed.ok()?,
+        requirement: requirement.ok()?,
+        place: version.place,
     };
+    Some((name.place, dependency))
+}
+
+/// The package that is built in has the version of this program.
+fn check_builtin(version: &Located<&str>, report: &mut Report) {
     let range = match semver::VersionReq::parse(version.value) {
         Ok(range) => range,
         Err(error) => {
@@ -108,10 +153,6 @@ fn check_dependency(mut fields: Fields<'_>, report: &mut Report) {
             return;
         }
     };
-    if name.value != BASE_PACKAGE {
-        report.add(unsupported_package(name.value, name.place));
-        return;
-    }
     if asks_for_older(&range) {
         return;
     }

@@ -192,7 +192,7 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource
     let entry = entry?;
     Some(ToolSource::Module {
         digest: cx.files.digest(&entry),
-        entry,
+        entry: cx.files.started_as(entry),
         timeout_ms: timeout_seconds * 1_000,
         limits,
     })

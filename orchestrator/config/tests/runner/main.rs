@@ -31,6 +31,8 @@ mod older_format;
 #[cfg(test)]
 mod outgoing;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod problems;

@@ -219,8 +219,7 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: x, package: '@acme/tools'}")
         ),
-        "E_CONFIG_UNSUPPORTED 9:84 package `@acme/tools` cannot be used: this version has no \
-         packages but `@goondan/base`"
+        "E_CONFIG_UNKNOWN_REFERENCE 9:84 package `@acme/tools` is none that the project requires"
     );
     let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
     assert!(
@@ -802,7 +801,7 @@ fn each_further_kind_and_field_is_checked() {
     };
     assert!(on("@goondan/base", "one").contains("is not a range of versions"));
     assert!(on("@goondan/base", ">=99").contains("which `>=99` excludes"));
-    assert!(on("@acme/x", "^1").contains("package `@acme/x` cannot be used"));
+    assert!(on("@acme/x", "^1").contains("there is no `goondan.lock`"));
 
     let hook = |events: &str, rule: &str| {
         let connector = document(

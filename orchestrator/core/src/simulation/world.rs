@@ -485,6 +485,7 @@ impl World {
             | Effect::ListInstances { .. }
             | Effect::Read { .. }
             | Effect::Secrets { .. }
+            | Effect::StorePackage { .. }
             | Effect::Proposals { .. }
             | Effect::Joint(_)
             | Effect::Bundle(_)

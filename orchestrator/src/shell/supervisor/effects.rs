@@ -95,6 +95,13 @@ impl Supervisor {
                     Event::Input(Input::Secrets { token, result })
                 });
             }
+            Effect::StorePackage { token, request } => {
+                let keeper = self.packages.clone();
+                self.in_background(move || {
+                    let result = keeper.answer(&request);
+                    Event::Answer { token, result }
+                });
+            }
             Effect::Proposals {
                 at,
                 project_root,

@@ -1,0 +1,288 @@
+//! The dependencies that `goondan.yaml` names, changed in its text: everything else stays as it is, byte for byte.
+
+use std::path::Path;
+
+use goondan_config::resources_of;
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::project::PROJECT_FILE;
+
+/// Requires a package, in place of what was required of it.
+pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Failure> {
+    let quoted = |text: &str| json!(text).to_string();
+    let item = |indent: &str| {
+        format!(
+            "{indent}- name: {}\n{indent}  version: {}\n",
+            quoted(name),
+            quoted(version)
+        )
+    };
+    let new = Lines::of(text).and_then(|lines| match lines.index_of(name) {
+        Some(index) => lines.replace(index, &item(lines.indent())),
+        None => Some(lines.append(item)),
+    });
+    checked(text, new, |listed| {
+        let dependency = json!({"name": name, "version": version});
+        match listed.iter_mut().find(|it| it["name"] == name) {
+            Some(there) => *there = dependency,
+            None => listed.push(dependency),
+        }
+    })
+    .ok_or_else(|| {
+        by_hand(&format!(
+            "under `dependencies`: `{{name: {}, version: {}}}`",
+            quoted(name),
+            quoted(version)
+        ))
+    })
+}
+
+/// Requires a package no more.
+pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
+    let new = Lines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
+    checked(text, new, |listed| listed.retain(|it| it["name"] != name))
+        .ok_or_else(|| by_hand(&format!("that `dependencies` names `{name}` no more")))
+}
+
+fn by_hand(what: &str) -> Failure {
+    Failure::new(
+        Exit::Conflict,
+        format!("{PROJECT_FILE} is written such that it can only be changed by hand"),
+        format!("write {what} in the `spec` of the Package, then run `gdn package install`"),
+    )
+}
+
+/// The new text, if it says exactly what it is to say.
+fn checked(
+    before: &str,
+    after: Option<String>,
+    change: impl FnOnce(&mut Vec<Value>),
+) -> Option<String> {
+    let after = after?;
+    let mut wanted = documents(before)?;
+    let spec = wanted.first_mut()?.as_object_mut()?;
+    let spec = spec.entry("spec").or_insert(Value::Null);
+    if spec.is_null() {
+        *spec = json!({});
+    }
+    let spec = spec.as_object_mut()?;
+    let mut listed = match spec.remove("dependencies") {
+        Some(Value::Array(listed)) => listed,
+        Some(Value::Null) | None => Vec::new(),
+        Some(_) => return None,
+    };
+    change(&mut listed);
+    let mut found = documents(&after)?;
+    let found_spec = found.first_mut()?.get_mut("spec")?.as_object_mut()?;
+    let found_list = found_spec.remove("dependencies").unwrap_or(Value::Null);
+    let found_list = found_list.as_array().cloned().unwrap_or_default();
+    (found == wanted && found_list == listed).then_some(after)
+}
+
+fn documents(text: &str) -> Option<Vec<Value>> {
+    resources_of(Path::new(PROJECT_FILE), text).ok()
+}
+
+/// The lines of the file, and where its dependencies stand.
+struct Lines<'t> {
+    lines: Vec<&'t str>,
+    /// The line behind the Package document.
+    end: usize,
+    /// The line `spec:`.
+    spec: Option<usize>,
+    /// The line `dependencies:`.
+    list: Option<usize>,
+    /// The first line of each dependency, and the line behind the last one.
+    items: Vec<usize>,
+    names: Vec<String>,
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start_matches(' ').len()
+}
+
+fn is_content(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// Whether a line is a key whose value stands below it.
+fn opens(line: &str, key: &str) -> bool {
+    let rest = line.trim_start().strip_prefix(key);
+    let rest = rest.and_then(|rest| rest.strip_prefix(':'));
+    rest.is_some_and(|rest| !is_content(rest))
+}
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        let documents = documents(text)?;
+        let package = documents.first().filter(|it| it["kind"] == "Package")?;
+        let listed = package
+            .pointer("/spec/dependencies")
+            .and_then(Value::as_array);
+        let names = listed.into_iter().flatten();
+        let names = names.map(|it| it["name"].as_str().unwrap_or_default().to_owned());
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let mut found = Self {
+            end: lines.len(),
+            spec: None,
+            list: None,
+            items: Vec::new(),
+            names: names.collect(),
+            lines,
+        };
+        found.look();
+        let is_understood = found.items.len().saturating_sub(1) == found.names.len()
+            && found.spec.is_some() == package.get("spec").is_some();
+        is_understood.then_some(found)
+    }
+
+    fn look(&mut self) {
+        let mut has_begun = false;
+        let (mut item_indent, mut is_closed) = (None, false);
+        for (index, line) in self.lines.clone().into_iter().enumerate() {
+            if line.starts_with("---") || line.starts_with("...") {
+                if has_begun {
+                    self.end = index;
+                    break;
+                }
+                continue;
+            }
+            if !is_content(line) {
+                continue;
+            }
+            has_begun = true;
+            let indent = indent_of(line);
+            match (self.spec, self.list) {
+                (None, _) if indent == 0 && opens(line, "spec") => self.spec = Some(index),
+                (Some(_), None) if indent > 0 && opens(line, "dependencies") => {
+                    self.list = Some(index);
+                }
+                (Some(_), Some(list)) => {
+                    let is_item = line.trim_start().starts_with("- ");
+                    let least = self.lines.get(list).map_or(0, |line| indent_of(line));
+                    let is_over = indent < least || (indent == least && !is_item);
+                    if is_closed {
+                        continue;
+                    }
+                    if is_over {
+                        self.close(index);
+                        is_closed = true;
+                    } else if is_item && indent <= *item_indent.get_or_insert(indent) {
+                        self.items.push(index);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.list.is_some() && !is_closed {
+            self.close(self.end);
+        }
+    }
+
+    /// Ends the list before the comments and empty lines that stand above `next`.
+    fn close(&mut self, next: usize) {
+        let mut end = next;
+        while end > 0
+            && self
+                .lines
+                .get(end - 1)
+                .is_some_and(|line| !is_content(line))
+        {
+            end -= 1;
+        }
+        self.items.push(end);
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|it| it == name)
+    }
+
+    /// What stands before the dash of a dependency.
+    fn indent(&self) -> &'t str {
+        let first = self.items.first().filter(|_| self.items.len() > 1);
+        let line = first.and_then(|first| self.lines.get(*first));
+        line.and_then(|line| line.get(..indent_of(line)))
+            .unwrap_or("    ")
+    }
+
+    fn joined(&self, from: usize, to: usize) -> String {
+        self.lines.get(from..to).unwrap_or_default().concat()
+    }
+
+    fn replace(&self, index: usize, item: &str) -> Option<String> {
+        let (from, to) = (*self.items.get(index)?, *self.items.get(index + 1)?);
+        let is_last = item.is_empty() && self.items.len() == 2;
+        // The key of an empty list goes, too.
+        let from = if is_last { self.list? } else { from };
+        let (before, after) = (self.joined(0, from), self.joined(to, self.lines.len()));
+        Some(format!("{before}{item}{after}"))
+    }
+
+    fn append(&self, item: impl Fn(&str) -> String) -> String {
+        let (at, new) = match (self.spec, self.list) {
+            (_, Some(_)) => (
+                self.items.last().copied().unwrap_or(self.end),
+                item(self.indent()),
+            ),
+            (Some(spec), None) => (spec + 1, format!("  dependencies:\n{}", item("    "))),
+            (None, None) => (
+                self.end,
+                format!("spec:\n  dependencies:\n{}", item("    ")),
+            ),
+        };
+        let mut before = self.joined(0, at);
+        if !before.is_empty() && !before.ends_with('\n') {
+            before.push('\n');
+        }
+        format!("{before}{new}{}", self.joined(at, self.lines.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: p\n";
+
+    #[test]
+    fn a_dependency_comes_and_goes_and_everything_else_stays() {
+        for (rest, with_it) in [
+            (
+                "spec:\n  version: 1.0.0 # mine\n---\nkind: Swarm\n",
+                "spec:\n  dependencies:\n    - name: \"a\"\n      version: \"^1\"\n  version: 1.0.0 # mine\n---\nkind: Swarm\n",
+            ),
+            (
+                "spec:\n  dependencies: # these\n  - {name: b, version: 1.x}\n  # the end\n  version: 1.0.0\n",
+                "spec:\n  dependencies: # these\n  - {name: b, version: 1.x}\n  - name: \"a\"\n    version: \"^1\"\n  # the end\n  version: 1.0.0\n",
+            ),
+            (
+                "spec:\n  dependencies:\n      - name: b\n        version: 1.x",
+                "spec:\n  dependencies:\n      - name: b\n        version: 1.x\n      - name: \"a\"\n        version: \"^1\"\n",
+            ),
+        ] {
+            let text = format!("{HEAD}{rest}");
+            let changed = with(&text, "a", "^1").unwrap();
+            assert_eq!(changed, format!("{HEAD}{with_it}"));
+            let other = with(&changed, "a", "^2").unwrap();
+            assert_eq!(other, changed.replace("\"^1\"", "\"^2\""));
+            let gone = without(&other, "a").unwrap();
+            assert_eq!(gone.trim_end(), format!("{HEAD}{rest}").trim_end());
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_to_the_person() {
+        for rest in [
+            "spec: {version: 1.0.0}\n",
+            "spec:\n  dependencies: []\n",
+            "spec:\n  dependencies: [{name: b, version: 1.x}]\n",
+        ] {
+            assert!(with(&format!("{HEAD}{rest}"), "a", "^1").is_err(), "{rest}");
+        }
+        assert!(with("kind: Agent\n", "a", "^1").is_err());
+        assert!(without(HEAD, "a").is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! What a project requires, and what its lockfile says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_config::package_of;
+use goondan_packages::limits::PACKAGES_MAX;
+use goondan_packages::{LOCK_FILE, Lock, PackageName, Requires, Version};
+use serde::Serialize;
+
+use super::super::rewrite::rewrite;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::project::PROJECT_FILE;
+
+/// A project as its files say it.
+pub(super) struct Plan {
+    /// The Project Root.
+    pub(super) root: PathBuf,
+    /// The text of `goondan.yaml`.
+    pub(super) manifest: String,
+    /// What the project requires.
+    pub(super) requires: Requires,
+    /// Its lockfile; an empty one if there is none.
+    pub(super) lock: Lock,
+    lock_text: Option<String>,
+}
+
+/// A package that is a folder, used as it is.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) dir: PathBuf,
+    pub(super) version: Version,
+    pub(super) requires: Requires,
+}
+
+/// One package that is used otherwise than before.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Change {
+    name: PackageName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match (&self.before, &self.after) {
+            (None, Some(after)) => write!(f, "+ {name} {after}"),
+            (Some(before), None) => write!(f, "- {name} {before}"),
+            (Some(before), Some(after)) if before == after => {
+                write!(f, "~ {name} {after}, from elsewhere")
+            }
+            (Some(before), Some(after)) => write!(f, "~ {name} {before} → {after}"),
+            (None, None) => write!(f, "{name}"),
+        }
+    }
+}
+
+/// The version that a folder's package has if it says none.
+const UNVERSIONED: (u64, u64, u64) = (0, 0, 0);
+
+impl Plan {
+    /// Reads the project in `root`.
+    pub(super) fn read(root: PathBuf) -> Result<Self, Failure> {
+        let manifest = fs::read_to_string(root.join(PROJECT_FILE))?;
+        let package = package_of(&root).map_err(|problems| wrong_manifest(&root, &problems))?;
+        let lock_text = match fs::read_to_string(root.join(LOCK_FILE)) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let lock = lock_text.as_deref().map_or(Ok(Lock::default()), Lock::read);
+        let lock = lock.map_err(|error| {
+            let hint = format!(
+                "take {LOCK_FILE} from the last commit, or remove it and run `gdn package install`"
+            );
+            let mut failure = Failure::of(Exit::Damaged, &error, hint);
+            failure.message = format!("{LOCK_FILE} cannot be used: {}", failure.message);
+            failure
+        })?;
+        Ok(Self {
+            root,
+            manifest,
+            requires: package.map(|package| package.requires).unwrap_or_default(),
+            lock,
+            lock_text,
+        })
+    }
+
+    /// The packages that are folders, those that folders require included.
+    pub(super) fn folders(&self) -> Result<BTreeMap<PackageName, Folder>, Failure> {
+        let mut folders = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![(self.root.clone(), self.requires.clone())];
+        while let Some((from, requires)) = waiting.pop() {
+            for (name, requirement) in requires {
+                let Some(path) = requirement.folder() else {
+                    continue;
+                };
+                // The project's own word comes first, as everywhere.
+                if folders.len() > PACKAGES_MAX || !seen.insert(name.clone()) {
+                    continue;
+                }
+                let folder = read_folder(&from.join(path), Some(&name))?;
+                waiting.push((folder.dir.clone(), folder.requires.clone()));
+                folders.insert(name, folder);
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Why the lockfile does not fit what is required, if it does not.
+    pub(super) fn lacks(&self) -> Result<Option<String>, Failure> {
+        let folders = self.folders()?;
+        let required = folders.values().map(|folder| &folder.requires);
+        let required = required.chain([&self.requires]);
+        Ok(self.lock.lacks(required, |name| folders.contains_key(name)))
+    }
+
+    /// What another lockfile changes.
+    pub(super) fn changes(&self, new: &Lock) -> Vec<Change> {
+        let names = self.lock.packages().chain(new.packages());
+        let names: BTreeSet<&PackageName> = names.map(|(name, _)| name).collect();
+        let changed = names
+            .into_iter()
+            .filter(|name| self.lock.get(name) != new.get(name));
+        changed
+            .map(|name| Change {
+                name: name.clone(),
+                before: self.lock.get(name).map(|it| it.version.to_string()),
+                after: new.get(name).map(|it| it.version.to_string()),
+            })
+            .collect()
+    }
+
+    /// Writes the lockfile, if it is another one. A project that locks nothing gets none.
+    pub(super) fn write_lock(&self, lock: &Lock) -> Result<(), Failure> {
+        let text = lock.to_text().map_err(io::Error::other)?;
+        let is_same = self.lock_text.as_ref() == Some(&text);
+        let is_needless = self.lock_text.is_none() && lock.packages().len() == 0;
+        if is_same || is_needless {
+            return Ok(());
+        }
+        let before = self.lock_text.as_ref().map(String::as_bytes);
+        rewrite(&self.root.join(LOCK_FILE), before, text.as_bytes())
+            .map_err(|error| error.failure("gdn package install"))
+    }
+
+    /// Writes `goondan.yaml`, if it is another one.
+    pub(super) fn write_manifest(&self, text: &str) -> Result<(), Failure> {
+        if text == self.manifest {
+            return Ok(());
+        }
+        let before = Some(self.manifest.as_bytes());
+        rewrite(&self.root.join(PROJECT_FILE), before, text.as_bytes())
+            .map_err(|error| error.failure("gdn package add"))
+    }
+}
+
+fn wrong_manifest(root: &Path, problems: &goondan_config::Diagnostics) -> Failure {
+    Failure::new(
+        Exit::InvalidConfiguration,
+        format!(
+            "{} is not valid:\n{problems}",
+            root.join(PROJECT_FILE).display()
+        ),
+        "see what is wrong: `gdn validate`",
+    )
+}
+
+/// Reads the package in a folder, which must have this name if one is given.
+pub(super) fn read_folder(dir: &Path, name: Option<&PackageName>) -> Result<Folder, Failure> {
+    let (_, folder) = read_named_folder(dir, name)?;
+    Ok(folder)
+}
+
+/// The same, with the name that it has.
+pub(super) fn read_named_folder(
+    dir: &Path,
+    name: Option<&PackageName>,
+) -> Result<(PackageName, Folder), Failure> {
+    let place = || dir.join(PROJECT_FILE).display().to_string();
+    let not_found = |why: String| {
+        let hint =
+            "a package is a folder whose goondan.yaml begins with a document of `kind: Package`";
+        Failure::new(Exit::NotFound, why, hint)
+    };
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| not_found(format!("there is no package in {}: {error}", dir.display())))?;
+    let package = package_of(&dir).map_err(|problems| wrong_manifest(&dir, &problems))?;
+    let package = package.ok_or_else(|| not_found(format!("{} is no package's", place())))?;
+    let own: PackageName = package
+        .name
+        .parse()
+        .map_err(|error| not_found(format!("{}: {error}", place())))?;
+    if let Some(name) = name.filter(|name| **name != own) {
+        return Err(Failure::new(
+            Exit::Conflict,
+            format!("{} is the package `{own}`, not `{name}`", place()),
+            format!("require it as `{own}`"),
+        ));
+    }
+    let version = package
+        .version
+        .as_deref()
+        .and_then(|it| Version::parse(it).ok());
+    let folder = Folder {
+        dir,
+        version: version.unwrap_or_else(|| UNVERSIONED.into()),
+        requires: package.requires,
+    };
+    Ok((own, folder))
+}

@@ -1,0 +1,75 @@
+//! From files to documents: reads what the files of a project, or of a package, hold.
+
+use std::path::Path;
+
+use crate::document::Document;
+use crate::kind::Kind;
+use crate::kinds::{self, Context, Resources};
+use crate::limits::MAX_YAML_BYTES;
+use crate::listing::{FileFailure, PROJECT_FILE, RESOURCES_DIR};
+use crate::project_files::ProjectFiles;
+use crate::report::{FileId, Place, Report};
+use crate::syntax::with_yaml_line_ends;
+use crate::tree::{self, Node};
+
+/// Reads the files whose documents make up the project.
+pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
+    let paths = files.resource_files().unwrap_or_else(|failure| {
+        let file = report.add_file(Path::new(RESOURCES_DIR), "");
+        report.add(failure.at(Place::start_of(file)));
+        report.set_partial();
+        vec![PROJECT_FILE.into()]
+    });
+    paths
+        .iter()
+        .filter_map(|path| read_tree(files, path, report))
+        .collect()
+}
+
+/// Reads one of them.
+pub(crate) fn read_tree(
+    files: &ProjectFiles,
+    path: &Path,
+    report: &mut Report,
+) -> Option<(FileId, Vec<Node>)> {
+    match files.read(path, MAX_YAML_BYTES) {
+        Ok(text) => {
+            let text = with_yaml_line_ends(&text);
+            let file = report.add_file(path, text.as_ref());
+            Some((file, tree::parse(file, &text, report)?))
+        }
+        Err(failure) => {
+            let file = report.add_file(path, "");
+            let mut problem = failure.at(Place::start_of(file));
+            if matches!(failure, FileFailure::NotFound(_)) && path == Path::new(PROJECT_FILE) {
+                let misnamed = files.misnamed_project_file();
+                problem = problem
+                    .help("create a project with `gdn init`")
+                    .help_if(misnamed.map(|name| format!("rename `{name}` to `{PROJECT_FILE}`")));
+            }
+            report.add(problem);
+            report.set_partial();
+            None
+        }
+    }
+}
+
+/// Reads the Package document of a package, and its resources of some kinds.
+pub(crate) fn read_shared(
+    trees: &[(FileId, Vec<Node>)],
+    kinds: &[Kind],
+    cx: &mut Context<'_>,
+) -> Resources {
+    let mut resources = Resources::default();
+    for (index, node) in trees.iter().flat_map(|(_, nodes)| nodes).enumerate() {
+        let is_package = index == 0 && Document::claims(node, Kind::PACKAGE);
+        if !is_package && !kinds.iter().any(|kind| Document::claims(node, *kind)) {
+            continue;
+        }
+        match Document::read(node, kinds::spec_of, &mut cx.report) {
+            Some(document) => resources.read(&document, cx),
+            None => cx.report.set_partial(),
+        }
+    }
+    resources
+}

@@ -1,0 +1,286 @@
+//! The packages whose resources a project refers to: found where they are, checked, and read (`PKG-2`, `PKG-3`).
+//!
+//! A package is a folder with a `goondan.yaml` of its own. Its Tools, Extensions and Connectors can be referred to;
+//! what else it defines is for whoever runs it as a project.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_packages::limits::{LOCK_BYTES_MAX, PACKAGES_MAX};
+use goondan_packages::{LOCK_FILE, Lock, Locked, PackageName, Store, tree_digest};
+
+use goondan_protocol::sandbox::{SandboxPath, SandboxPolicy};
+
+use crate::codes;
+use crate::dependency::{Dependency, SHARED_KINDS};
+use crate::documents;
+use crate::kinds::{Context, Resources};
+use crate::listing::{FileFailure, PROJECT_FILE};
+use crate::project_files::ProjectFiles;
+use crate::reference::qualified;
+use crate::report::{Place, Problem, Report};
+
+/// What brings packages up to date.
+const INSTALL: &str = "run `gdn package install`";
+
+/// A package on its way: what requires it, and the folder from which a path counts.
+struct Wanted {
+    dependency: Dependency,
+    from: PathBuf,
+    /// Whether a folder requires it, of which the project can say what is to be used.
+    by_folder: bool,
+}
+
+/// Adds what the packages define that the project requires, and those that they require.
+pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
+    let own = std::mem::take(&mut resources.dependencies);
+    if own.is_empty() {
+        return;
+    }
+    let root = cx.files.root().to_owned();
+    let wanted = |from: &Path, by_folder: bool| {
+        let from = from.to_owned();
+        move |dependency| Wanted {
+            dependency,
+            from: from.clone(),
+            by_folder,
+        }
+    };
+    let mut waiting: Vec<Wanted> = own.into_iter().map(wanted(&root, true)).collect();
+    let mut lock = None;
+    let mut seen = BTreeSet::new();
+    while let Some(next) = waiting.pop() {
+        let Dependency { name, place, .. } = &next.dependency;
+        if !seen.insert(name.clone()) || seen.len() > PACKAGES_MAX {
+            continue;
+        }
+        resources.names.require(name);
+        let Some((folder, is_live)) = find(&next, &mut lock, cx) else {
+            cx.report.set_partial();
+            continue;
+        };
+        let required = read(resources, name, *place, &folder, cx);
+        waiting.extend(required.into_iter().map(wanted(&folder, is_live)));
+    }
+}
+
+/// Where a package is, and whether it is a folder that is used as it is.
+fn find(
+    wanted: &Wanted,
+    lock: &mut Option<Option<Lock>>,
+    cx: &mut Context<'_>,
+) -> Option<(PathBuf, bool)> {
+    let Dependency {
+        name,
+        requirement,
+        place,
+    } = &wanted.dependency;
+    if let Some(path) = requirement.folder() {
+        if !wanted.by_folder {
+            let message = format!(
+                "`{name}` is required as the folder `{path}` of a package, which is not known"
+            );
+            let problem = Problem::new(codes::NOT_INSTALLED, *place, message);
+            cx.report
+                .add(problem.help("require an archive or a range of versions there"));
+            return None;
+        }
+        return Some((wanted.from.join(path), true));
+    }
+    let lock = lock.get_or_insert_with(|| read_lock(*place, cx)).as_ref()?;
+    let Some(locked) = lock.get(name) else {
+        let message = format!("package `{name}` is not in `{LOCK_FILE}`");
+        cx.report
+            .add(Problem::new(codes::NOT_INSTALLED, *place, message).help(INSTALL));
+        return None;
+    };
+    let is_met = match requirement.range() {
+        Some(range) => range.satisfies(&locked.version),
+        None => locked.is_from(requirement.as_str()),
+    };
+    if !is_met {
+        let message = format!(
+            "`{LOCK_FILE}` has `{name}` {} from `{}`, and `{requirement}` is required",
+            locked.version, locked.resolved
+        );
+        cx.report
+            .add(Problem::new(codes::NOT_INSTALLED, *place, message).help(INSTALL));
+        return None;
+    }
+    let folder = locked_folder(name, locked, *place, cx)?;
+    Some((folder, false))
+}
+
+/// The lockfile; none if it says nothing, which is reported.
+fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
+    let text = match cx.files.read(Path::new(LOCK_FILE), LOCK_BYTES_MAX) {
+        Ok(text) => text,
+        Err(FileFailure::NotFound(_)) => {
+            let message = format!(
+                "the packages that the project requires are not installed: there is no `{LOCK_FILE}`"
+            );
+            cx.report
+                .add(Problem::new(codes::NOT_INSTALLED, place, message).help(INSTALL));
+            return None;
+        }
+        Err(failure) => {
+            cx.report.add(failure.at(place));
+            return None;
+        }
+    };
+    match Lock::read(&text) {
+        Ok(lock) => Some(lock),
+        Err(error) => {
+            let file = cx.report.add_file(Path::new(LOCK_FILE), text);
+            let mut message = format!("`{LOCK_FILE}` cannot be used: {error}");
+            if let Some(source) = std::error::Error::source(&error) {
+                message.push_str(&format!(": {source}"));
+            }
+            let help = "take it from the last commit, or remove it and run `gdn package install`";
+            let problem = Problem::new(codes::NOT_INSTALLED, Place::start_of(file), message);
+            cx.report.add(problem.help(help));
+            None
+        }
+    }
+}
+
+/// The folder of a package that is locked, with exactly what was locked in it.
+fn locked_folder(
+    name: &PackageName,
+    locked: &Locked,
+    place: Place,
+    cx: &mut Context<'_>,
+) -> Option<PathBuf> {
+    // Of a machine of which nothing is known, neither is what is installed on it.
+    let store = Store::of(&cx.machine.state_root()?);
+    let folder = store.tree(&locked.tree);
+    let shown = format!("package `{name}` {}", locked.version);
+    if !folder.is_dir() {
+        let message = format!("{shown} is not installed on this machine");
+        cx.report
+            .add(Problem::new(codes::NOT_INSTALLED, place, message).help(INSTALL));
+        return None;
+    }
+    let changed = match tree_digest(&folder) {
+        Ok(digest) if digest == locked.tree => return Some(folder),
+        Ok(_) => format!(
+            "{shown} is not what was locked: something in {} was changed",
+            folder.display()
+        ),
+        Err(error) => {
+            let source = std::error::Error::source(&error);
+            let source = source
+                .map(|source| format!(": {source}"))
+                .unwrap_or_default();
+            format!("{shown} cannot be checked: {error}{source}")
+        }
+    };
+    let problem = Problem::new(codes::PACKAGE_CHANGED, place, changed);
+    cx.report
+        .add(problem.help("run `gdn package install`, which takes it anew"));
+    None
+}
+
+/// Reads the resources of the package in a folder, and gives what it requires.
+fn read(
+    resources: &mut Resources,
+    name: &PackageName,
+    place: Place,
+    folder: &Path,
+    cx: &mut Context<'_>,
+) -> Vec<Dependency> {
+    let files = match ProjectFiles::open(folder) {
+        Ok(files) => files.of_package(),
+        Err(error) => {
+            let message = format!(
+                "package `{name}` cannot be opened in {}: {error}",
+                folder.display()
+            );
+            cx.report
+                .add(Problem::new(codes::MISSING_FILE, place, message));
+            cx.report.set_partial();
+            cx.files.note_absent(folder);
+            return Vec::new();
+        }
+    };
+    let mut found = {
+        let mut inner = Context {
+            files: &files,
+            variables: cx.variables,
+            store: cx.store,
+            machine: cx.machine,
+            secrets: std::mem::take(&mut cx.secrets),
+            asked_tokens: std::mem::take(&mut cx.asked_tokens),
+            resource: String::new(),
+            report: std::mem::take(&mut cx.report),
+        };
+        let trees = documents::read_trees(&files, &mut inner.report);
+        let found = documents::read_shared(&trees, &SHARED_KINDS, &mut inner);
+        let Context {
+            secrets,
+            asked_tokens,
+            report,
+            ..
+        } = inner;
+        (cx.secrets, cx.asked_tokens, cx.report) = (secrets, asked_tokens, report);
+        found
+    };
+    cx.files.add_sources(files);
+    check_name(&found, name, place, folder, &mut cx.report);
+    resources.names.install(name, &found.names);
+    let key = |own: String| qualified(Some(name), &own).into_owned();
+    let own = std::mem::take(&mut found.tools).into_iter();
+    resources.tools.extend(own.map(|(own, it)| (key(own), it)));
+    let own = std::mem::take(&mut found.extensions).into_iter();
+    resources
+        .extensions
+        .extend(own.map(|(own, it)| (key(own), it)));
+    let own = std::mem::take(&mut found.connectors).into_iter();
+    resources
+        .connectors
+        .extend(own.map(|(own, it)| (key(own), it)));
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    resources.package_folders.push(real);
+    found.dependencies
+}
+
+fn check_name(
+    found: &Resources,
+    name: &PackageName,
+    place: Place,
+    folder: &Path,
+    report: &mut Report,
+) {
+    let own = found.package.as_ref().map(|package| package.name.as_str());
+    if own == Some(name.as_str()) || report.is_partial() {
+        return;
+    }
+    let file = folder.join(PROJECT_FILE);
+    let message = match own {
+        Some(own) => format!("{} is the package `{own}`, not `{name}`", file.display()),
+        None => format!(
+            "{} does not begin with a document of `kind: Package`",
+            file.display()
+        ),
+    };
+    report.add(Problem::new(codes::INVALID_VALUE, place, message));
+}
+
+/// Lets what runs in a sandbox read the folders of the packages that its modules are of.
+pub(crate) fn let_read(
+    sandbox: &mut SandboxPolicy,
+    folders: &[PathBuf],
+    modules: impl Iterator<Item: AsRef<Path>>,
+) {
+    for module in modules {
+        let folder = folders
+            .iter()
+            .find(|folder| module.as_ref().starts_with(folder));
+        let path = folder.and_then(|folder| SandboxPath::try_from(folder.clone()).ok());
+        if let Some(path) = path
+            && !sandbox.read.contains(&path)
+        {
+            sandbox.read.push(path);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The limits of packages.
+
+/// Bytes of a package's name at most.
+pub const PACKAGE_NAME_BYTES_MAX: usize = 214;
+
+/// Bytes of what is required of a package at most: a range, a path, an address.
+pub const REQUIREMENT_BYTES_MAX: usize = 2048;
+
+/// Packages that one project takes at most, those of its packages included.
+pub const PACKAGES_MAX: usize = 500;
+
+/// Versions of one package that are looked at, at most.
+pub const VERSIONS_MAX: usize = 20_000;
+
+/// Bytes of a lockfile at most.
+pub const LOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Files, directories and links of one package at most.
+pub const PACKAGE_ENTRIES_MAX: usize = 20_000;
+
+/// Bytes of all files of one package at most.
+pub const PACKAGE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// Bytes of a package's archive at most.
+pub const ARCHIVE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Directories below one another in a package at most.
+pub const PACKAGE_DEPTH_MAX: usize = 64;
+
+/// Requirements that an explanation of a conflict names at most.
+pub const EXPLAINED_MAX: usize = 20;

@@ -1,0 +1,282 @@
+//! The lockfile: which version of each package the project uses, and how it is known again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nodejs_semver::Version;
+use serde::{Deserialize, Serialize};
+
+use crate::integrity::Integrity;
+use crate::limits::{LOCK_BYTES_MAX, PACKAGES_MAX};
+use crate::name::PackageName;
+use crate::requirement::Requires;
+use crate::tree::TreeDigest;
+
+/// Its name, in the Project Root.
+pub const LOCK_FILE: &str = "goondan.lock";
+
+/// The one form there is.
+const FORM: u32 = 1;
+
+/// The lockfile. Written the same way for the same packages, whatever came first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Lock {
+    lockfile_version: u32,
+    packages: BTreeMap<PackageName, Locked>,
+}
+
+/// One package of it. Packages that are folders are used as they are, and are not in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Locked {
+    /// The version that is used.
+    #[serde(with = "version_text")]
+    pub version: Version,
+    /// Where it came from: an address, `file:` and a path, or `git+` with the commit.
+    pub resolved: String,
+    /// The SHA-512 of its archive; none if it came from a repository, which has no archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<Integrity>,
+    /// What it holds.
+    pub tree: TreeDigest,
+    /// What it requires itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requires: Requires,
+}
+
+/// Versions as text.
+mod version_text {
+    use nodejs_semver::Version;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(version: &Version, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(version)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
+        let text = String::deserialize(from)?;
+        Version::parse(&text).map_err(|_invalid| {
+            serde::de::Error::custom(format_args!("`{text}` is not a semantic version"))
+        })
+    }
+}
+
+/// Why a lockfile says nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidLock {
+    /// It is no lockfile.
+    #[error("it is no lockfile")]
+    Form(#[from] serde_json::Error),
+    /// It is one of another goondan.
+    #[error("it is a lockfile of the form {0}, and this goondan knows the form {FORM}")]
+    Foreign(u32),
+    /// It is too large.
+    #[error("it holds more than {PACKAGES_MAX} packages or {LOCK_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self::new(BTreeMap::new())
+    }
+}
+
+impl Lock {
+    /// One with these packages.
+    #[must_use]
+    pub fn new(packages: BTreeMap<PackageName, Locked>) -> Self {
+        Self {
+            lockfile_version: FORM,
+            packages,
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLock`]
+    pub fn read(text: &str) -> Result<Self, InvalidLock> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head {
+            lockfile_version: u32,
+        }
+        if text.len() > LOCK_BYTES_MAX {
+            return Err(InvalidLock::TooLarge);
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if head.lockfile_version != FORM {
+            return Err(InvalidLock::Foreign(head.lockfile_version));
+        }
+        let lock: Self = serde_json::from_str(text)?;
+        if lock.packages.len() > PACKAGES_MAX {
+            return Err(InvalidLock::TooLarge);
+        }
+        Ok(lock)
+    }
+
+    /// Its text.
+    ///
+    /// # Errors
+    ///
+    /// None that comes up: everything in it can be written.
+    pub fn to_text(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// A package of it.
+    #[must_use]
+    pub fn get(&self, name: &PackageName) -> Option<&Locked> {
+        self.packages.get(name)
+    }
+
+    /// All packages, by name.
+    pub fn packages(&self) -> impl ExactSizeIterator<Item = (&PackageName, &Locked)> {
+        self.packages.iter()
+    }
+
+    /// What is wrong with it for those who require this, in words; `None` if it will do. `is_folder` tells the
+    /// packages that are folders.
+    #[must_use]
+    pub fn lacks<'r>(
+        &'r self,
+        requires: impl IntoIterator<Item = &'r Requires>,
+        is_folder: impl Fn(&PackageName) -> bool,
+    ) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let mut waiting: Vec<&Requires> = requires.into_iter().collect();
+        while let Some(requires) = waiting.pop() {
+            for (name, requirement) in requires {
+                if is_folder(name) {
+                    continue;
+                }
+                let Some(locked) = self.packages.get(name) else {
+                    return Some(format!("`{name}` is not in it"));
+                };
+                let is_met = match requirement.range() {
+                    Some(range) => range.satisfies(&locked.version),
+                    None => locked.is_from(requirement.as_str()),
+                };
+                if !is_met {
+                    return Some(format!(
+                        "it has `{name}` {}, where `{requirement}` is required",
+                        locked.version
+                    ));
+                }
+                if seen.insert(name) {
+                    waiting.push(&locked.requires);
+                }
+            }
+        }
+        let unused = self.packages.keys().find(|name| !seen.contains(*name));
+        unused.map(|name| format!("nothing requires `{name}` any more"))
+    }
+}
+
+impl Locked {
+    /// Whether it came from the place that a requirement names. A repository's commit stands for whichever
+    /// revision was asked for.
+    #[must_use]
+    pub fn is_from(&self, required: &str) -> bool {
+        let repository = |text: &str| {
+            let (url, rest) = text.split_once('#').unwrap_or((text, ""));
+            let folder = rest.split_once(':').map_or("", |(_, folder)| folder);
+            (url.to_owned(), folder.trim_matches('/').to_owned())
+        };
+        self.resolved == required
+            || required.starts_with("git+") && repository(&self.resolved) == repository(required)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requirement::Requirement;
+
+    fn locked(version: &str, resolved: &str, requires: &[(&str, &str)]) -> Locked {
+        Locked {
+            version: Version::parse(version).unwrap(),
+            resolved: resolved.to_owned(),
+            integrity: Some(Integrity::of(b"archive")),
+            tree: TreeDigest::of_text("tree"),
+            requires: self::requires(requires),
+        }
+    }
+
+    fn requires(listed: &[(&str, &str)]) -> Requires {
+        let read = |(name, text): &(&str, &str)| (name.parse().unwrap(), text.parse().unwrap());
+        listed.iter().map(read).collect()
+    }
+
+    fn lock(packages: &[(&str, Locked)]) -> Lock {
+        let packages = packages.iter().cloned();
+        Lock::new(
+            packages
+                .map(|(name, it)| (name.parse().unwrap(), it))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn pkg_3_a_lockfile_reads_as_it_was_written_whatever_came_first() {
+        let (a, b) = (
+            locked("1.0.0", "https://h/a.tgz", &[("b", "^2")]),
+            locked("2.1.0", "file:b.tgz", &[]),
+        );
+        let one = lock(&[("a", a.clone()), ("@s/b", b.clone())]);
+        let other = lock(&[("@s/b", b), ("a", a)]);
+        let text = one.to_text().unwrap();
+        assert_eq!(text, other.to_text().unwrap());
+        assert_eq!(Lock::read(&text).unwrap(), one);
+    }
+
+    #[test]
+    fn pkg_3_a_lockfile_that_is_damaged_or_foreign_says_nothing() {
+        let text = lock(&[("a", locked("1.0.0", "x", &[]))]).to_text().unwrap();
+        for (from, to) in [
+            ("\"1.0.0\"", "\"1.0\""),
+            ("sha512-", "sha1-"),
+            ("sha256-", "sha256-0"),
+            ("\"a\"", "\"../a\""),
+            ("\"resolved\"", "\"resolve\""),
+        ] {
+            assert!(matches!(
+                Lock::read(&text.replace(from, to)),
+                Err(InvalidLock::Form(_))
+            ));
+        }
+        let foreign = text.replace("\"lockfileVersion\": 1", "\"lockfileVersion\": 2");
+        assert!(matches!(Lock::read(&foreign), Err(InvalidLock::Foreign(2))));
+        assert!(Lock::read("<<<<<<< HEAD").is_err());
+    }
+
+    #[test]
+    fn pkg_3_a_lockfile_that_does_not_fit_says_why() {
+        let git = "git+https://h/r";
+        let lock = lock(&[
+            ("a", locked("1.5.0", "https://h/a.tgz", &[("b", "^2")])),
+            ("b", locked("2.0.0", "file:b.tgz", &[])),
+            ("g", locked("1.0.0", "git+https://h/r#0123:x", &[])),
+        ]);
+        let lacks = |listed: &[(&str, &str)]| lock.lacks([&requires(listed)], |_| false);
+        let branch = format!("{git}#main:x");
+        assert_eq!(lacks(&[("a", "^1"), ("g", &branch)]), None);
+        for (listed, said) in [
+            (vec![("a", "^1")], "nothing requires `g`"),
+            (vec![("a", "^2"), ("g", &branch)], "`a` 1.5.0"),
+            (vec![("a", "^1"), ("g", git)], "`g` 1.0.0"),
+            (
+                vec![("a", "^1"), ("c", "*"), ("g", &branch)],
+                "`c` is not in it",
+            ),
+            (vec![("b", "file:c.tgz")], "`b` 2.0.0"),
+        ] {
+            let told = lacks(&listed).unwrap();
+            assert!(told.contains(said), "{told}");
+        }
+        let folder: Requirement = "file:x".parse().unwrap();
+        let with_folder: Requires = [("x".parse().unwrap(), folder)].into();
+        assert!(Lock::default().lacks([&with_folder], |_| true).is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! What is required of a package: which versions will do, or where the one is that will.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use nodejs_semver::Range;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::REQUIREMENT_BYTES_MAX;
+use crate::name::PackageName;
+
+/// What a package or a project requires, by name.
+pub type Requires = BTreeMap<PackageName, Requirement>;
+
+/// What is required of a package, as `version` of a dependency says it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Requirement {
+    text: String,
+    source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Range(Range),
+    Folder(String),
+    ArchiveFile(String),
+    ArchiveUrl(String),
+    Git(GitSource),
+}
+
+/// A repository, a revision of it, and the folder of it that is the package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitSource {
+    /// What git is given: `https://host/path`.
+    pub url: String,
+    /// A branch, a tag or a commit; none for the branch that is checked out in a new clone.
+    pub revision: Option<String>,
+    /// The folder; none for the repository itself.
+    pub folder: Option<String>,
+}
+
+/// Text that requires nothing that can be found.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is neither a range of versions nor the place of a package: {reason}")]
+pub struct InvalidRequirement {
+    text: String,
+    reason: &'static str,
+}
+
+/// The endings of archives.
+const ARCHIVE_ENDINGS: [&str; 3] = [".tgz", ".tar.gz", ".tar"];
+
+impl Requirement {
+    /// The range of versions, if any version of a registry in it will do.
+    #[must_use]
+    pub fn range(&self) -> Option<&Range> {
+        match &self.source {
+            Source::Range(range) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// The path of a folder that is used as it is.
+    #[must_use]
+    pub fn folder(&self) -> Option<&str> {
+        match &self.source {
+            Source::Folder(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The path of an archive.
+    #[must_use]
+    pub fn archive_file(&self) -> Option<&str> {
+        match &self.source {
+            Source::ArchiveFile(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The address of an archive.
+    #[must_use]
+    pub fn archive_url(&self) -> Option<&str> {
+        match &self.source {
+            Source::ArchiveUrl(url) => Some(url),
+            _ => None,
+        }
+    }
+
+    /// The repository.
+    #[must_use]
+    pub fn git(&self) -> Option<&GitSource> {
+        match &self.source {
+            Source::Git(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn git(rest: &str) -> Result<Source, &'static str> {
+    let (url, reference) = match rest.split_once('#') {
+        Some((url, reference)) => (url, Some(reference)),
+        None => (rest, None),
+    };
+    let schemes = ["https://", "http://", "ssh://", "file://"];
+    if !schemes
+        .iter()
+        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
+    {
+        return Err("write `git+https://host/path#revision:folder`");
+    }
+    let (revision, folder) = match reference.map(|it| it.split_once(':').unwrap_or((it, ""))) {
+        Some((revision, folder)) => (revision, folder),
+        None => ("", ""),
+    };
+    let is_plain = |text: &str| !text.starts_with('-') && !text.contains(char::is_whitespace);
+    if !is_plain(revision) || !folder.split('/').all(|part| part != ".." && part != ".git") {
+        return Err("neither a revision nor a folder of a repository is written so");
+    }
+    let some = |text: &str| Some(text.trim_matches('/').to_owned()).filter(|it| !it.is_empty());
+    Ok(Source::Git(GitSource {
+        url: url.to_owned(),
+        revision: some(revision),
+        folder: some(folder),
+    }))
+}
+
+fn is_archive(path: &str) -> bool {
+    ARCHIVE_ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
+
+fn source_of(text: &str) -> Result<Source, &'static str> {
+    if text.len() > REQUIREMENT_BYTES_MAX || text.contains(char::is_control) {
+        return Err("it is too long, or holds what no text does");
+    }
+    if let Some(rest) = text.strip_prefix("git+") {
+        return git(rest);
+    }
+    if let Some(path) = text.strip_prefix("file:") {
+        return match path {
+            "" => Err("`file:` is followed by a path"),
+            path if is_archive(path) => Ok(Source::ArchiveFile(path.to_owned())),
+            path => Ok(Source::Folder(path.to_owned())),
+        };
+    }
+    if text.starts_with("https://") || text.starts_with("http://") {
+        return Ok(Source::ArchiveUrl(text.to_owned()));
+    }
+    Range::parse(text)
+        .map(Source::Range)
+        .map_err(|_invalid| "write a range such as `^1.2`, or `file:PATH`")
+}
+
+impl FromStr for Requirement {
+    type Err = InvalidRequirement;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRequirement> {
+        match source_of(text) {
+            Ok(source) => Ok(Self {
+                text: text.to_owned(),
+                source,
+            }),
+            Err(reason) => Err(InvalidRequirement {
+                text: text.to_owned(),
+                reason,
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for Requirement {
+    type Error = InvalidRequirement;
+
+    fn try_from(text: String) -> Result<Self, InvalidRequirement> {
+        text.parse()
+    }
+}
+
+impl From<Requirement> for String {
+    fn from(requirement: Requirement) -> Self {
+        requirement.text
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Requirement {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn pkg_3_a_requirement_is_a_range_or_a_place() {
+        assert!(read("^1.2 || >=3.0.0-rc.1 <4").range().is_some());
+        assert_eq!(read("file:../tools").folder(), Some("../tools"));
+        assert_eq!(read("file:a/b.tgz").archive_file(), Some("a/b.tgz"));
+        assert_eq!(
+            read("https://h/a.tgz").archive_url(),
+            Some("https://h/a.tgz")
+        );
+        let git = read("git+https://h/r.git#v1:packages/a/");
+        let git = git.git().unwrap();
+        assert_eq!(git.url, "https://h/r.git");
+        assert_eq!(git.revision.as_deref(), Some("v1"));
+        assert_eq!(git.folder.as_deref(), Some("packages/a"));
+        assert_eq!(read("git+ssh://git@h/r").git().unwrap().revision, None);
+        for wrong in [
+            "latest!",
+            "file:",
+            "git+ext::sh -c x",
+            "git+https://",
+            "git+https://h/r#--upload-pack=x",
+            "git+https://h/r#a:../b",
+            "git+https://h/r#a:.git/hooks",
+            "^1\n2",
+        ] {
+            assert!(wrong.parse::<Requirement>().is_err(), "{wrong}");
+        }
+    }
+}

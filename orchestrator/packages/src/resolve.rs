@@ -1,0 +1,528 @@
+//! Which version of each package is taken.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt;
+
+use nodejs_semver::Version;
+use pubgrub::{
+    Dependencies, DependencyProvider, DerivationTree, External, PackageResolutionStatistics,
+    PubGrubError,
+};
+
+use crate::limits::{EXPLAINED_MAX, PACKAGES_MAX, VERSIONS_MAX};
+use crate::name::PackageName;
+use crate::requirement::Requires;
+use crate::versions::Versions;
+
+/// A version of a package that can be had.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The version.
+    pub version: Version,
+    /// What it requires.
+    pub requires: Requires,
+}
+
+/// Knows what there is.
+pub trait Supply {
+    /// What fails in it.
+    type Error: Error + 'static;
+
+    /// The versions of a package, in any order. None: there is no such package.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be found out.
+    fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, Self::Error>;
+}
+
+/// Why there is no choice.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError<E: Error + 'static> {
+    /// No version of each package meets all requirements.
+    #[error("{0}")]
+    Conflict(Conflict),
+    /// It could not be found out what there is.
+    #[error("cannot find out which versions of `{name}` there are")]
+    Supply {
+        /// Of which package.
+        name: PackageName,
+        /// Why.
+        #[source]
+        source: E,
+    },
+    /// There is more than anybody uses.
+    #[error(
+        "more than {PACKAGES_MAX} packages are required, or one has more than {VERSIONS_MAX} versions"
+    )]
+    TooMany,
+}
+
+/// Requirements that cannot all be met, as a chain from the project on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// One requirement in each line.
+    pub lines: Vec<String>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no versions of the packages meet all requirements:")?;
+        for line in &self.lines {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the newest versions that meet all requirements, one of each package.
+///
+/// # Errors
+///
+/// [`ResolveError`]
+pub fn resolve<S: Supply>(
+    requires: &Requires,
+    supply: &S,
+) -> Result<BTreeMap<PackageName, Version>, ResolveError<S::Error>> {
+    let provider = Provider {
+        requires,
+        supply,
+        known: RefCell::default(),
+    };
+    let root = Version::from((0_u64, 0_u64, 0_u64));
+    match pubgrub::resolve(&provider, Node(None), root) {
+        Ok(taken) => {
+            let named = taken.into_iter();
+            Ok(named
+                .filter_map(|(node, version)| Some((node.0?, version)))
+                .collect())
+        }
+        Err(PubGrubError::NoSolution(tree)) => Err(ResolveError::Conflict(provider.explain(&tree))),
+        Err(
+            PubGrubError::ErrorRetrievingDependencies { source, .. }
+            | PubGrubError::ErrorChoosingVersion { source, .. }
+            | PubGrubError::ErrorInShouldCancel(source),
+        ) => Err(match source {
+            Stopped::Supply { name, source } => ResolveError::Supply { name, source },
+            Stopped::TooMany => ResolveError::TooMany,
+        }),
+    }
+}
+
+/// A package, or the project.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Node(Option<PackageName>);
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(name) => write!(f, "`{name}`"),
+            None => f.write_str("the project"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Stopped<E: Error + 'static> {
+    #[error("cannot find out which versions of `{name}` there are")]
+    Supply {
+        name: PackageName,
+        #[source]
+        source: E,
+    },
+    #[error("there is too much")]
+    TooMany,
+}
+
+struct Provider<'a, S: Supply> {
+    requires: &'a Requires,
+    supply: &'a S,
+    known: RefCell<BTreeMap<PackageName, BTreeMap<Version, Requires>>>,
+}
+
+impl<S: Supply> Provider<'_, S> {
+    /// Finds out once what there is of a package.
+    fn learn(&self, name: &PackageName) -> Result<(), Stopped<S::Error>> {
+        if self.known.borrow().contains_key(name) {
+            return Ok(());
+        }
+        let found = self
+            .supply
+            .candidates(name)
+            .map_err(|source| Stopped::Supply {
+                name: name.clone(),
+                source,
+            })?;
+        let mut known = self.known.borrow_mut();
+        if found.len() > VERSIONS_MAX || known.len() >= PACKAGES_MAX {
+            return Err(Stopped::TooMany);
+        }
+        let found = found.into_iter().map(|it| (it.version, it.requires));
+        known.insert(name.clone(), found.collect());
+        Ok(())
+    }
+
+    fn requires_of(&self, node: &Node, version: &Version) -> Requires {
+        match &node.0 {
+            None => self.requires.clone(),
+            Some(name) => {
+                let known = self.known.borrow();
+                let found = known.get(name).and_then(|versions| versions.get(version));
+                found.cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    /// The requirements that cannot be met together, from the project on.
+    fn explain(&self, tree: &DerivationTree<Node, Versions, String>) -> Conflict {
+        let mut edges = BTreeSet::new();
+        gather(tree, &mut edges);
+        let mut lines = Vec::new();
+        let mut reached = BTreeSet::from([Node(None)]);
+        let mut waiting = std::collections::VecDeque::from([Node(None)]);
+        while let Some(node) = waiting.pop_front() {
+            for (from, versions, to) in edges.iter().filter(|(from, ..)| *from == node) {
+                lines.extend(self.edge(from, versions, to));
+                if reached.insert(to.clone()) {
+                    waiting.push_back(to.clone());
+                }
+            }
+        }
+        for node in &reached {
+            lines.extend(self.what_there_is(node, &edges));
+        }
+        lines.dedup();
+        lines.truncate(EXPLAINED_MAX);
+        Conflict { lines }
+    }
+
+    /// What one package requires of another, in words: a line for each way in which its versions say so.
+    fn edge(&self, from: &Node, versions: &[Version], to: &Node) -> Vec<String> {
+        let Some(to) = &to.0 else {
+            return Vec::new();
+        };
+        if from.0.is_none() {
+            let required = self.requires.get(to);
+            return required
+                .map(|it| format!("the project requires `{to}` {it}"))
+                .into_iter()
+                .collect();
+        }
+        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for version in versions.iter().rev() {
+            if let Some(required) = self.requires_of(from, version).get(to) {
+                let said = by_text.entry(required.to_string()).or_default();
+                said.push(version.to_string());
+            }
+        }
+        let said = by_text.into_iter();
+        said.map(|(required, versions)| {
+            format!("{from} {} requires `{to}` {required}", shortened(&versions))
+        })
+        .collect()
+    }
+
+    /// What there is of a package whose requirements are part of the conflict, and that requires nothing itself.
+    fn what_there_is(
+        &self,
+        node: &Node,
+        edges: &BTreeSet<(Node, Vec<Version>, Node)>,
+    ) -> Option<String> {
+        let name = node.0.as_ref()?;
+        if edges.iter().any(|(from, ..)| from == node) {
+            return None;
+        }
+        let known = self.known.borrow();
+        let versions = known.get(name)?;
+        if versions.is_empty() {
+            return Some(format!("there is no `{name}`"));
+        }
+        let versions: Vec<String> = versions.keys().rev().map(ToString::to_string).collect();
+        Some(format!("there is `{name}` {}", shortened(&versions)))
+    }
+}
+
+/// The newest of many versions.
+fn shortened(versions: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<&str> = versions.iter().take(SHOWN).map(String::as_str).collect();
+    let shown = shown.join(", ");
+    match versions.len().checked_sub(SHOWN) {
+        None | Some(0) => shown,
+        Some(more) => format!("{shown} and {more} more"),
+    }
+}
+
+type Edges = BTreeSet<(Node, Vec<Version>, Node)>;
+
+fn gather(tree: &DerivationTree<Node, Versions, String>, edges: &mut Edges) {
+    let mut waiting = vec![tree];
+    while let Some(tree) = waiting.pop() {
+        match tree {
+            DerivationTree::External(External::FromDependencyOf(from, versions, to, _)) => {
+                let versions = versions.listed().cloned().collect();
+                edges.insert((from.clone(), versions, to.clone()));
+            }
+            DerivationTree::External(_) => {}
+            DerivationTree::Derived(derived) => {
+                waiting.extend([derived.cause1.as_ref(), derived.cause2.as_ref()]);
+            }
+        }
+    }
+}
+
+impl<S: Supply> DependencyProvider for Provider<'_, S> {
+    type P = Node;
+    type V = Version;
+    type VS = Versions;
+    /// What is decided first: the package with the fewest versions left. The name settles the rest, so that the
+    /// choice is the same everywhere.
+    type Priority = (Reverse<usize>, Reverse<Node>);
+    type M = String;
+    type Err = Stopped<S::Error>;
+
+    fn prioritize(
+        &self,
+        package: &Node,
+        range: &Versions,
+        _conflicts: &PackageResolutionStatistics,
+    ) -> Self::Priority {
+        (Reverse(range.listed().count()), Reverse(package.clone()))
+    }
+
+    fn choose_version(
+        &self,
+        _package: &Node,
+        range: &Versions,
+    ) -> Result<Option<Version>, Self::Err> {
+        Ok(range.listed().next_back().cloned())
+    }
+
+    fn get_dependencies(
+        &self,
+        package: &Node,
+        version: &Version,
+    ) -> Result<Dependencies<Node, Versions, String>, Self::Err> {
+        let requires = self.requires_of(package, version);
+        let mut needs = Vec::with_capacity(requires.len());
+        for (name, requirement) in requires {
+            self.learn(&name)?;
+            let known = self.known.borrow();
+            let there = known.get(&name).into_iter().flat_map(BTreeMap::keys);
+            let fits = there.filter(|version| match requirement.range() {
+                Some(range) => range.satisfies(version),
+                // The supply has nothing else of it than what is there.
+                None => true,
+            });
+            let fits = Versions::of(fits.cloned());
+            needs.push((Node(Some(name)), fits));
+        }
+        Ok(Dependencies::Available(needs.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Listed<'l> = &'l [(&'l str, &'l str, &'l [(&'l str, &'l str)])];
+
+    struct Shelf(BTreeMap<PackageName, Vec<Candidate>>);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the shelf is out of reach")]
+    struct OutOfReach;
+
+    impl Supply for Shelf {
+        type Error = OutOfReach;
+
+        fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, OutOfReach> {
+            if name.as_str() == "unreachable" {
+                return Err(OutOfReach);
+            }
+            Ok(self.0.get(name).cloned().unwrap_or_default())
+        }
+    }
+
+    fn requires(listed: &[(&str, &str)]) -> Requires {
+        let read = |(name, text): &(&str, &str)| (name.parse().unwrap(), text.parse().unwrap());
+        listed.iter().map(read).collect()
+    }
+
+    fn shelf(listed: Listed<'_>) -> Shelf {
+        let mut all: BTreeMap<PackageName, Vec<Candidate>> = BTreeMap::new();
+        for (name, version, needs) in listed {
+            all.entry(name.parse().unwrap())
+                .or_default()
+                .push(Candidate {
+                    version: Version::parse(version).unwrap(),
+                    requires: requires(needs),
+                });
+        }
+        Shelf(all)
+    }
+
+    fn taken(shelf: &Shelf, wanted: &[(&str, &str)]) -> Vec<String> {
+        let taken = resolve(&requires(wanted), shelf).unwrap();
+        let taken = taken.iter();
+        taken
+            .map(|(name, version)| format!("{name}@{version}"))
+            .collect()
+    }
+
+    fn conflict(shelf: &Shelf, wanted: &[(&str, &str)]) -> Vec<String> {
+        match resolve(&requires(wanted), shelf) {
+            Err(ResolveError::Conflict(conflict)) => conflict.lines,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn pkg_3_the_newest_versions_that_meet_all_requirements_are_taken_one_of_each() {
+        let shelf = shelf(&[
+            ("a", "1.0.0", &[("c", "^1")]),
+            ("a", "1.1.0", &[("c", "^2")]),
+            ("b", "1.0.0", &[("c", "1.x")]),
+            ("c", "1.0.0", &[]),
+            ("c", "1.9.0", &[]),
+            ("c", "2.0.0", &[]),
+            ("c", "2.1.0-beta.1", &[]),
+        ]);
+        assert_eq!(taken(&shelf, &[("a", "^1")]), ["a@1.1.0", "c@2.0.0"]);
+        // An older `a` rather than two of `c`.
+        assert_eq!(
+            taken(&shelf, &[("a", "^1"), ("b", "*")]),
+            ["a@1.0.0", "b@1.0.0", "c@1.9.0"]
+        );
+        // A pre-release only where it is asked for.
+        assert_eq!(taken(&shelf, &[("c", ">=2")]), ["c@2.0.0"]);
+        assert_eq!(taken(&shelf, &[("c", "^2.1.0-alpha")]), ["c@2.1.0-beta.1"]);
+        assert_eq!(taken(&shelf, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pkg_3_a_conflict_is_told_as_a_chain_from_the_project_on() {
+        let shelf = shelf(&[
+            ("a", "1.0.0", &[("b", "^1")]),
+            ("b", "1.0.0", &[("d", "^1.4")]),
+            ("b", "1.1.0", &[("d", "^1.4")]),
+            ("c", "3.0.0", &[("d", "~1.2.0")]),
+            ("d", "1.2.5", &[]),
+            ("d", "1.4.0", &[]),
+        ]);
+        assert_eq!(
+            conflict(&shelf, &[("a", "^1"), ("c", "^3")]),
+            [
+                "the project requires `a` ^1",
+                "the project requires `c` ^3",
+                "`a` 1.0.0 requires `b` ^1",
+                "`c` 3.0.0 requires `d` ~1.2.0",
+                "`b` 1.1.0, 1.0.0 requires `d` ^1.4",
+                "there is `d` 1.4.0, 1.2.5",
+            ]
+        );
+        assert_eq!(
+            conflict(&shelf, &[("d", "^2")]),
+            ["the project requires `d` ^2", "there is `d` 1.4.0, 1.2.5"]
+        );
+        assert_eq!(
+            conflict(&shelf, &[("x", "*")]),
+            ["the project requires `x` *", "there is no `x`"]
+        );
+        let unreachable = resolve(&requires(&[("unreachable", "*")]), &shelf);
+        assert!(matches!(unreachable, Err(ResolveError::Supply { .. })));
+    }
+
+    /// Whether the choice meets all requirements, by hand.
+    fn is_met(shelf: &Shelf, wanted: &Requires, taken: &BTreeMap<PackageName, Version>) -> bool {
+        let of = |name: &PackageName, version: &Version| {
+            let mut all = shelf.0[name].iter();
+            all.find(|it| it.version == *version)
+                .unwrap()
+                .requires
+                .clone()
+        };
+        let own = taken.iter().map(|(name, version)| of(name, version));
+        own.chain([wanted.clone()])
+            .flatten()
+            .all(|(name, requirement)| {
+                let version = taken.get(&name);
+                version.is_some_and(|version| requirement.range().unwrap().satisfies(version))
+            })
+    }
+
+    /// Every choice of versions, one or none of each package.
+    fn any_choice(shelf: &Shelf, wanted: &Requires) -> bool {
+        let mut choices = vec![BTreeMap::new()];
+        for (name, versions) in &shelf.0 {
+            let mut more = choices.clone();
+            for choice in &choices {
+                for it in versions {
+                    let mut choice = choice.clone();
+                    choice.insert(name.clone(), it.version.clone());
+                    more.push(choice);
+                }
+            }
+            choices = more;
+        }
+        choices.iter().any(|choice| is_met(shelf, wanted, choice))
+    }
+
+    #[test]
+    fn pkg_3_what_can_be_met_is_met_the_same_way_in_any_order_and_what_cannot_is_refused() {
+        let names = ["a", "b", "c", "d"];
+        let ranges = ["*", "^1", "^2", "1.x", "<2", ">=1.1", "~1.1.0", "2.0.0"];
+        let versions = ["1.0.0", "1.1.0", "2.0.0"];
+        let seed = fastrand::u64(..);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (mut met, mut refused) = (0, 0);
+        for _ in 0..300 {
+            let mut all: BTreeMap<PackageName, Vec<Candidate>> = BTreeMap::new();
+            let some = |rng: &mut fastrand::Rng, odds: u32| -> Requires {
+                let mut listed = Vec::new();
+                for name in names {
+                    if rng.u32(..100) < odds {
+                        listed.push((name, *rng.choice(&ranges).unwrap()));
+                    }
+                }
+                requires(&listed)
+            };
+            for name in names {
+                for version in versions {
+                    if rng.u32(..4) > 0 {
+                        all.entry(name.parse().unwrap())
+                            .or_default()
+                            .push(Candidate {
+                                version: Version::parse(version).unwrap(),
+                                requires: some(&mut rng, 35),
+                            });
+                    }
+                }
+            }
+            let wanted = some(&mut rng, 50);
+            let mut shelf = Shelf(all);
+            let first = resolve(&wanted, &shelf);
+            shelf
+                .0
+                .values_mut()
+                .for_each(|versions| rng.shuffle(versions));
+            match (first, resolve(&wanted, &shelf)) {
+                (Ok(taken), Ok(again)) => {
+                    assert_eq!(taken, again, "seed {seed}");
+                    assert!(is_met(&shelf, &wanted, &taken), "seed {seed}");
+                    met += 1;
+                }
+                (Err(ResolveError::Conflict(one)), Err(ResolveError::Conflict(two))) => {
+                    assert_eq!(one, two, "seed {seed}");
+                    assert!(!any_choice(&shelf, &wanted), "seed {seed}: {one}");
+                    refused += 1;
+                }
+                other => panic!("seed {seed}: {other:?}"),
+            }
+        }
+        assert!(met > 20 && refused > 20, "{met} {refused}");
+    }
+}

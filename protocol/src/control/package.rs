@@ -1,0 +1,44 @@
+//! `package.*`: what of packages the daemon does, which alone writes below the System Root (`PKG-1`).
+//!
+//! Which packages a project uses, and where they come from, is the client's: it resolves, fetches, and writes the
+//! lockfile.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// `package.store`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StorePackage {
+    /// What the package must be called, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Which version of it it must be, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The archive, on this machine: a tar archive, compressed with gzip or not, with everything in one directory.
+    pub archive: PathBuf,
+    /// The SHA-512 that it must have, as `sha512-…`. It is checked before anything is unpacked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<String>,
+    /// The digest that what comes out of it must have, as `sha256-…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+}
+
+/// Result of `package.store`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PackageStored {
+    /// What it is called.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The SHA-512 of its archive.
+    pub integrity: String,
+    /// The digest of what it holds.
+    pub tree: String,
+    /// Where it is: `packages/<name>@<version>` of the System Root.
+    pub directory: PathBuf,
+}
