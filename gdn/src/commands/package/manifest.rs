@@ -61,24 +61,29 @@ fn checked(
     change: impl FnOnce(&mut Vec<Value>),
 ) -> Option<String> {
     let after = after?;
-    let mut wanted = documents(before)?;
-    let spec = wanted.first_mut()?.as_object_mut()?;
-    let spec = spec.entry("spec").or_insert(Value::Null);
-    if spec.is_null() {
-        *spec = json!({});
-    }
-    let spec = spec.as_object_mut()?;
-    let mut listed = match spec.remove("dependencies") {
-        Some(Value::Array(listed)) => listed,
-        Some(Value::Null) | None => Vec::new(),
-        Some(_) => return None,
-    };
+    let (mut wanted, mut found) = (documents(before)?, documents(&after)?);
+    let mut listed = take_dependencies(&mut wanted)?;
     change(&mut listed);
-    let mut found = documents(&after)?;
-    let found_spec = found.first_mut()?.get_mut("spec")?.as_object_mut()?;
-    let found_list = found_spec.remove("dependencies").unwrap_or(Value::Null);
-    let found_list = found_list.as_array().cloned().unwrap_or_default();
-    (found == wanted && found_list == listed).then_some(after)
+    let is_said = take_dependencies(&mut found)? == listed && found == wanted;
+    is_said.then_some(after)
+}
+
+/// Takes the dependencies out of the Package, and a `spec` with it that holds nothing else.
+fn take_dependencies(documents: &mut [Value]) -> Option<Vec<Value>> {
+    let package = documents.first_mut()?.as_object_mut()?;
+    let listed = match package.get_mut("spec") {
+        None | Some(Value::Null) => None,
+        Some(spec) => spec.as_object_mut()?.remove("dependencies"),
+    };
+    let is_empty = |spec: &Value| spec.as_object().is_none_or(serde_json::Map::is_empty);
+    if package.get("spec").is_some_and(is_empty) {
+        package.remove("spec");
+    }
+    match listed {
+        Some(Value::Array(listed)) => Some(listed),
+        Some(Value::Null) | None => Some(Vec::new()),
+        Some(_) => None,
+    }
 }
 
 fn documents(text: &str) -> Option<Vec<Value>> {
@@ -216,9 +221,24 @@ impl<'t> Lines<'t> {
         let (from, to) = (*self.items.get(index)?, *self.items.get(index + 1)?);
         let is_last = item.is_empty() && self.items.len() == 2;
         // The key of an empty list goes, too.
-        let from = if is_last { self.list? } else { from };
+        let from = match (self.list, self.spec) {
+            (Some(list), Some(spec)) if is_last && self.is_all_of_spec(spec, list, to) => spec,
+            (Some(list), _) if is_last => list,
+            _ => from,
+        };
         let (before, after) = (self.joined(0, from), self.joined(to, self.lines.len()));
         Some(format!("{before}{item}{after}"))
+    }
+
+    /// Whether nothing but the dependencies stands in the `spec`.
+    fn is_all_of_spec(&self, spec: usize, list: usize, end: usize) -> bool {
+        let has_content = |from: usize, to: usize| {
+            let lines = self.lines.get(from..to).unwrap_or_default().iter();
+            lines
+                .clone()
+                .any(|line| is_content(line) && indent_of(line) > 0)
+        };
+        !has_content(spec + 1, list) && !has_content(end, self.end)
     }
 
     fn append(&self, item: impl Fn(&str) -> String) -> String {
@@ -250,6 +270,10 @@ mod tests {
     #[test]
     fn a_dependency_comes_and_goes_and_everything_else_stays() {
         for (rest, with_it) in [
+            (
+                "",
+                "spec:\n  dependencies:\n    - name: \"a\"\n      version: \"^1\"\n",
+            ),
             (
                 "spec:\n  version: 1.0.0 # mine\n---\nkind: Swarm\n",
                 "spec:\n  dependencies:\n    - name: \"a\"\n      version: \"^1\"\n  version: 1.0.0 # mine\n---\nkind: Swarm\n",
