@@ -173,12 +173,7 @@ impl Bundle {
             resources.names.warn_unused(&kinds, report);
         }
         let (models, prices) = called_models(&agents, &resources);
-        let budgets = budgets_of(swarm, &membership, &resources);
-        for budget in &budgets {
-            check_prices(budget, &agents, &resources, report);
-        }
-        let budgets = budgets.into_iter().map(|budget| budget.value.clone());
-        let budgets = budgets.collect();
+        let budgets = kept_budgets(swarm, &membership, &agents, &resources, report);
         let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
         let mut bundle = Self {
             package: resources.package,
@@ -299,6 +294,22 @@ fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
     if !bundle.notify.is_empty() {
         content.insert("notify".to_owned(), json!(bundle.notify));
     }
+}
+
+/// The budgets, checked against what models cost.
+fn kept_budgets(
+    swarm: Option<&Located<SwarmSpec>>,
+    membership: &Membership,
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    resources: &Resources,
+    report: &mut Report,
+) -> Vec<Budget> {
+    let budgets = budgets_of(swarm, membership, resources);
+    for budget in &budgets {
+        check_prices(budget, agents, resources, report);
+    }
+    let budgets = budgets.into_iter().map(|budget| budget.value.clone());
+    budgets.collect()
 }
 
 /// The budgets of the swarm, then those of its agents.

@@ -160,7 +160,8 @@ impl<S: Supply> Provider<'_, S> {
         if found.len() > VERSIONS_MAX || known.len() >= PACKAGES_MAX {
             return Err(Stopped::TooMany);
         }
-        let found = found.into_iter().map(|it| (it.version, it.requires));
+        let found = found.into_iter();
+        let found = found.filter_map(|it| Some((it.version.clone(), besides_itself(name, it)?)));
         known.insert(name.clone(), found.collect());
         Ok(())
     }
@@ -243,6 +244,20 @@ impl<S: Supply> Provider<'_, S> {
         let versions: Vec<String> = versions.keys().rev().map(ToString::to_string).collect();
         Some(format!("there is `{name}` {}", shortened(&versions)))
     }
+}
+
+/// What a version requires besides its own package. None if it requires another version of that: there is one of
+/// each, so it can never be taken.
+fn besides_itself(name: &PackageName, candidate: Candidate) -> Option<Requires> {
+    let Candidate {
+        version,
+        mut requires,
+    } = candidate;
+    let own = requires.remove(name);
+    let range = own.as_ref().and_then(|requirement| requirement.range());
+    range
+        .is_none_or(|range| range.satisfies(&version))
+        .then_some(requires)
 }
 
 /// The newest of many versions.
@@ -401,6 +416,17 @@ mod tests {
         assert_eq!(taken(&shelf, &[("c", ">=2")]), ["c@2.0.0"]);
         assert_eq!(taken(&shelf, &[("c", "^2.1.0-alpha")]), ["c@2.1.0-beta.1"]);
         assert_eq!(taken(&shelf, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pkg_3_a_package_that_requires_another_version_of_itself_is_not_taken() {
+        let shelf = shelf(&[
+            ("a", "1.0.0", &[("a", "^1")]),
+            ("a", "1.1.0", &[("a", "^2")]),
+            ("a", "2.0.0", &[("a", "<2")]),
+        ]);
+        assert_eq!(taken(&shelf, &[("a", "*")]), ["a@1.0.0"]);
+        assert!(resolve(&requires(&[("a", ">1.0.0")]), &shelf).is_err());
     }
 
     #[test]

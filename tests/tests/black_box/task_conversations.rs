@@ -387,7 +387,7 @@ fn task_8_a_task_whose_agent_waits_for_an_approval_needs_a_person() {
         .replace("{project}", home.project().to_str().unwrap())
         .replacen(
             r#"- {kind: Tool, name: bash, package: "@goondan/base"}"#,
-            r#"- {ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [{export: script, approve: never}]}}"#,
+            r#"- {ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [{export: exec, when: {command: forbidden}, approve: never}]}}"#,
             1,
         );
     home.write("project/goondan.yaml", &asking);

@@ -60,6 +60,32 @@ pub(super) fn resolve_agent(
             .help("remove it, or keep it for another model"),
         );
     }
+    let tools = resolve_tools(agent, resources, report);
+    let mut sandbox = agent.sandbox.within(&policy.sandbox);
+    let_read_packages(&mut sandbox, &tools, &extensions, resources);
+    Some(AgentDefinition {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        system_prompt: agent.system_prompt.clone(),
+        model: model?,
+        tools,
+        extensions,
+        max_steps_per_turn: policy.max_steps_per_turn,
+        loop_breaker: policy.loop_breaker,
+        cwd_mode: agent.runtime.cwd_mode,
+        limits: agent.runtime.limits,
+        secret_files: resources.env_files.clone(),
+        sandbox,
+        contract: resources.contract,
+        swarm: None,
+    })
+}
+
+fn resolve_tools(
+    agent: &AgentSpec,
+    resources: &Resources,
+    report: &mut Report,
+) -> Vec<ToolDefinition> {
     let mut seen = BTreeSet::new();
     let mut tools = Vec::with_capacity(agent.tools.len());
     for reference in &agent.tools {
@@ -79,24 +105,7 @@ pub(super) fn resolve_agent(
         }
         tools.extend(resolve_tool(reference, resources, report));
     }
-    let mut sandbox = agent.sandbox.within(&policy.sandbox);
-    let_read_packages(&mut sandbox, &tools, &extensions, resources);
-    Some(AgentDefinition {
-        name: agent.name.clone(),
-        description: agent.description.clone(),
-        system_prompt: agent.system_prompt.clone(),
-        model: model?,
-        tools,
-        extensions,
-        max_steps_per_turn: policy.max_steps_per_turn,
-        loop_breaker: policy.loop_breaker,
-        cwd_mode: agent.runtime.cwd_mode,
-        limits: agent.runtime.limits,
-        secret_files: resources.env_files.clone(),
-        sandbox,
-        contract: resources.contract,
-        swarm: None,
-    })
+    tools
 }
 
 /// Lets an agent's programs read the packages that its modules are of.
