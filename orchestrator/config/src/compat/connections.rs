@@ -241,8 +241,22 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
     }
 }
 
+/// What was written among the settings may be a secret today, and the other way round.
+fn move_names(spec: &mut Node, from: &str, to: &str, names: &[(&str, &str)]) {
+    for (name, _) in names {
+        let moved = at_mut(spec, &[from]).and_then(|written| take(written, name));
+        if let Some(moved) = moved
+            && let Some(there) = mapping_mut(spec, to)
+        {
+            put(there, moved);
+        }
+    }
+}
+
 /// Settings and secrets by their older names.
 fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
+    move_names(spec, "config", "secrets", older.secrets);
+    move_names(spec, "secrets", "config", older.settings);
     let mut renamed = Vec::new();
     if let Some(config) = at_mut(spec, &["config"]) {
         for (from, to) in older.settings {

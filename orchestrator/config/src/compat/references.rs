@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::edit::{as_text, at, at_mut, document, entry, mapping, merge, take, text, text_at};
+use super::edit::{as_text, at, at_mut, document, entry, mapping, merge, put, take, text, text_at};
 use super::resources::Found;
 use super::{Rewriting, Trees};
 use crate::codes;
@@ -17,6 +17,7 @@ pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     let Some(node) = at_mut(spec, &[name]) else {
         return;
     };
+    join_package(node);
     unwrap_ref(node);
     if at(node, &["selector"]).is_some() {
         let place = node.place;
@@ -44,6 +45,7 @@ pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     };
     let mut rewritten: Vec<Node> = Vec::with_capacity(items.len());
     for mut item in std::mem::take(items) {
+        join_package(&mut item);
         if at(&item, &["selector"]).is_some() {
             // What is also named by itself is meant as it stands there.
             let there: Vec<String> = rewritten.iter().filter_map(name_of).collect();
@@ -94,6 +96,28 @@ pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &
             }
         }
     }
+}
+
+/// `{ref: Kind/name, package: P}` is a reference with its package.
+fn join_package(node: &mut Node) {
+    if at(node, &["ref"]).is_none() {
+        return;
+    }
+    let Some(package) = take(node, "package") else {
+        return;
+    };
+    let Some(inner) = at_mut(node, &["ref"]) else {
+        return;
+    };
+    if let Some((kind, name)) = as_text(inner).and_then(|written| written.split_once('/')) {
+        let place = inner.place;
+        let entries = vec![
+            entry("kind", text(place, kind)),
+            entry("name", text(place, name)),
+        ];
+        *inner = mapping(place, entries);
+    }
+    put(inner, package);
 }
 
 /// `{ref: X}` is `X`.

@@ -144,10 +144,10 @@ pub(crate) struct RuleSpec {
 
 /// Reads a Connection document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
-    let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let mut written = Written::new(&spec);
     let connector = spec.reference("connectorRef", &mut cx.report);
+    let name = read_name(&document.name, connector.as_ref(), &mut cx.report);
     let swarm = spec.reference("swarmRef", &mut cx.report);
     let label = spec.label.field("config");
     let config = spec.entries("config", &mut cx.report);
@@ -186,8 +186,14 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     })
 }
 
-fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ConnectionName> {
-    if name.value == LOCAL_CLIENT {
+/// The name that the local client's connection has by itself is that of no other.
+fn read_name(
+    name: &Located<&str>,
+    connector: Option<&Reference>,
+    report: &mut Report,
+) -> Option<ConnectionName> {
+    let is_local = connector.is_some_and(|it| it.builtin && it.name == LOCAL_CLIENT);
+    if name.value == LOCAL_CLIENT && !is_local {
         report.add(
             Problem::new(
                 codes::INVALID_VALUE,

@@ -230,6 +230,38 @@ fn compat_1_a_tool_of_a_chat_without_a_connection_asks_for_the_usual_variable() 
 }
 
 #[test]
+fn compat_1_a_package_beside_a_ref_a_token_among_the_settings_and_a_connection_called_cli_are_understood()
+ {
+    let written = BUNDLE
+        .replace(
+            "ref: Tool/http-fetch",
+            "{ref: Tool/http-fetch, package: \"@goondan/base\"}",
+        )
+        .replace(
+            "  secrets: {TELEGRAM_BOT_TOKEN: {valueFrom: {env: TELEGRAM_BOT_TOKEN}}}",
+            "  config: {TELEGRAM_BOT_TOKEN: {valueFrom: {env: TELEGRAM_BOT_TOKEN}}}",
+        );
+    let local = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: cli}\nspec:\n  connectorRef: {kind: \
+                 Connector, name: cli, package: \"@goondan/base\"}\n  ingress: {rules: [{match: {event: stdin_message}, \
+                 route: {}}]}\n";
+    let project = Project::new(&format!("{written}{local}"))
+        .file("tools/notes.mjs", "export const handlers = {};")
+        .variable("TELEGRAM_BOT_TOKEN", "t")
+        .variable("SIGNING", "s3cret");
+    let bundle = project.load();
+    let coordinator = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
+    assert!(
+        coordinator
+            .tools
+            .iter()
+            .any(|it| it.name.as_str() == "http-fetch")
+    );
+    let chat = &bundle.connections[&"chat".parse().unwrap()];
+    assert_eq!(chat.secrets["botToken"], "t");
+    assert_eq!(bundle.local.unwrap().name.as_str(), "cli");
+}
+
+#[test]
 fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
     let nothing = BUNDLE.replace(
         "{area: desk}}\n      overrides",
