@@ -5,6 +5,7 @@
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
 //! anew. What the engine decides is said to the host; what the host says comes out as [`HostEvent`].
 
+mod calls;
 mod hearing;
 mod invocation;
 mod looked_at;
@@ -31,16 +32,21 @@ use serde_json::Value;
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult,
 };
+use crate::tools::Toolbox;
 use crate::tools::host::process::{Process, happening};
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
+use calls::HostedCalls;
 use invocation::{MiddlewareInvocation, MomentOf, asks_from};
 use looked_at::MAX_EVENT_BYTES;
 pub(crate) use wire::Asked;
 use wire::{About, Limits, Refusal, ToHost, ToRegister};
 
 /// What the runtime is given to run.
-pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
+pub(crate) const SCRIPT: &str = concat!(
+    include_str!("extension_host/host.mjs"),
+    include_str!("tools/host/handlers.mjs")
+);
 
 /// Longest time a runtime takes to start, before it loads a module. It is no module's time: the first start after
 /// a boot reads the runtime from the disk, beside everything else that starts then.
@@ -139,6 +145,7 @@ pub(crate) struct ExtensionHost {
     told_events: usize,
     invocations: BTreeMap<InvocationId, MiddlewareInvocation>,
     asks: BTreeMap<u64, InvocationId>,
+    calls: HostedCalls,
     host_events: VecDeque<HostEvent>,
     span: tracing::Span,
 }
@@ -148,7 +155,7 @@ impl ExtensionHost {
     /// before the turn that comes first.
     pub(crate) fn of(
         assignment: &AgentAssignment,
-        surroundings: &Arc<Surroundings>,
+        toolbox: &Toolbox,
         conversation: &Conversation,
     ) -> Option<Self> {
         let definitions = assignment.agent.extensions.iter();
@@ -167,7 +174,7 @@ impl ExtensionHost {
             })
             .collect();
         (!modules.is_empty()).then(|| Self {
-            surroundings: Arc::clone(surroundings),
+            surroundings: Arc::clone(toolbox.surroundings()),
             agent_name: assignment.agent.name.clone(),
             instance_key: assignment.instance_key.clone(),
             contract: assignment.agent.contract,
@@ -180,6 +187,7 @@ impl ExtensionHost {
             told_events: 0,
             invocations: BTreeMap::new(),
             asks: BTreeMap::new(),
+            calls: HostedCalls::of(toolbox.registered()),
             host_events: VecDeque::new(),
             span: tracing::Span::none(),
         })
@@ -422,9 +430,13 @@ impl ExtensionHost {
                 .filter_map(|invocation| invocation.deadline);
             let deadline = deadlines
                 .chain(self.launching.map(Launching::deadline))
+                .chain(self.calls.next_deadline())
                 .min();
             let has_deadline = deadline.is_some();
+            let (called, given_up) = self.calls.news();
             tokio::select! {
+                Some(call) = called => self.begin_call(call),
+                () = given_up => self.cancel_calls(),
                 happened = happening(&mut self.process) => self.take(happened),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if has_deadline => {
                     self.look_at_the_clock();
@@ -452,6 +464,7 @@ impl ExtensionHost {
         self.launching = None;
         self.invocations.clear();
         self.asks.clear();
+        self.calls.lose();
         self.host_events.clear();
         self.host_events.push_back(HostEvent::Lost(ExtensionFault {
             code: code.to_owned(),
@@ -462,6 +475,7 @@ impl ExtensionHost {
     /// A middleware, or the registration, is over its time: the host is ended.
     fn look_at_the_clock(&mut self) {
         let now = Instant::now();
+        self.end_late_calls(now);
         let late = self
             .invocations
             .values()

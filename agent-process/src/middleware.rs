@@ -118,8 +118,11 @@ pub struct Notes {
 pub enum MiddlewareReturn {
     /// Of a turn: how it ends.
     Turn(TurnOutcome),
-    /// Of a step.
-    Step,
+    /// Of a step: whether the turn goes on after it, if the middleware says otherwise than what it was told.
+    Step {
+        /// True asks the model again, false ends the turn.
+        goes_on: Option<bool>,
+    },
     /// Of a call: its result.
     Call(ToolOutcome),
 }
@@ -135,6 +138,8 @@ pub enum NextResult {
         calls: Vec<ToolCall>,
         /// Their results.
         results: Vec<ToolResult>,
+        /// Whether the model is asked again after it.
+        goes_on: bool,
         /// Why it failed, if it did.
         error: Option<String>,
     },

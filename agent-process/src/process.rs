@@ -88,7 +88,7 @@ pub(crate) async fn run(
         &assignment.agent.extensions,
         loaded.states,
     )?;
-    let extension_host = ExtensionHost::of(&assignment, toolbox.surroundings(), &conversation);
+    let extension_host = ExtensionHost::of(&assignment, &toolbox, &conversation);
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),

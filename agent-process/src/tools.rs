@@ -27,6 +27,7 @@ pub(crate) mod pipe;
 mod places;
 mod proposal;
 mod readable_file;
+pub(crate) mod registered;
 mod residents;
 pub(crate) mod rooted;
 mod runtimes;
@@ -77,6 +78,7 @@ pub(crate) use origin::Origin;
 use pipe::Surroundings;
 pub(crate) use pipe::has_no_sandbox;
 use places::{Access, Places};
+use registered::RegisteredTools;
 use residents::Residents;
 use rooted::Root;
 use runtimes::Runtimes;
@@ -189,6 +191,8 @@ pub struct Toolbox {
     search_tool: Option<String>,
     /// Whose tools are known when they are asked.
     servers: Arc<[Arc<Server>]>,
+    /// What modules of extensions have registered.
+    registered: Arc<RegisteredTools>,
     /// Which calls need a person.
     approvals: Arc<ApprovalRules>,
 }
@@ -246,11 +250,18 @@ impl Toolbox {
         let servers: Arc<[Arc<Server>]> = servers.into();
         let search = tool_search::settings_of(&assignment.agent);
         let search_tool = search.as_ref().map(|search| search.tool_name.clone());
+        let taken = tools.keys().chain(&search_tool).cloned().collect();
+        let may_register = assignment.agent.has_module_extensions();
+        let registered = Arc::new(RegisteredTools::new(may_register, taken));
         let catalog = match search {
             None => catalog.into(),
             Some(search) => {
                 let name = search.tool_name.clone();
-                let (entry, tool) = add_search(catalog, &servers, search)?;
+                let found = Found {
+                    servers: Arc::clone(&servers),
+                    registered: Arc::clone(&registered),
+                };
+                let (entry, tool) = add_search(catalog, found, search)?;
                 tools.insert(name, tool);
                 entry
             }
@@ -261,6 +272,7 @@ impl Toolbox {
             catalog,
             search_tool,
             servers,
+            registered,
             approvals: Arc::new(ApprovalRules::of(&assignment.agent.tools)?),
         })
     }
@@ -273,7 +285,12 @@ impl Toolbox {
     /// The tools as the model sees them.
     #[must_use]
     pub fn catalog(&self) -> Cow<'_, [CatalogEntry]> {
-        with_servers(&self.catalog, &self.servers)
+        with_found(&self.catalog, &self.servers, &self.registered)
+    }
+
+    /// What modules of extensions have registered.
+    pub(crate) fn registered(&self) -> &Arc<RegisteredTools> {
+        &self.registered
     }
 
     /// How strictly the programs of a tool are confined; none if it starts none.
@@ -320,6 +337,9 @@ impl Toolbox {
             Some(tool) => ((tool.run)(Arc::clone(&self.places), call), tool.output),
             None => match self.server_of(&tool_name) {
                 Some(server) => (Arc::clone(server).run(tool_name, call), Output::MayBeLong),
+                None if self.registered.may_have(&tool_name) => {
+                    (self.registered.run(&tool_name, call), Output::MayBeLong)
+                }
                 None => {
                     let outcome = ToolOutcome::error(self.not_in_catalog(&tool_name).to_string());
                     return Box::pin(std::future::ready(outcome));
@@ -373,6 +393,7 @@ impl Toolbox {
         }
         let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
         let offered = self.servers.iter().flat_map(|server| server.entries());
+        let offered = offered.chain(self.registered.entries());
         names.extend(offered.map(|entry| format!("`{}`", entry.name)));
         let there_are = if names.is_empty() {
             "there are none".to_owned()
@@ -390,6 +411,9 @@ impl ToolRules for Toolbox {
         match self.tools.get(&call.tool_name) {
             None => match self.server_of(&call.tool_name) {
                 Some(server) => server.check(&call.tool_name, &call.input),
+                None if self.registered.may_have(&call.tool_name) => {
+                    self.registered.check(&call.tool_name, &call.input)
+                }
                 None => Err(self.not_in_catalog(&call.tool_name)),
             },
             Some(tool) => {
@@ -557,20 +581,27 @@ fn is_mcp(definition: &ToolDefinition) -> bool {
     )
 }
 
-/// The tools that are known, and those that servers offer now.
-fn with_servers<'c>(
+/// What offers tools that are not known from the start.
+struct Found {
+    servers: Arc<[Arc<Server>]>,
+    registered: Arc<RegisteredTools>,
+}
+
+/// The tools that are known, and those that servers and extensions offer now.
+fn with_found<'c>(
     catalog: &'c [CatalogEntry],
     servers: &[Arc<Server>],
+    registered: &RegisteredTools,
 ) -> Cow<'c, [CatalogEntry]> {
-    if servers.is_empty() {
+    let registered = registered.entries();
+    if servers.is_empty() && registered.is_empty() {
         return Cow::Borrowed(catalog);
     }
     let mut all = catalog.to_vec();
-    for server in servers {
-        for entry in server.entries() {
-            if all.iter().all(|other| other.name != entry.name) {
-                all.push(entry);
-            }
+    let offered = servers.iter().flat_map(|server| server.entries());
+    for entry in offered.chain(registered) {
+        if all.iter().all(|other| other.name != entry.name) {
+            all.push(entry);
         }
     }
     Cow::Owned(all)
@@ -579,7 +610,7 @@ fn with_servers<'c>(
 /// Adds the tool that looks for others.
 fn add_search(
     mut catalog: Vec<CatalogEntry>,
-    servers: &Arc<[Arc<Server>]>,
+    found: Found,
     search: tool_search::SearchSettings,
 ) -> Result<(Arc<[CatalogEntry]>, Tool), ToolboxError> {
     let search_tool = search.tool_name.as_str();
@@ -596,9 +627,9 @@ fn add_search(
         parameters: tool_search::parameters(&search),
     });
     let catalog: Arc<[CatalogEntry]> = catalog.into();
-    let (searched, servers) = (Arc::clone(&catalog), Arc::clone(servers));
+    let searched = Arc::clone(&catalog);
     let run: Run = Box::new(move |_, call| {
-        let all = with_servers(&searched, &servers);
+        let all = with_found(&searched, &found.servers, &found.registered);
         let outcome = tool_search::run(&call, &all, &search);
         Box::pin(std::future::ready(outcome))
     });

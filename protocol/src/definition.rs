@@ -114,11 +114,17 @@ impl AgentDefinition {
     /// How what it starts is confined: a command of `bash`, or a module. None if it starts no programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
+        let is_any =
+            self.tools.iter().any(ToolDefinition::starts_programs) || self.has_module_extensions();
+        is_any.then_some(self.sandbox.require)
+    }
+
+    /// Whether modules of the project are among its extensions.
+    #[must_use]
+    pub fn has_module_extensions(&self) -> bool {
         let is_module =
             |it: &ExtensionDefinition| matches!(it.source, ExtensionSource::Module { .. });
-        let is_any = self.tools.iter().any(ToolDefinition::starts_programs)
-            || self.extensions.iter().any(is_module);
-        is_any.then_some(self.sandbox.require)
+        self.extensions.iter().any(is_module)
     }
 
     /// Whether it has an export of a built-in tool.

@@ -279,6 +279,10 @@ export interface ExtensionApi {
     register(type: "step", fn: StepMiddleware, options?: { priority?: number }): void;
     register(type: "toolCall", fn: ToolCallMiddleware, options?: { priority?: number }): void;
   };
+  tools: {
+    /** Offers the model a tool under this name. */
+    register(item: ToolCatalogItem, handler: ToolHandler): void;
+  };
   state: {
     get(): Promise<any>;
     set(value: JsonValue): Promise<void>;

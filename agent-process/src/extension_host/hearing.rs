@@ -8,12 +8,12 @@ use super::looked_at::{notes_of, return_of};
 use super::wire::{Asked, FromHost, RawNotes, Returned};
 use super::{Ask, ExtensionHost, HostEvent};
 use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
-use crate::tools::host::MAX_LINE_BYTES;
 use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, log};
 use crate::tools::host::wire::LogLevel;
+use crate::tools::host::{MAX_LINE_BYTES, returned};
 
 /// Most questions of one invocation to other agents.
-const MAX_ASKS: u32 = 99;
+pub(super) const MAX_ASKS: u32 = 99;
 
 impl ExtensionHost {
     /// Takes in what a look at the process brought.
@@ -65,12 +65,26 @@ impl ExtensionHost {
     fn hear(&mut self, line: &[u8]) {
         match serde_json::from_slice(line) {
             Ok(FromHost::Started) => self.begin_registration(),
-            Ok(FromHost::Registered { middlewares }) => {
+            Ok(FromHost::Registered { middlewares, tools }) => {
+                if !self.offer(tools) {
+                    return;
+                }
                 self.launching = None;
                 self.middlewares = Some(middlewares.clone());
                 self.host_events
                     .push_back(HostEvent::Assembled(middlewares));
             }
+            Ok(FromHost::Tools { tools }) => {
+                self.offer(tools);
+            }
+            Ok(FromHost::Result { id, output }) => self.finish_call(id, returned(output)),
+            Ok(FromHost::Error { id, thrown }) => self.finish_call(id, thrown.into()),
+            Ok(FromHost::AskOfCall {
+                id,
+                call,
+                place,
+                question,
+            }) => self.hear_ask_of_call(id, call, place, question),
             Ok(FromHost::Unfit {
                 extension,
                 code,
@@ -112,7 +126,7 @@ impl ExtensionHost {
     }
 
     /// A module could not be loaded or registered.
-    fn hear_unfit(&mut self, extension: &ExtensionName, code: &str, message: &str) {
+    pub(super) fn hear_unfit(&mut self, extension: &ExtensionName, code: &str, message: &str) {
         let entry = self.modules.iter().find(|module| module.name == *extension);
         let entry = entry.map(|module| module.entry.display().to_string());
         let entry = entry.unwrap_or_default();

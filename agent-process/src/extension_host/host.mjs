@@ -28,7 +28,11 @@ process.stdout.write = (text) => {
 };
 
 const RINGS = ["turn", "step", "toolCall"];
+const TOOL_NAME = /^[A-Za-z0-9_-]+$/;
 const extensions = new Map();
+// The tools that modules have registered, by name, and the calls of them that are open.
+const tools = new Map();
+const calls = new Map();
 const visits = new Map();
 const asks = new Map();
 const listeners = new Map();
@@ -109,6 +113,10 @@ const emit = (name, args) => {
   }
 };
 
+const toolsToTell = () =>
+  [...tools.values()].map(({ extension, name, description, parameters }) =>
+    ({ extension: extension.name, name, description, parameters }));
+
 const apiOf = (extension) => ({
   pipeline: {
     register(type, fn, { priority = 0 } = {}) {
@@ -124,10 +132,21 @@ const apiOf = (extension) => ({
     },
   },
   tools: {
-    register({ name } = {}) {
-      throw new Error(
-        `\`api.tools.register\` is not supported by this version; write \`${name ?? "it"}\` as a Tool with \`entry\``,
-      );
+    register(item, handler) {
+      const { name, description = "", parameters = { type: "object" } } = item ?? {};
+      if (typeof name !== "string" || !TOOL_NAME.test(name)) {
+        throw new TypeError(`a tool has a \`name\` of letters, digits, _ and -, not ${format(name)}`);
+      }
+      if (typeof handler !== "function") {
+        throw new TypeError(`the tool \`${name}\` needs a function that does its work, not ${format(handler)}`);
+      }
+      const other = tools.get(name);
+      if (other !== undefined && other.extension !== extension) {
+        throw new Error(`the extension \`${other.extension.name}\` has a tool \`${name}\` already`);
+      }
+      checkJson(parameters, `the parameters of \`${name}\``);
+      tools.set(name, { extension, name, description: String(description), parameters, handler });
+      if (extension.isRegistered) send({ type: "tools", tools: toolsToTell() });
     },
   },
   state: {
@@ -196,7 +215,7 @@ const register = async (message) => {
   }
   const middlewares = [...extensions.values()].flatMap(({ name, middlewares }) =>
     middlewares.map(({ type, priority }, number) => ({ extension: name, type, number, priority })));
-  send({ type: "registered", middlewares });
+  send({ type: "registered", middlewares, tools: toolsToTell() });
 };
 
 // What a visit brings since it was last heard of.
@@ -253,6 +272,42 @@ const ask = (visit, question) => {
   return new Promise((resolve, reject) => asks.set(id, { resolve, reject }));
 };
 
+// The same for a call of a tool.
+const askFor = (call) => (question) => {
+  lastAsk += 1;
+  call.asked += 1;
+  send({ type: "askOfCall", id: lastAsk, call: call.id, place: call.asked, question });
+  const id = lastAsk;
+  return new Promise((resolve, reject) => asks.set(id, { resolve, reject }));
+};
+
+// A tool that a module has registered is called.
+const call = async ({ id, toolName, toolCallId, stepId, args, workDir }) => {
+  const { extension, handler } = tools.get(toolName);
+  const controller = new AbortController();
+  const running = { id, asked: 0, controller };
+  calls.set(id, running);
+  const { agentName, instanceKey, turnId, traceId } = turn;
+  const place = { agentName, instanceKey, turnId, traceId, toolCallId };
+  const ctx = {
+    ...place, workdir: workDir, workDir, input: args, logger, signal: controller.signal,
+    message: messageOf({ toolCallId, stepId }, toolName, args),
+    runtime: runtimeOf(askFor(running), { ...place, swarm: older?.swarm }),
+  };
+  let line;
+  try {
+    const output = await working.run(extension, handler, ctx, args);
+    line = { type: "result", id, output: output ?? null };
+    const bytes = Buffer.byteLength(JSON.stringify(line));
+    if (bytes > limits.lineBytes) throw new RangeError(`a tool returns at most ${limits.lineBytes} bytes, not ${bytes}`);
+  } catch (error) {
+    working.run(extension, () => log("error", `the tool ${toolName} failed:`, error));
+    line = { type: "error", id, message: brief(error), ...thrownOf(error) };
+  }
+  calls.delete(id);
+  send(line);
+};
+
 const agentsOf = (visit) => {
   const errand = (op, { target, input, instanceKey, wait, async: isAsync, timeoutMs } = {}) => ({
     op,
@@ -306,7 +361,7 @@ const outputOf = (text) => {
 
 // The event of a turn, and what surrounds it, as modules of 0.0.3 are told of them.
 const inboundOf = (event) => ({ ...event, createdAt: new Date(event.createdAt) });
-const runtimeOf = ({ agentName, event }) => {
+const surroundingsOf = ({ agentName, event }) => {
   const { bundleRoot, system, swarm } = older;
   const availableAgents = swarm?.agents ?? [agentName];
   const callableAgents = availableAgents.filter((name) => name !== agentName);
@@ -339,14 +394,14 @@ const told = {
     const responseMessage = isIt ? last : { ...last, data: { role: "assistant", content: reply } };
     return { turnId, finishReason: "text_response", responseMessage };
   },
-  step({ calls, results, error }, { metadata }) {
+  step({ calls, results, goesOn, error }, { metadata }) {
     const toolCalls = calls.map(({ id, toolName, input }) => ({ id, name: toolName, args: input }));
     const toolResults = results.map(({ id, toolName, text, isError }) =>
       told.toolCall({ text, isError }, { toolCallId: id, toolName }));
     const status = error === undefined ? "completed" : "failed";
     const hasToolCalls = toolCalls.length > 0;
     const result = {
-      status, hasToolCalls, shouldContinue: hasToolCalls, toolCalls, toolResults, metadata,
+      status, hasToolCalls, shouldContinue: goesOn, toolCalls, toolResults, metadata,
     };
     return error === undefined ? result : { ...result, error: { message: error } };
   },
@@ -369,7 +424,10 @@ const returned = {
     if (responseMessage === undefined) throw new TypeError("a turn's result has a `responseMessage` or an `error`");
     return { reply: textOf(responseMessage.data?.content) };
   },
-  step: () => undefined,
+  step(result, came) {
+    const goesOn = result?.shouldContinue;
+    return typeof goesOn === "boolean" && goesOn !== came?.goesOn ? { goesOn } : undefined;
+  },
   toolCall(result) {
     if (result === undefined) return undefined;
     const { status, output, error } = result;
@@ -403,7 +461,7 @@ const enter = async (message) => {
   const { agentName, instanceKey, turnId, traceId } = turn;
   const event = older === undefined ? turn.event : inboundOf(turn.event);
   const ctx = { agentName, instanceKey, turnId, traceId };
-  if (older !== undefined) ctx.runtime = runtimeOf(turn);
+  if (older !== undefined) ctx.runtime = surroundingsOf(turn);
   if (type === "toolCall") {
     const { toolName, toolCallId, args, step } = message;
     Object.assign(ctx, { toolName, toolCallId, args, stepIndex: step - 1, metadata: metadataOf(toolCallId) });
@@ -446,7 +504,7 @@ const enter = async (message) => {
   try {
     const brought = await working.run(extension, fn, ctx);
     if (visit.settle === undefined && type !== "toolCall") throw new Error("it returned without calling `next()`");
-    const result = returned[type](brought);
+    const result = returned[type](brought, visit.came);
     // What stays as it came need not be said again.
     const { text, isError } = visit.came ?? {};
     const isAsItCame = type === "toolCall" && result?.text === text && result?.isError === isError;
@@ -488,6 +546,8 @@ const take = {
     events.push(...(message.events ?? []).map(givenEvent));
     visits.get(message.visit)?.settle(message.came);
   },
+  call,
+  cancel: ({ id, reason }) => calls.get(id)?.controller.abort(new Error(reason)),
   event: ({ event }) => emit(event.type, [event]),
   answer({ id, result, error }) {
     const waiting = asks.get(id);

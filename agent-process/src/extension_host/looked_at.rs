@@ -57,7 +57,9 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
 /// What a middleware returned; nothing: what it was told.
 pub(super) fn return_of(result: Option<Returned>, moment: MomentOf) -> MiddlewareReturn {
     match moment {
-        MomentOf::Step { .. } => MiddlewareReturn::Step,
+        MomentOf::Step { .. } => MiddlewareReturn::Step {
+            goes_on: result.and_then(|result| result.goes_on),
+        },
         MomentOf::Turn { outcome } => {
             let came = outcome.unwrap_or(TurnOutcome::Completed {
                 reply: String::new(),

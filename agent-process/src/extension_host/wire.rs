@@ -6,7 +6,9 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::definition::{CatalogEntry, SwarmView};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
+use goondan_protocol::ids::{
+    AgentName, ExtensionName, ExtensionStates, InstanceKey, StepId, TurnId,
+};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall, ToolResult};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
@@ -14,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::middleware::{InvocationId, Middleware, NextResult};
-use crate::tools::host::wire::LogLevel;
+use crate::tools::host::wire::{LogLevel, Thrown};
+use crate::tools::registered::RegisteredTool;
 
 /// What the agent says to the host.
 #[derive(Debug, Serialize)]
@@ -102,6 +105,29 @@ pub(super) enum ToHost<'a> {
         /// What.
         event: &'a RuntimeEvent,
     },
+    /// Call a tool that a module has registered.
+    Call {
+        /// Identifies the call while the host lives.
+        id: u64,
+        /// The tool.
+        tool_name: &'a str,
+        /// The call, as the conversation names it.
+        tool_call_id: &'a str,
+        /// The step of the call; none outside of a turn.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        step_id: Option<StepId>,
+        /// The arguments.
+        args: &'a Value,
+        /// The work directory.
+        work_dir: &'a Path,
+    },
+    /// Nobody waits for a call any more.
+    Cancel {
+        /// The call.
+        id: u64,
+        /// Why.
+        reason: &'a str,
+    },
     /// What came of a question to other agents.
     Answer {
         /// The question.
@@ -174,6 +200,7 @@ pub(super) enum NextResultLine<'a> {
     Step {
         calls: Vec<CallLine<'a>>,
         results: Vec<ResultLine<'a>>,
+        goes_on: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'a str>,
     },
@@ -211,10 +238,12 @@ impl<'a> From<&'a NextResult> for NextResultLine<'a> {
             NextResult::Step {
                 calls,
                 results,
+                goes_on,
                 error,
             } => Self::Step {
                 calls: calls.iter().map(line_of_call).collect(),
                 results: results.iter().map(line_of_result).collect(),
+                goes_on: *goes_on,
                 error: error.as_deref(),
             },
             NextResult::Call(outcome) => Self::Call {
@@ -256,6 +285,41 @@ pub(super) enum FromHost {
     Registered {
         /// Their middlewares.
         middlewares: Vec<Middleware>,
+        /// Their tools.
+        #[serde(default)]
+        tools: Vec<RegisteredTool>,
+    },
+    /// A module has registered a tool later.
+    Tools {
+        /// All of them.
+        tools: Vec<RegisteredTool>,
+    },
+    /// A tool has done its work.
+    Result {
+        /// The call.
+        id: u64,
+        /// What it returned.
+        #[serde(default)]
+        output: Value,
+    },
+    /// A tool has failed.
+    Error {
+        /// The call.
+        id: u64,
+        /// What it threw.
+        #[serde(flatten)]
+        thrown: Thrown,
+    },
+    /// A tool asks for other agents.
+    AskOfCall {
+        /// Identifies the question while the host lives.
+        id: u64,
+        /// The call.
+        call: u64,
+        /// The question's place among those of its call, from 1.
+        place: u32,
+        /// What is asked.
+        question: Asked,
     },
     /// A module could not be loaded or registered.
     Unfit {
@@ -352,6 +416,7 @@ pub(super) struct Returned {
     pub(super) message: Option<String>,
     pub(super) text: Option<String>,
     pub(super) is_error: bool,
+    pub(super) goes_on: Option<bool>,
 }
 
 /// What a middleware asks of other agents.

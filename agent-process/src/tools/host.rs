@@ -32,10 +32,13 @@ use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 pub(crate) use program::HostProgram;
 
 use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
-use wire::{Context, FromHost, LogLevel, ToHost};
+use wire::{Context, FromHost, LogLevel, Thrown, ToHost};
 
 /// The host of JavaScript and TypeScript modules, as an argument of the runtime.
-pub(super) const JAVASCRIPT_HOST: &str = include_str!("host/host.mjs");
+pub(super) const JAVASCRIPT_HOST: &str = concat!(
+    include_str!("host/host.mjs"),
+    include_str!("host/handlers.mjs")
+);
 
 /// Longest line of the protocol, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
@@ -287,30 +290,9 @@ impl Host {
     fn hear(&mut self, line: &[u8]) {
         match serde_json::from_slice(line) {
             Ok(FromHost::Result { id, output }) => {
-                let text = match output {
-                    Value::Null => "[no output]".to_owned(),
-                    Value::String(text) => text,
-                    other => other.to_string(),
-                };
-                self.finish(id, Ok(ToolOutcome::ok(text)));
+                self.finish(id, Ok(returned(output)));
             }
-            Ok(FromHost::Error {
-                id,
-                code,
-                message,
-                suggestion,
-                help_url,
-            }) => {
-                let code = code.filter(|code| is_code(code));
-                let code = code.as_deref().unwrap_or("E_TOOL_FAILED");
-                let mut text = format!("{code}: {message}");
-                for (name, said) in [("suggestion", suggestion), ("help", help_url)] {
-                    if let Some(said) = said {
-                        text.push_str(&format!("\n{name}: {said}"));
-                    }
-                }
-                self.finish(id, Ok(ToolOutcome::error(text)));
-            }
+            Ok(FromHost::Error { id, thrown }) => self.finish(id, Ok(thrown.into())),
             Ok(FromHost::Ask { id, ask, question }) => self.ask(id, ask, question),
             Ok(FromHost::Log { level, message, id }) => {
                 let span = id.and_then(|id| self.calls.get(&id));
@@ -515,6 +497,29 @@ fn timed_out(open: &OpenCall, how: &str) -> ToolFault {
              the tool's `timeoutSeconds`"
         ),
     )
+}
+
+/// What a handler returned, as the model reads it.
+pub(crate) fn returned(output: Value) -> ToolOutcome {
+    ToolOutcome::ok(match output {
+        Value::Null => "[no output]".to_owned(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    })
+}
+
+impl From<Thrown> for ToolOutcome {
+    fn from(thrown: Thrown) -> Self {
+        let code = thrown.code.filter(|code| is_code(code));
+        let code = code.as_deref().unwrap_or("E_TOOL_FAILED");
+        let mut text = format!("{code}: {}", thrown.message);
+        for (name, said) in [("suggestion", thrown.suggestion), ("help", thrown.help_url)] {
+            if let Some(said) = said {
+                text.push_str(&format!("\n{name}: {said}"));
+            }
+        }
+        Self::error(text)
+    }
 }
 
 /// Whether a module's error code is one as ours are: `E_` and capitals.

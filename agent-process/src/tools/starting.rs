@@ -126,9 +126,10 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                         Ok(FromHost::Result { id: REQUEST, .. }) if answers => return Ok(()),
                         Ok(FromHost::Error {
                             id: REQUEST,
-                            message,
-                            ..
-                        }) if answers => return Err(format!("does not load: {message}")),
+                            thrown,
+                        }) if answers => {
+                            return Err(format!("does not load: {}", thrown.message));
+                        }
                         _ => {}
                     }
                 }

@@ -97,6 +97,8 @@ mod questions;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod registered_tools;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod rewinding;

@@ -80,89 +80,21 @@ const check = async ({ id, module, exports }) => {
   }
 };
 
-// The way to other agents, as handlers of 0.0.3 know it. `eventId` names what was asked.
+// Questions to other agents that are open.
 let lastAsk = 0;
 const asks = new Map();
-const ask = (id, question) => {
+const fault = (code, message) => Object.assign(new Error(message), { code });
+const askFor = (id) => async (question) => {
   lastAsk += 1;
   send({ type: "ask", id, ask: lastAsk, question });
-  return new Promise((resolve, reject) => asks.set(lastAsk, { resolve, reject }));
-};
-
-const fault = (code, message) => Object.assign(new Error(message), { code });
-
-const asked = (answer) => {
+  const answer = await new Promise((resolve) => asks.set(lastAsk, resolve));
   if (answer === undefined) throw fault("E_UNAVAILABLE", "other agents cannot be reached from here");
   const { status, code, message, reason, outcome } = answer;
   if (status === "refused") throw fault(code, message);
   if (status === "pending") throw fault("E_AGENT_PENDING", reason);
   if (outcome?.status === "failed") throw fault("E_AGENT_FAILED", `${outcome.code}: ${outcome.message}`);
-  return answer;
+  return { ...answer, response: outcome?.reply };
 };
-
-const inputOf = (event) =>
-  typeof event === "string" ? event : String(event?.input ?? event?.message?.text ?? "");
-
-const runtimeOf = (id, { agentName, instanceKey, toolCallId, swarm }) => {
-  const errand = (op, target, event, rest) => ({
-    op,
-    agent: String(target).replace(/^Agent\//, ""),
-    input: inputOf(event),
-    instanceKey: event?.instanceKey,
-    ...rest,
-  });
-  const known = async () => asked(await ask(id, { op: "catalog" })).agents;
-  return {
-    async request(target, event, { timeoutMs = 60_000, async: isAsync = false } = {}) {
-      const question = errand("request", target, event, { wait: !isAsync, timeoutMs });
-      const { eventId, outcome } = asked(await ask(id, question));
-      const response = outcome?.reply;
-      return { eventId, target, response, correlationId: eventId, accepted: true, async: isAsync };
-    },
-    async send(target, event) {
-      const { eventId } = asked(await ask(id, errand("send", target, event)));
-      return { eventId, target, accepted: true };
-    },
-    async spawn(target, { instanceKey: key, cwd } = {}) {
-      const agents = await known();
-      if (!agents.some(({ name }) => name === target)) {
-        throw fault("E_AGENT_NOT_FOUND", `there is no agent \`${target}\``);
-      }
-      return { target, instanceKey: key ?? `${target}:${toolCallId}`, spawned: true, cwd };
-    },
-    async list({ includeAll = false } = {}) {
-      const scope = includeAll ? "workspace" : "conversation";
-      const { instances } = asked(await ask(id, { op: "list", scope }));
-      const others = instances.filter(({ status }) => status !== "self");
-      return {
-        agents: others.map((found) => ({
-          target: found.agent, instanceKey: found.instanceKey, ownerAgent: agentName,
-          ownerInstanceKey: instanceKey,
-        })),
-      };
-    },
-    async catalog() {
-      const agents = await known();
-      const availableAgents = agents.map(({ name }) => name);
-      return {
-        swarmName: swarm?.name,
-        entryAgent: agents.find(({ isEntry }) => isEntry)?.name,
-        selfAgent: agentName,
-        availableAgents,
-        callableAgents: availableAgents.filter((name) => name !== agentName),
-      };
-    },
-  };
-};
-
-// The message that makes the call.
-const messageOf = ({ toolCallId, stepId }, toolName, input) => ({
-  id: stepId ?? toolCallId,
-  data: { role: "assistant", content: [{ type: "tool-call", toolCallId, toolName, input }] },
-  metadata: {},
-  createdAt: new Date(),
-  source: { type: "assistant", stepId: stepId ?? "" },
-});
 
 const run = async ({ id, tool, module, export: name, input, config, context }) => {
   const controller = new AbortController();
@@ -175,19 +107,15 @@ const run = async ({ id, tool, module, export: name, input, config, context }) =
       ...place,
       workdir: context.workDir,
       message: messageOf(context, `${tool}__${name}`, input),
-      runtime: runtimeOf(id, context),
+      runtime: runtimeOf(askFor(id), context),
       input, config, logger, signal,
     };
     const output = await handler(ctx, input);
     send({ type: "result", id, output: output ?? null });
   } catch (error) {
     const message = error instanceof Error ? (error.stack ?? error.message) : format(error);
-    const code = typeof error?.code === "string" ? error.code : undefined;
     log("error", "the handler failed:", message);
-    const text = (value) => (typeof value === "string" ? value : undefined);
-    const suggestion = text(error?.suggestion);
-    const helpUrl = text(error?.helpUrl);
-    send({ type: "error", id, code, message: brief(error), suggestion, helpUrl });
+    send({ type: "error", id, message: brief(error), ...thrownOf(error) });
   } finally {
     signals.delete(id);
   }
@@ -201,7 +129,7 @@ createInterface({ input: process.stdin, crlfDelay: Infinity })
     if (message.type === "call") running.run(message.id, run, message);
     else if (message.type === "load") running.run(message.id, check, message);
     else if (message.type === "answer") {
-      asks.get(message.ask)?.resolve(message.answer);
+      asks.get(message.ask)?.(message.answer);
       asks.delete(message.ask);
     } else if (message.type === "cancel") signals.get(message.id)?.abort(new Error(message.reason));
   })

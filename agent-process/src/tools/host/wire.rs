@@ -101,17 +101,9 @@ pub(crate) enum FromHost {
     Error {
         /// The call.
         id: u64,
-        /// A stable code that begins with `E_`.
-        #[serde(default)]
-        code: Option<String>,
-        /// What went wrong.
-        message: String,
-        /// What to do about it.
-        #[serde(default)]
-        suggestion: Option<String>,
-        /// Where more is said of it.
-        #[serde(default, rename = "helpUrl")]
-        help_url: Option<String>,
+        /// What it threw.
+        #[serde(flatten)]
+        thrown: Thrown,
     },
     /// A handler asks for other agents.
     Ask {
@@ -133,6 +125,23 @@ pub(crate) enum FromHost {
         #[serde(default)]
         id: Option<u64>,
     },
+}
+
+/// What a handler threw.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Thrown {
+    /// A stable code that begins with `E_`.
+    #[serde(default)]
+    pub(crate) code: Option<String>,
+    /// What went wrong.
+    pub(crate) message: String,
+    /// What to do about it.
+    #[serde(default)]
+    pub(crate) suggestion: Option<String>,
+    /// Where more is said of it.
+    #[serde(default)]
+    pub(crate) help_url: Option<String>,
 }
 
 /// How important a log line of a module is.

@@ -180,9 +180,26 @@ impl Turn {
                             Next::Complete(outcome)
                         }
                         (
+                            Next::End { step, .. },
+                            MiddlewareReturn::Step {
+                                goes_on: Some(true),
+                            },
+                        ) => Next::Ask {
+                            step: step.saturating_add(1),
+                        },
+                        (
+                            Next::Ask { .. },
+                            MiddlewareReturn::Step {
+                                goes_on: Some(false),
+                            },
+                        ) => Next::End {
+                            step: self.middlewares.step,
+                            reply: self.reply_of_step(),
+                        },
+                        (
                             next,
                             MiddlewareReturn::Turn(_)
-                            | MiddlewareReturn::Step
+                            | MiddlewareReturn::Step { .. }
                             | MiddlewareReturn::Call(_),
                         ) => next,
                     };
@@ -205,6 +222,14 @@ impl Turn {
             Direction::In(cursor) => *cursor.then,
             Direction::Out(next) => next,
         }
+    }
+
+    /// What the model said in the step that was begun last.
+    fn reply_of_step(&self) -> String {
+        let step_id = StepId::of_turn(&self.id, self.middlewares.step);
+        let mut messages = appended(&self.middlewares.events);
+        let reply = messages.find(|message| message.step_id() == Some(&step_id));
+        reply.map_or_else(String::new, |reply| reply.data.content.to_text())
     }
 
     /// The turn fails by an extension.
@@ -405,11 +430,8 @@ fn result_of_next(
         return NextResult::Turn(outcome.clone());
     }
     let step_id = StepId::of_turn(turn_id, middlewares.step);
-    let messages = middlewares.events.iter().filter_map(|event| match event {
-        MessageEvent::Append { message } => Some(message),
-        MessageEvent::Replace { .. } | MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
-    });
-    let mut messages = messages.skip_while(|message| message.step_id() != Some(&step_id));
+    let mut messages =
+        appended(&middlewares.events).skip_while(|message| message.step_id() != Some(&step_id));
     let calls = messages.next().map(|reply| reply.data.content.tool_calls());
     let error = match next {
         Next::Complete(TurnOutcome::Failed { code, message }) => Some(format!("{code}: {message}")),
@@ -418,8 +440,17 @@ fn result_of_next(
     NextResult::Step {
         calls: calls.unwrap_or_default(),
         results: messages.flat_map(results_of).collect(),
+        goes_on: matches!(next, Next::Ask { .. }),
         error,
     }
+}
+
+/// The messages that were appended, in order.
+fn appended(events: &[MessageEvent]) -> impl Iterator<Item = &Message> {
+    events.iter().filter_map(|event| match event {
+        MessageEvent::Append { message } => Some(message),
+        MessageEvent::Replace { .. } | MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
+    })
 }
 
 fn results_of(message: &Message) -> Vec<ToolResult> {

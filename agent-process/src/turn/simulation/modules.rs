@@ -177,7 +177,7 @@ impl Modules {
         }
         let returned = match result {
             NextResult::Turn(outcome) => MiddlewareReturn::Turn(outcome),
-            NextResult::Step { .. } => MiddlewareReturn::Step,
+            NextResult::Step { .. } => MiddlewareReturn::Step { goes_on: None },
             NextResult::Call(outcome) => {
                 let text = format!("{} ({})", outcome.text, enter.extension);
                 MiddlewareReturn::Call(ToolOutcome { text, ..outcome })

@@ -1,7 +1,5 @@
 //! `kind: Extension`: what stands around an agent's turns, steps and tool calls.
 
-use std::path::Path;
-
 use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
@@ -14,9 +12,9 @@ use crate::codes;
 use crate::document::Document;
 use crate::fields::Fields;
 use crate::kind::Kind;
-use crate::limits::{DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_IMPORTING_BYTES, MAX_TOOL_TIMEOUT_SECONDS};
+use crate::limits::{DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_TOOL_TIMEOUT_SECONDS};
 use crate::reference::{Reference, check_builtin};
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::tree::entries_to_json;
 
@@ -140,32 +138,11 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ExtensionS
             return None;
         }
     }
-    refuse_registered_tools(&entry, written?.place, cx);
     Some(ExtensionSource::Module {
         digest: cx.files.digest(&entry),
         entry: cx.files.started_as(entry),
         timeout_ms: timeout_seconds * 1_000,
     })
-}
-
-/// What an extension registers as a tool would be missing in the first turn: it is said before.
-fn refuse_registered_tools(entry: &Path, place: Place, cx: &mut Context<'_>) {
-    // What cannot be read is told by whatever loads it.
-    let Ok(text) = cx.files.read(entry, MAX_IMPORTING_BYTES) else {
-        return;
-    };
-    if !text.contains(".tools.register(") {
-        return;
-    }
-    let message = format!(
-        "`{}` calls `api.tools.register`, which this version does not have: which tools an agent has is known \
-         without running anything",
-        entry.display()
-    );
-    cx.report
-        .add(Problem::new(codes::UNSUPPORTED, place, message).help(
-            "write each of these tools as a Tool with `entry`, and list it in the agent's `tools`",
-        ));
 }
 
 /// A built-in extension under its own name.

@@ -281,25 +281,6 @@ fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
 }
 
 #[test]
-fn compat_3_an_extension_that_registers_tools_is_told_before_its_first_turn_what_to_write() {
-    let extension = "apiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: own}\nspec: {entry: own.ts}\n";
-    let agent = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: other}\nspec: {modelConfig: \
-                 {modelRef: Model/main}, extensions: [Extension/own]}\n";
-    let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/helper}\n";
-    let problems = Project::with(&format!("{extension}{agent}{swarm}"))
-        .file(
-            "own.ts",
-            "export function register(api) { api.tools.register({name: 'own__x'}, () => 1); }",
-        )
-        .problems();
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(
-        problems[0].contains("calls `api.tools.register`"),
-        "{problems:?}"
-    );
-}
-
-#[test]
 fn compat_1_another_version_of_the_package_keeps_todays_contract() {
     let modern = BUNDLE.replace("^0.0.3-alpha29", "^0.1");
     let found = Project::new(&modern)

@@ -1,0 +1,69 @@
+// What handlers of tools are told, wherever they run. Stands behind the text of a host.
+const inputOf = (event) =>
+  typeof event === "string" ? event : String(event?.input ?? event?.message?.text ?? "");
+
+// The way to other agents, as handlers of 0.0.3 know it. `ask` gives what was answered, or fails with a code.
+// `eventId` names what was asked.
+const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
+  const errand = (op, target, event, rest) => ({
+    op,
+    agent: String(target).replace(/^Agent\//, ""),
+    input: inputOf(event),
+    instanceKey: event?.instanceKey,
+    ...rest,
+  });
+  const known = async () => (await ask({ op: "catalog" })).agents;
+  return {
+    async request(target, event, { timeoutMs = 60_000, async: isAsync = false } = {}) {
+      const { eventId, response } = await ask(errand("request", target, event, { wait: !isAsync, timeoutMs }));
+      return { eventId, target, response, correlationId: eventId, accepted: true, async: isAsync };
+    },
+    async send(target, event) {
+      const { eventId } = await ask(errand("send", target, event));
+      return { eventId, target, accepted: true };
+    },
+    async spawn(target, { instanceKey: key, cwd } = {}) {
+      const agents = await known();
+      if (!agents.some(({ name }) => name === target)) {
+        throw Object.assign(new Error(`there is no agent \`${target}\``), { code: "E_AGENT_NOT_FOUND" });
+      }
+      return { target, instanceKey: key ?? `${target}:${toolCallId}`, spawned: true, cwd };
+    },
+    async list({ includeAll = false } = {}) {
+      const { instances } = await ask({ op: "list", scope: includeAll ? "workspace" : "conversation" });
+      const others = instances.filter(({ status }) => status !== "self");
+      return {
+        agents: others.map((found) => ({
+          target: found.agent, instanceKey: found.instanceKey, ownerAgent: agentName,
+          ownerInstanceKey: instanceKey,
+        })),
+      };
+    },
+    async catalog() {
+      const agents = await known();
+      const availableAgents = agents.map(({ name }) => name);
+      return {
+        swarmName: swarm?.name,
+        entryAgent: agents.find(({ isEntry }) => isEntry)?.name,
+        selfAgent: agentName,
+        availableAgents,
+        callableAgents: availableAgents.filter((name) => name !== agentName),
+      };
+    },
+  };
+};
+
+// The message that makes a call.
+const messageOf = ({ toolCallId, stepId }, toolName, input) => ({
+  id: stepId ?? toolCallId,
+  data: { role: "assistant", content: [{ type: "tool-call", toolCallId, toolName, input }] },
+  metadata: {},
+  createdAt: new Date(),
+  source: { type: "assistant", stepId: stepId ?? "" },
+});
+
+// What a handler threw, as it is told.
+const thrownOf = (error) => {
+  const text = (value) => (typeof value === "string" ? value : undefined);
+  return { code: text(error?.code), suggestion: text(error?.suggestion), helpUrl: text(error?.helpUrl) };
+};
