@@ -122,7 +122,8 @@ fn rewrite(document: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_
     }
 }
 
-fn contract_of(trees: &Trees) -> BaseContract {
+/// Which contract of `@goondan/base` the Package, the first document of all, asks for.
+pub(crate) fn contract_of(trees: &Trees) -> BaseContract {
     let first = trees.first().and_then(|(_, documents)| documents.first());
     let dependencies = first
         .filter(|document| text_at(document, &["kind"]) == Some("Package"))

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use goondan_protocol::base_package::BaseContract;
+
+use crate::compat;
 use crate::document::Document;
 use crate::kind::Kind;
 use crate::kinds::{self, Context, Resources};
 use crate::limits::MAX_YAML_BYTES;
-use crate::listing::{FileFailure, PROJECT_FILE, RESOURCES_DIR};
+use crate::listing::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Report};
 use crate::syntax::with_yaml_line_ends;
@@ -14,16 +17,30 @@ use crate::tree::{self, Node};
 
 /// Reads the files whose documents make up the project.
 pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
-    let paths = files.resource_files().unwrap_or_else(|failure| {
+    let mut trees: Vec<_> = read_tree(files, Path::new(PROJECT_FILE), report)
+        .into_iter()
+        .collect();
+    let layout = match compat::contract_of(&trees) {
+        BaseContract::Own => Layout::Own,
+        BaseContract::V0_0_3 => Layout::Older,
+    };
+    let paths = files.resource_files(layout).unwrap_or_else(|failure| {
         let file = report.add_file(Path::new(RESOURCES_DIR), "");
         report.add(failure.at(Place::start_of(file)));
         report.set_partial();
-        vec![PROJECT_FILE.into()]
+        Vec::new()
     });
-    paths
-        .iter()
-        .filter_map(|path| read_tree(files, path, report))
-        .collect()
+    for path in paths.iter().filter(|path| *path != Path::new(PROJECT_FILE)) {
+        let Some((file, mut documents)) = read_tree(files, path, report) else {
+            continue;
+        };
+        // By its name alone, a file may be another program's.
+        if has_older_name(path) && !path.starts_with(RESOURCES_DIR) {
+            documents.retain(|document| document.entries().iter().any(|it| it.key == "kind"));
+        }
+        trees.push((file, documents));
+    }
+    trees
 }
 
 /// Reads one of them.

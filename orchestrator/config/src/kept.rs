@@ -28,13 +28,14 @@ impl KeptFiles {
         self.files.get(path)?.as_deref()
     }
 
-    pub(crate) fn below(&self, directory: &'static str) -> impl Iterator<Item = PathBuf> {
-        let is_below = move |(path, text): &(&PathBuf, &Option<String>)| {
-            text.is_some() && path.starts_with(directory)
-        };
-        self.files
-            .iter()
-            .filter(is_below)
+    /// The files with a text that are wanted.
+    pub(crate) fn with_text(
+        &self,
+        is_wanted: impl Fn(&Path) -> bool,
+    ) -> impl Iterator<Item = PathBuf> {
+        let files = self.files.iter();
+        files
+            .filter(move |(path, text)| text.is_some() && is_wanted(path))
             .map(|(path, _)| path.clone())
     }
 

@@ -21,8 +21,11 @@ pub const MAX_IMPORT_PLACES: usize = 4_000;
 /// Most files read from `resources/`, and most directories looked into.
 pub const MAX_RESOURCE_FILES: usize = 256;
 
-/// Deepest directory within `resources/` that is read.
+/// Deepest directory within `resources/`, or of a project of 0.0.3, that is read.
 pub const MAX_RESOURCE_DEPTH: usize = 8;
+
+/// Most directories of a project of 0.0.3 that are looked into for resource files.
+pub const MAX_PROJECT_DIRECTORIES: usize = 4_096;
 
 /// Most problems that one `gdn validate --fix` mends.
 pub const MAX_FIXES: usize = 500;

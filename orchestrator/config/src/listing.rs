@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::codes;
-use crate::limits::{MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
+use crate::limits::{MAX_PROJECT_DIRECTORIES, MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
 use crate::report::{Place, Problem};
 
 /// The name of a project's definition.
@@ -40,6 +40,11 @@ pub(crate) enum FileFailure {
          than {MAX_RESOURCE_DEPTH} levels of them"
     )]
     TooManyFiles,
+    #[error(
+        "the project holds more than {MAX_PROJECT_DIRECTORIES} directories or {MAX_RESOURCE_FILES} files with names \
+         by which goondan 0.0.3 knew resource files"
+    )]
+    TooManyDirectories,
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: io::ErrorKind },
 }
@@ -55,7 +60,9 @@ impl FileFailure {
             | Self::NotADirectory(_)
             | Self::NotText(_)
             | Self::Unreadable { .. } => codes::UNREADABLE_FILE,
-            Self::TooLarge { .. } | Self::TooManyFiles => codes::TOO_LARGE,
+            Self::TooLarge { .. } | Self::TooManyFiles | Self::TooManyDirectories => {
+                codes::TOO_LARGE
+            }
         }
     }
 
@@ -73,6 +80,10 @@ impl FileFailure {
             Self::TooLarge { .. } => "split the file or make it smaller",
             Self::NotText(_) => "save the file as UTF-8",
             Self::TooManyFiles => "put several documents into one file, separated by `---`",
+            Self::TooManyDirectories => {
+                "move what is no part of the project out of it, or ask for this version of `@goondan/base` and put \
+                 the resources into `resources/`"
+            }
             Self::Unreadable { .. } => "check who owns the file and its permissions",
         }
     }
@@ -96,10 +107,76 @@ pub(crate) fn is_yaml(path: &Path) -> bool {
     matches!(extension, Some("yaml" | "yml"))
 }
 
-/// [`PROJECT_FILE`], then the YAML files in [`RESOURCES_DIR`] and its directories, by path.
-pub(crate) fn list_resource_files(root: &Path) -> Result<Vec<PathBuf>, FileFailure> {
+/// Where the resource files of a project are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// In [`RESOURCES_DIR`].
+    #[default]
+    Own,
+    /// There, and anywhere else by their names, as for goondan 0.0.3 (`COMPAT-1`).
+    Older,
+}
+
+/// What a resource file was called by which 0.0.3 knew it, without its ending.
+const OLDER_NAMES: [&str; 18] = [
+    "agent",
+    "agents",
+    "connection",
+    "connections",
+    "connector",
+    "connectors",
+    "extension",
+    "extensions",
+    "model",
+    "models",
+    "oauth",
+    "resources",
+    "secret",
+    "secrets",
+    "swarm",
+    "swarms",
+    "tool",
+    "tools",
+];
+
+/// Directories that hold what other people have written.
+const FOREIGN_DIRECTORIES: [&str; 2] = ["node_modules", "packages"];
+
+/// Whether 0.0.3 took a file for one of resources by its name.
+pub(crate) fn has_older_name(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    is_yaml(path) && stem.is_some_and(|stem| OLDER_NAMES.contains(&stem))
+}
+
+/// [`PROJECT_FILE`], then the YAML files that belong to it by `layout`, by path. What is hidden is an editor's.
+pub(crate) fn list_resource_files(
+    root: &Path,
+    layout: Layout,
+) -> Result<Vec<PathBuf>, FileFailure> {
+    let mut files = list_below(root, Path::new(RESOURCES_DIR), is_yaml)?;
+    if layout == Layout::Older {
+        let named = list_below(root, Path::new(""), has_older_name)?;
+        files.extend(
+            named
+                .into_iter()
+                .filter(|path| !path.starts_with(RESOURCES_DIR)),
+        );
+    }
+    files.sort();
+    files.insert(0, PathBuf::from(PROJECT_FILE));
+    Ok(files)
+}
+
+/// The files of a directory, and of those within it, that are wanted. Links to directories are followed in
+/// [`RESOURCES_DIR`] alone.
+fn list_below(
+    root: &Path,
+    directory: &Path,
+    is_wanted: fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, FileFailure> {
+    let is_whole_project = directory.as_os_str().is_empty();
     let mut files = Vec::new();
-    let mut directories = vec![PathBuf::from(RESOURCES_DIR)];
+    let mut directories = vec![directory.to_owned()];
     let mut looked_into = 0;
     while let Some(directory) = directories.pop() {
         looked_into += 1;
@@ -110,27 +187,53 @@ pub(crate) fn list_resource_files(root: &Path) -> Result<Vec<PathBuf>, FileFailu
         };
         for entry in listing {
             let entry = entry.map_err(|error| io(&error))?;
-            if entry.file_name().to_string_lossy().starts_with('.') {
+            let name = entry.file_name();
+            if name.to_string_lossy().starts_with('.') {
                 continue;
             }
-            let path = directory.join(entry.file_name());
+            let path = directory.join(&name);
+            if is_whole_project {
+                let is_foreign = is_foreign(&path);
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_directory && !is_foreign && depth_of(&path) <= MAX_RESOURCE_DEPTH {
+                    directories.push(path);
+                } else if !is_directory && is_wanted(&path) {
+                    files.push(path);
+                }
+                continue;
+            }
             // Through a link, too; what leads nowhere is told when it is read.
             if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
                 directories.push(path);
-            } else if is_yaml(&path) {
+            } else if is_wanted(&path) {
                 files.push(path);
             }
         }
         let too_deep = directories
             .iter()
-            .any(|directory| directory.components().count() > MAX_RESOURCE_DEPTH);
-        let too_many = files.len() > MAX_RESOURCE_FILES
-            || looked_into + directories.len() > MAX_RESOURCE_FILES;
+            .any(|directory| depth_of(directory) > MAX_RESOURCE_DEPTH);
+        let directories_max = match is_whole_project {
+            true => MAX_PROJECT_DIRECTORIES,
+            false => MAX_RESOURCE_FILES,
+        };
+        let too_many =
+            files.len() > MAX_RESOURCE_FILES || looked_into + directories.len() > directories_max;
         if too_deep || too_many {
-            return Err(FileFailure::TooManyFiles);
+            return Err(match is_whole_project {
+                true => FileFailure::TooManyDirectories,
+                false => FileFailure::TooManyFiles,
+            });
         }
     }
-    files.sort();
-    files.insert(0, PathBuf::from(PROJECT_FILE));
     Ok(files)
+}
+
+/// Whether a directory holds what other people have written.
+pub(crate) fn is_foreign(directory: &Path) -> bool {
+    let name = directory.file_name();
+    name.is_some_and(|name| FOREIGN_DIRECTORIES.iter().any(|it| name == *it))
+}
+
+fn depth_of(path: &Path) -> usize {
+    path.components().count()
 }

@@ -11,7 +11,9 @@ use sha2::{Digest, Sha256};
 use crate::imports;
 use crate::kept::KeptFiles;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
-use crate::listing::{FileFailure, PROJECT_FILE, RESOURCES_DIR, is_yaml, list_resource_files};
+use crate::listing::{
+    FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml, list_resource_files,
+};
 use crate::sources::{FileState, Sources};
 
 /// The files of one Project Root.
@@ -299,16 +301,20 @@ impl ProjectFiles {
     }
 
     /// The files whose documents make up the project, in the order they are read: `goondan.yaml`,
-    /// then the YAML files in `resources/` and its directories by path. What is hidden is an editor's.
-    pub(crate) fn resource_files(&self) -> Result<Vec<PathBuf>, FileFailure> {
+    /// then the YAML files that belong to it by `layout`, by path. What is hidden is an editor's.
+    pub(crate) fn resource_files(&self, layout: Layout) -> Result<Vec<PathBuf>, FileFailure> {
         if let Some(kept) = &self.kept {
-            let mut files: Vec<PathBuf> =
-                kept.below(RESOURCES_DIR).filter(|p| is_yaml(p)).collect();
+            let is_resource_file = |path: &Path| match layout {
+                Layout::Older if has_older_name(path) => true,
+                Layout::Own | Layout::Older => path.starts_with(RESOURCES_DIR) && is_yaml(path),
+            };
+            let mut files: Vec<PathBuf> = kept.with_text(is_resource_file).collect();
             files.insert(0, PathBuf::from(PROJECT_FILE));
             return Ok(files);
         }
-        let found = list_resource_files(&self.root);
-        self.seen.borrow_mut().list(found.as_ref().ok().cloned());
+        let found = list_resource_files(&self.root, layout);
+        let listed = found.as_ref().ok().cloned();
+        self.seen.borrow_mut().list(layout, listed);
         found
     }
 

@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::kept::KeptFiles;
 use crate::limits::MAX_COMPARED_BYTES;
-use crate::listing::{PROJECT_FILE, RESOURCES_DIR, list_resource_files};
+use crate::listing::{
+    Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_foreign, list_resource_files,
+};
 
 /// What was found in the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub struct Sources {
     /// Absolute paths.
     files: BTreeMap<PathBuf, FileState>,
     /// The resource files as they were listed, if they were; none inside if they could not be.
-    listing: Option<Option<Vec<PathBuf>>>,
+    listing: Option<(Layout, Option<Vec<PathBuf>>)>,
     kept: KeptFiles,
     secrets: BTreeSet<String>,
 }
@@ -94,10 +96,9 @@ impl Sources {
     /// Whether every file is still as it was read. Blocks on the file system.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        let is_listed_alike = self
-            .listing
-            .as_ref()
-            .is_none_or(|listed| *listed == list_resource_files(&self.root).ok());
+        let is_listed_alike = self.listing.as_ref().is_none_or(|(layout, listed)| {
+            *listed == list_resource_files(&self.root, *layout).ok()
+        });
         is_listed_alike
             && self
                 .files
@@ -127,14 +128,20 @@ impl Sources {
                 directories.extend(nearest_directory(&target));
             }
         }
-        let mut waiting = vec![self.root.join(RESOURCES_DIR)];
+        let mut waiting = match self.layout() {
+            Layout::Own => vec![self.root.join(RESOURCES_DIR)],
+            Layout::Older => vec![self.root.clone()],
+        };
         while let Some(directory) = waiting.pop() {
             let Ok(listing) = fs::read_dir(&directory) else {
                 continue;
             };
             let below = listing.flatten().map(|entry| entry.path());
             // Links to directories are followed, as in reading; a loop ends with the limit.
-            waiting.extend(below.filter(|path| path.is_dir() && !is_hidden(path)));
+            let is_passed_over = |path: &Path| {
+                is_hidden(path) || (self.layout() == Layout::Older && is_foreign(path))
+            };
+            waiting.extend(below.filter(|path| path.is_dir() && !is_passed_over(path)));
             directories.insert(directory);
             if directories.len() > crate::limits::MAX_RESOURCE_FILES {
                 break;
@@ -147,6 +154,11 @@ impl Sources {
     #[must_use]
     pub fn concerns(&self, path: &Path) -> bool {
         let is_on_the_way = |source: &Path| source.starts_with(path);
+        // A file by its name, or a directory that may hold some.
+        let may_be_older = has_older_name(path) || path.extension().is_none();
+        if self.layout() == Layout::Older && may_be_older && path.starts_with(&self.root) {
+            return true;
+        }
         if path.starts_with(self.root.join(RESOURCES_DIR)) || is_on_the_way(&self.root) {
             return true;
         }
@@ -168,8 +180,15 @@ impl Sources {
         self.files.insert(path, state);
     }
 
-    pub(crate) fn list(&mut self, found: Option<Vec<PathBuf>>) {
-        self.listing = Some(found);
+    pub(crate) fn list(&mut self, layout: Layout, found: Option<Vec<PathBuf>>) {
+        self.listing = Some((layout, found));
+    }
+
+    fn layout(&self) -> Layout {
+        self.listing
+            .as_ref()
+            .map(|(layout, _)| *layout)
+            .unwrap_or_default()
     }
 
     pub(crate) fn keep(&mut self, path: &Path, text: &str) {

@@ -175,34 +175,7 @@ impl Turn {
             MiddlewareEvent::Left { notes, returned } => match direction {
                 Direction::Out(next) => {
                     self.take_notes(around, open.place, notes);
-                    return match (next, returned) {
-                        (Next::Complete(_), MiddlewareReturn::Turn(outcome)) => {
-                            Next::Complete(outcome)
-                        }
-                        (
-                            Next::End { step, .. },
-                            MiddlewareReturn::Step {
-                                goes_on: Some(true),
-                            },
-                        ) => Next::Ask {
-                            step: step.saturating_add(1),
-                        },
-                        (
-                            Next::Ask { .. },
-                            MiddlewareReturn::Step {
-                                goes_on: Some(false),
-                            },
-                        ) => Next::End {
-                            step: self.middlewares.step,
-                            reply: self.reply_of_step(),
-                        },
-                        (
-                            next,
-                            MiddlewareReturn::Turn(_)
-                            | MiddlewareReturn::Step { .. }
-                            | MiddlewareReturn::Call(_),
-                        ) => next,
-                    };
+                    return self.after_return(next, returned);
                 }
                 Direction::In(_) => (
                     notes,
@@ -221,6 +194,25 @@ impl Turn {
         match direction {
             Direction::In(cursor) => *cursor.then,
             Direction::Out(next) => next,
+        }
+    }
+
+    /// How the turn goes on when a middleware has returned.
+    fn after_return(&self, next: Next, returned: MiddlewareReturn) -> Next {
+        let goes_on = match returned {
+            MiddlewareReturn::Step { goes_on } => goes_on,
+            MiddlewareReturn::Turn(_) | MiddlewareReturn::Call(_) => None,
+        };
+        match (next, returned) {
+            (Next::Complete(_), MiddlewareReturn::Turn(outcome)) => Next::Complete(outcome),
+            (Next::End { step, .. }, _) if goes_on == Some(true) => Next::Ask {
+                step: step.saturating_add(1),
+            },
+            (Next::Ask { .. }, _) if goes_on == Some(false) => Next::End {
+                step: self.middlewares.step,
+                reply: self.reply_of_step(),
+            },
+            (next, _) => next,
         }
     }
 

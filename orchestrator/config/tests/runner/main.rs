@@ -27,6 +27,7 @@ mod machine;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
+mod older_files;
 mod older_format;
 #[cfg(test)]
 mod outgoing;
