@@ -38,6 +38,7 @@ mod confined;
 mod connector;
 mod cron;
 mod discord;
+mod download;
 mod egress;
 mod fetch;
 mod gateway;

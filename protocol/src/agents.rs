@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::JsonObject;
 use crate::approval::ApprovalDecision;
 use crate::bundle::{BundleAsk, BundleTold};
 use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
@@ -25,6 +26,9 @@ pub const REPLY_KIND: &str = "reply";
 pub const REQUEST_KIND: &str = "request";
 /// The note of an event that names the event it answers.
 pub const IN_REPLY_TO: &str = "inReplyTo";
+
+/// The note of an event with what its request says beside the input: a [`RequestNote`].
+pub const REQUEST_NOTE: &str = "request";
 
 /// `agent.ask`: a tool call asks for something that only the orchestrator can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +65,26 @@ pub fn reply_id(question: &EventId) -> Result<EventId, InvalidId> {
     EventId::new(format!("{question}:a"))
 }
 
+/// What a request says beside its input, for modules that look at the event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RequestNote {
+    /// What kind of event the requester takes it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// Whatever the requester wants to be known.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub metadata: JsonObject,
+}
+
+impl RequestNote {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.event_type.is_none() && self.metadata.is_empty()
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -83,6 +107,9 @@ pub enum Question {
         wait: bool,
         /// How long it waits, in milliseconds. After that the answer comes as an event.
         timeout_ms: u64,
+        /// What is said beside the input.
+        #[serde(default, skip_serializing_if = "RequestNote::is_empty")]
+        note: RequestNote,
     },
     /// Give another agent something to do and want no answer.
     Send {
@@ -93,6 +120,9 @@ pub enum Question {
         instance_key: Option<InstanceKey>,
         /// The text for it.
         input: String,
+        /// What is said beside the input.
+        #[serde(default, skip_serializing_if = "RequestNote::is_empty")]
+        note: RequestNote,
     },
     /// The same for a new instance of the agent.
     Spawn {

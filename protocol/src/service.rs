@@ -27,6 +27,9 @@ pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
 pub use telegram::{TELEGRAM, Telegram};
 
+/// Longest file that a chat's connection fetches, in bytes: its text in base64 must fit a message.
+pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
+
 /// The services there are.
 pub const SERVICES: &[Service] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
 

@@ -199,7 +199,9 @@ export interface MiddlewareAgentsApi {
     timeoutMs?: number;
     async?: boolean;
     wait?: boolean;
-    metadata?: JsonObject;
+    eventType?: string;
+    /** `Date`s in it become texts. */
+    metadata?: Record<string, any>;
   }): Promise<{
     target: string;
     response: string;

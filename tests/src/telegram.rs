@@ -13,6 +13,9 @@ use crate::wait::within;
 /// The token that the double takes.
 pub const TOKEN: &str = "123456:double";
 
+/// Where its only file is.
+const FILE_PATH: &str = "photos/file_0.jpg";
+
 /// How long a request without news waits.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -148,6 +151,12 @@ impl Telegram {
         let mut stream = stream;
         while let Some((path, body)) = read_request(&mut reader) {
             let (status, answer) = match path.strip_prefix(&format!("/bot{TOKEN}/")) {
+                None if path == format!("/file/bot{TOKEN}/{FILE_PATH}") => (200, json!("hello")),
+                Some("getFile") => {
+                    let file = json!({"file_id": body["file_id"], "file_unique_id": "u1",
+                        "file_path": FILE_PATH, "file_size": 7});
+                    (200, json!({"ok": true, "result": file}))
+                }
                 None => (401, json!({"ok": false, "description": "Unauthorized"})),
                 Some("getMe") => (
                     200,

@@ -53,10 +53,11 @@ const plain = (value) =>
       ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, plain(inner)]))
       : value;
 
-const answerOf = ({ inReplyTo, from, eventId, status }, createdAt) => ({
+const answerOf = ({ inReplyTo, from, eventId, status, request }, createdAt) => ({
   kind: "inter_agent_response", version: 1, requestId: inReplyTo, requestEventId: inReplyTo,
   responseEventId: eventId, fromAgentId: from.agent, toAgentId: older.agentName, async: true,
   status: status === "failed" ? "error" : "ok", receivedAt: createdAt, traceId: turn?.traceId,
+  requestEventType: request?.eventType, requestMetadata: request?.metadata,
 });
 
 // A message as modules are given it.
@@ -309,13 +310,14 @@ const call = async ({ id, toolName, toolCallId, stepId, args, workDir }) => {
 };
 
 const agentsOf = (visit) => {
-  const errand = (op, { target, input, instanceKey, wait, async: isAsync, timeoutMs } = {}) => ({
+  const errand = (op, { target, input, instanceKey, wait, async: isAsync, timeoutMs, eventType, metadata } = {}) => ({
     op,
     agent: String(target ?? "").replace(/^Agent\//, ""),
     input: String(input ?? ""),
     instanceKey,
     wait: wait ?? (isAsync === true ? false : undefined),
     timeoutMs,
+    note: { eventType, metadata: plain(metadata) },
   });
   const requested = async (params) => {
     const answer = await ask(visit, errand("request", params));
@@ -360,12 +362,17 @@ const outputOf = (text) => {
 };
 
 // The event of a turn, and what surrounds it, as modules of 0.0.3 are told of them.
-const inboundOf = (event) => ({ ...event, createdAt: new Date(event.createdAt) });
+const inboundOf = ({ metadata, ...event }) => {
+  const note = metadata?.request;
+  const type = note?.eventType ?? event.type;
+  return { ...event, type, metadata: note?.metadata ?? metadata, createdAt: new Date(event.createdAt) };
+};
 const surroundingsOf = ({ agentName, event }) => {
   const { bundleRoot, system, swarm } = older;
   const availableAgents = swarm?.agents ?? [agentName];
   const callableAgents = availableAgents.filter((name) => name !== agentName);
   const { source = {}, replyTo } = event;
+  const { type: eventType, metadata: eventMetadata } = inboundOf(event);
   const isOfAgent = source.kind === "agent";
   return {
     agent: { name: agentName, bundleRoot, prompt: { system } },
@@ -373,8 +380,8 @@ const surroundingsOf = ({ agentName, event }) => {
       swarmName: swarm?.name, entryAgent: swarm?.entryAgent, selfAgent: agentName, availableAgents, callableAgents,
     },
     inbound: {
-      eventId: event.id, eventType: event.type, sourceKind: source.kind, sourceName: source.name,
-      createdAt: event.createdAt, instanceKey: event.instanceKey, eventMetadata: event.metadata,
+      eventId: event.id, eventType, sourceKind: source.kind, sourceName: source.name,
+      createdAt: event.createdAt, instanceKey: event.instanceKey, eventMetadata,
     },
     call: isOfAgent ? { callerAgent: source.name, callerInstanceKey: source.instanceKey, replyTo } : undefined,
   };

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::agents::RequestNote;
 use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::definition::{CatalogEntry, SwarmView};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -436,4 +437,6 @@ pub(crate) struct Asked {
     pub(crate) timeout_ms: Option<u64>,
     #[serde(default)]
     pub(crate) scope: Option<String>,
+    #[serde(default)]
+    pub(crate) note: RequestNote,
 }

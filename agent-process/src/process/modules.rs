@@ -240,6 +240,7 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
         wait,
         timeout_ms,
         scope,
+        note,
     } = asked;
     let invalid = |message: String| fault("E_INVALID_REQUEST", message);
     match op.as_str() {
@@ -284,11 +285,13 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
             input,
             wait: wait.unwrap_or(true),
             timeout_ms,
+            note,
         }),
         "send" => Ok(Question::Send {
             agent,
             instance_key,
             input,
+            note,
         }),
         "spawn" => Ok(Question::Spawn {
             agent,

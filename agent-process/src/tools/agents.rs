@@ -4,7 +4,7 @@
 //! The same call asked again, after a crash, is the same question: that is why all of them may be run
 //! again.
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question, RequestNote};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{
     DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_REQUEST_TIMEOUT_MS,
@@ -136,6 +136,7 @@ fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
         input: args.input,
         wait: args.wait.unwrap_or(true),
         timeout_ms: args.timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
+        note: RequestNote::default(),
     })
 }
 
@@ -145,6 +146,7 @@ fn send(call: &ToolInvocation) -> Result<Question, ToolFault> {
         agent: args.agent()?,
         instance_key: args.instance_key,
         input: args.input,
+        note: RequestNote::default(),
     })
 }
 

@@ -4,15 +4,20 @@
 //! * `json`, `text`: pure work on documents and texts.
 //! * `shell`, `files`: commands and files of the work directory.
 //! * `agents`: other agents, and the agent's own restart.
-//! * `services`: chats and requests, by connections.
+//! * `http`, `telegram`, `slack`: requests and chats, by connections; `services` is what they share, `download` what
+//!   they do with files.
 //!
 //! A result is one JSON object. The model reads it as it is.
 
 mod agents;
+mod download;
 mod files;
+mod http;
 mod json;
 mod services;
 mod shell;
+mod slack;
+mod telegram;
 mod text;
 
 use std::time::Duration;
@@ -43,11 +48,11 @@ pub(super) fn exports(
         "agents" => agents::exports(agent),
         "bash" => shell::exports(),
         "file-system" => files::exports(),
-        "http-fetch" => services::http(&definition.connections),
+        "http-fetch" => http::exports(&definition.connections),
         "json-query" => json::exports(),
         "self-restart" => agents::restart(),
-        "slack" => services::slack(&definition.connections),
-        "telegram" => services::telegram(&definition.connections),
+        "slack" => slack::exports(&definition.connections),
+        "telegram" => telegram::exports(&definition.connections),
         "text-transform" => text::exports(),
         "wait" => vec![wait()],
         _ => Vec::new(),

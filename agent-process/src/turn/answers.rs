@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND};
+use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND, REQUEST_NOTE};
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{EventId, InvalidId, MessageId, TurnId};
 use goondan_protocol::images;
@@ -101,6 +101,9 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
     }
     if let Some(question) = question {
         metadata.insert(IN_REPLY_TO.to_owned(), json!(question));
+    }
+    if let Some(note) = event.metadata.get(REQUEST_NOTE) {
+        metadata.insert(REQUEST_NOTE.to_owned(), note.clone());
     }
     message
 }

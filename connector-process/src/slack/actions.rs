@@ -6,6 +6,7 @@ use reqwest::Url;
 use serde_json::{Map, Value, json};
 
 use super::reading::LastMessages;
+use crate::download;
 use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
@@ -30,6 +31,11 @@ impl ServiceApi for Api {
     const SERVICE: &'static Service = &SLACK;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        if let Action::Download { url, max_bytes } = &action {
+            let url = self.file_url(url)?;
+            let request = self.client.get(url).bearer_auth(&self.token);
+            return download::fetch(request, "Slack", *max_bytes).await;
+        }
         let channel = channel_of(&action);
         check_place("channel", channel, self.channels.as_deref(), "channels")?;
         let (method, params) = to_method(&action);
@@ -42,7 +48,8 @@ impl ServiceApi for Api {
             Action::Edit { .. }
             | Action::Delete { .. }
             | Action::React { .. }
-            | Action::Read { .. } => json!({}),
+            | Action::Read { .. }
+            | Action::Download { .. } => json!({}),
         })
     }
 
@@ -71,6 +78,25 @@ impl Api {
             token,
             channels,
         }
+    }
+
+    /// The address of a file: the token goes to Slack and to where its API is, and nowhere else.
+    fn file_url(&self, written: &str) -> Result<Url, CallError> {
+        let refused = |why: &str| {
+            let message = format!("the file is not fetched: {why}");
+            CallError::new(CallErrorCode::Refused, message)
+                .suggest("name the `url_private` of a file of Slack")
+        };
+        let url = Url::parse(written).map_err(|_error| refused("its address is none"))?;
+        let is_of_api = Url::parse(&self.endpoint).is_ok_and(|api| api.origin() == url.origin());
+        let host = url.host_str().unwrap_or_default();
+        let is_of_slack = url.scheme() == "https"
+            && url.port().is_none()
+            && (host == "slack.com" || host.ends_with(".slack.com"));
+        if is_of_api || is_of_slack {
+            return Ok(url);
+        }
+        Err(refused("its address is not of Slack"))
     }
 
     /// Calls a method of the Web API.
@@ -151,6 +177,7 @@ fn channel_of(action: &Action) -> &str {
         | Action::Delete { channel, .. }
         | Action::React { channel, .. }
         | Action::Read { channel, .. } => channel,
+        Action::Download { .. } => "",
     }
 }
 
@@ -214,6 +241,8 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             let params = json!({"channel": channel, "limit": limit});
             ("conversations.history", params)
         }
+        // Fetched from where it is.
+        Action::Download { .. } => ("", json!({})),
     }
 }
 
@@ -323,6 +352,39 @@ mod tests {
     use reqwest::header::{HeaderMap, RETRY_AFTER};
 
     use super::*;
+
+    #[test]
+    fn the_token_goes_to_slack_alone_for_a_file() {
+        let api = Api::new(
+            reqwest::Client::builder().build().unwrap(),
+            "http://127.0.0.1:9/api",
+            "t".to_owned(),
+            None,
+        );
+        for good in [
+            "https://files.slack.com/files-pri/T1-F1/a.png",
+            "https://slack.com/x",
+            "http://127.0.0.1:9/files/a",
+        ] {
+            assert!(api.file_url(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "https://evil.example/files.slack.com/a",
+            "https://files.slack.com.evil.example/a",
+            "https://evilslack.com/a",
+            "http://files.slack.com/a",
+            "https://files.slack.com:8443/a",
+            "http://127.0.0.1:10/a",
+            "file:///etc/passwd",
+            "a",
+        ] {
+            assert_eq!(
+                api.file_url(bad).unwrap_err().code,
+                CallErrorCode::Refused,
+                "{bad}"
+            );
+        }
+    }
 
     #[test]
     fn mentions_and_links_stay_and_nothing_else_means_anything() {

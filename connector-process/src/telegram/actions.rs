@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
+use crate::download;
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::service::{Failed, check_place};
 use crate::service_api::ServiceApi;
@@ -25,8 +26,12 @@ impl ServiceApi for Actions {
     const SERVICE: &'static Service = &TELEGRAM;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
-        let chat = chat_of(&action);
-        check_place("chat", chat, self.chats.as_deref(), "chats")?;
+        if let Some(chat) = chat_of(&action) {
+            check_place("chat", chat, self.chats.as_deref(), "chats")?;
+        }
+        if let Action::Download { file, max_bytes } = &action {
+            return self.download(file, *max_bytes).await;
+        }
         let (method, params) = to_method(&action);
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         match self.api.call(method, &params, request_timeout).await {
@@ -46,24 +51,63 @@ impl ServiceApi for Actions {
     }
 }
 
-fn chat_of(action: &Action) -> &str {
+impl Actions {
+    /// Asks where the file is, and fetches it from there.
+    async fn download(&self, file: &str, bytes_max: u64) -> Result<Value, CallError> {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        let params = json!({"file_id": file});
+        let told = self.api.call("getFile", &params, request_timeout).await;
+        let told = told.map_err(|error| to_error(&error, true))?;
+        let size = told.get("file_size").and_then(Value::as_u64);
+        if let Some(size) = size.filter(|size| *size > bytes_max) {
+            let message = format!("the file has {size} bytes; `maxBytes` is {bytes_max}");
+            return Err(CallError::new(CallErrorCode::TooLarge, message));
+        }
+        let path = told.get("file_path").and_then(Value::as_str);
+        let Some(path) = path.filter(|path| is_file_path(path)) else {
+            let message = "Telegram tells no place of the file";
+            return Err(CallError::new(CallErrorCode::NotFound, message));
+        };
+        let mut fetched = download::fetch(self.api.file(path), "Telegram", bytes_max).await?;
+        if let Some(fields) = fetched.as_object_mut() {
+            fields.insert("filePath".to_owned(), json!(path));
+            fields.insert("fileSize".to_owned(), json!(size));
+            let id = told.get("file_unique_id").cloned().unwrap_or_default();
+            fields.insert("fileUniqueId".to_owned(), id);
+        }
+        Ok(fetched)
+    }
+}
+
+/// Whether a path of a file leads to one of this bot, and nowhere else.
+fn is_file_path(path: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
+    let mut parts = path.split('/');
+    path.chars().all(is_plain) && parts.all(|part| !part.is_empty() && part.trim_matches('.') != "")
+}
+
+fn chat_of(action: &Action) -> Option<&str> {
     match action {
         Action::Send { chat, .. }
         | Action::Edit { chat, .. }
         | Action::Delete { chat, .. }
         | Action::React { chat, .. }
-        | Action::Typing { chat, .. } => chat,
+        | Action::Typing { chat, .. } => Some(chat),
+        Action::Download { .. } => None,
     }
 }
 
 /// The method of the Bot API, and its parameters.
 fn to_method(action: &Action) -> (&'static str, Value) {
     // Ids are numbers there, names of public chats are texts.
-    let chat = chat_of(action);
-    let chat = chat
-        .parse::<i64>()
-        .map_or_else(|_name| json!(chat), |id| json!(id));
-    let mut params = Map::from_iter([("chat_id".to_owned(), chat)]);
+    let chat = chat_of(action).map(|chat| {
+        let id = chat.parse::<i64>();
+        id.map_or_else(|_name| json!(chat), |id| json!(id))
+    });
+    let mut params: Map<String, Value> = chat
+        .map(|chat| ("chat_id".to_owned(), chat))
+        .into_iter()
+        .collect();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             params.insert(name.to_owned(), value);
@@ -114,6 +158,10 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             put("action", Some(json!(action.as_deref().unwrap_or("typing"))));
             "sendChatAction"
         }
+        Action::Download { file, .. } => {
+            put("file_id", Some(json!(file)));
+            "getFile"
+        }
     };
     (method, Value::Object(params))
 }
@@ -125,7 +173,8 @@ fn to_result(action: &Action, result: &Value) -> Value {
         Action::Edit { .. }
         | Action::Delete { .. }
         | Action::React { .. }
-        | Action::Typing { .. } => {
+        | Action::Typing { .. }
+        | Action::Download { .. } => {
             json!({})
         }
     }
@@ -206,6 +255,25 @@ mod tests {
         };
         let shown = json!({"chat_id": 1, "action": "typing"});
         assert_eq!(to_method(&typing), ("sendChatAction", shown));
+    }
+
+    #[test]
+    fn only_a_path_below_the_bots_own_is_fetched() {
+        for good in ["photos/file_0.jpg", "documents/a-b.tar.gz"] {
+            assert!(is_file_path(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/etc",
+            "a/../../bot1/getMe",
+            "a//b",
+            "a?b",
+            "a#b",
+            "..",
+            "https://x",
+        ] {
+            assert!(!is_file_path(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -13,15 +13,24 @@ pub(super) struct Api {
     client: reqwest::Client,
     /// The URL that methods are appended to. Holds the token, so it is never shown.
     base: String,
+    /// The URL that paths of files are appended to. Holds the token, too.
+    files: String,
 }
 
 impl Api {
     /// The Bot API at `endpoint` for the bot with this token, which holds only what tokens hold.
     pub(super) fn new(client: reqwest::Client, endpoint: &str, token: &str) -> Self {
+        let endpoint = endpoint.trim_end_matches('/');
         Self {
             client,
-            base: format!("{}/bot{token}", endpoint.trim_end_matches('/')),
+            base: format!("{endpoint}/bot{token}"),
+            files: format!("{endpoint}/file/bot{token}"),
         }
+    }
+
+    /// The request for a file.
+    pub(super) fn file(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.get(format!("{}/{path}", self.files))
     }
 
     /// Calls a method.

@@ -161,6 +161,9 @@ fn properties(json: Option<&Value>, received: &Received<'_>) -> JsonObject {
         .take(PROPERTIES_MAX)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
+    // What 0.0.3 called where a request came in, unless the body says so (`COMPAT-1`).
+    let route = properties.entry("route");
+    route.or_insert_with(|| json!(received.path));
     properties.insert("method".into(), json!(received.method));
     properties.insert("path".into(), json!(received.path));
     properties

@@ -2,6 +2,9 @@
 
 use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS};
 
+/// Most bytes that a request of an agent says beside its input, as JSON.
+pub const REQUEST_NOTE_BYTES_MAX: usize = 64 * 1024;
+
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;
 

@@ -137,6 +137,13 @@ pub enum Slack {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         remove: bool,
     },
+    /// Fetches a file. It gives `{contentType, contentLength, etag, contentDisposition, base64}`.
+    Download {
+        /// The file's address at Slack: the token goes there.
+        url: String,
+        /// How long it may be, at most [`super::DOWNLOAD_BYTES_MAX`].
+        max_bytes: u64,
+    },
     /// Reads the last messages of a thread or a channel.
     Read {
         /// The channel.

@@ -117,6 +117,13 @@ pub enum Telegram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parse_mode: Option<String>,
     },
+    /// Fetches a file that was sent to the bot. It gives `{fileUniqueId, filePath, fileSize, contentType, base64}`.
+    Download {
+        /// The file, by its `file_id`.
+        file: String,
+        /// How long it may be, at most [`super::DOWNLOAD_BYTES_MAX`].
+        max_bytes: u64,
+    },
     /// Takes a message back.
     Delete {
         /// The chat.

@@ -73,9 +73,15 @@ mod nothing_left;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
+mod older_bundles;
+#[cfg(test)]
 mod older_commands;
 #[cfg(test)]
+mod older_events;
+#[cfg(test)]
 mod older_modules;
+#[cfg(test)]
+mod older_services;
 #[cfg(test)]
 mod older_tools;
 #[cfg(test)]

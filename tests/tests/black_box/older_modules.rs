@@ -128,7 +128,9 @@ export function register(api: ExtensionApi, config: { level: number }): void {
     const { agent, swarm, inbound } = ctx.runtime;
     const isDate = ctx.inputEvent.createdAt instanceof Date;
     if (ctx.inputEvent.input === "ask later") {
-      const asked = await ctx.agents.request({ target: "worker", input: "hello", async: true });
+      const asked = await ctx.agents.request({
+        target: "worker", input: "hello", async: true, eventType: "work.do", metadata: { at: new Date(0), n: 1 },
+      });
       api.logger.warn(`asked ${JSON.stringify(asked)}`);
     }
     const answers = ctx.conversationState.nextMessages
@@ -279,6 +281,9 @@ fn compat_3_an_answer_that_comes_later_says_what_it_answers() {
     assert_eq!(answer["toAgentId"], "clerk");
     assert_eq!(answer["async"], true);
     assert_eq!(answer["status"], "ok");
+    assert_eq!(answer["requestEventType"], "work.do");
+    let note = json!({"at": "1970-01-01T00:00:00.000Z", "n": 1});
+    assert_eq!(answer["requestMetadata"], note);
 }
 
 #[test]

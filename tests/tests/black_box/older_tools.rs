@@ -5,7 +5,7 @@ use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
 /// A bundle for the older package in which the agent makes each call it is told the number of.
-fn bundle(calls: &[(&str, Value)], more: &str) -> String {
+pub(crate) fn bundle(calls: &[(&str, Value)], more: &str) -> String {
     let rules: Vec<String> = calls
         .iter()
         .enumerate()
@@ -44,7 +44,7 @@ fn bundle(calls: &[(&str, Value)], more: &str) -> String {
 }
 
 /// What each call returned, as JSON.
-fn results(home: &Home, count: usize) -> Vec<Value> {
+pub(crate) fn results(home: &Home, count: usize) -> Vec<Value> {
     let asked = (0..count).map(|number| {
         let text = home.ask("main", &format!("call {number}"));
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("call {number}: no JSON: {text}"))
@@ -53,7 +53,7 @@ fn results(home: &Home, count: usize) -> Vec<Value> {
 }
 
 /// Every field of `expected` is in `found`, with that value.
-fn holds(found: &Value, expected: &Value, call: &str) {
+pub(crate) fn holds(found: &Value, expected: &Value, call: &str) {
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(found.get(name), Some(value), "{call}: `{name}` of {found}");
     }

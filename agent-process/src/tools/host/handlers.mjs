@@ -10,6 +10,7 @@ const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
     agent: String(target).replace(/^Agent\//, ""),
     input: inputOf(event),
     instanceKey: event?.instanceKey,
+    note: { eventType: event?.type, metadata: event?.metadata },
     ...rest,
   });
   const known = async () => (await ask({ op: "catalog" })).agents;

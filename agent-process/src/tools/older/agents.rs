@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_protocol::agents::{AgentAnswer, KnownAgent, ListScope, Question};
+use goondan_protocol::JsonObject;
+use goondan_protocol::agents::{AgentAnswer, KnownAgent, ListScope, Question, RequestNote};
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, InstanceKey};
@@ -175,9 +176,20 @@ struct Args {
     is_async: bool,
     #[serde(default)]
     include_all: bool,
+    #[serde(default)]
+    event_type: Option<String>,
+    #[serde(default)]
+    metadata: Option<JsonObject>,
 }
 
 impl Args {
+    fn note(&self) -> RequestNote {
+        RequestNote {
+            event_type: self.event_type.clone(),
+            metadata: self.metadata.clone().unwrap_or_default(),
+        }
+    }
+
     fn target(&self) -> Result<AgentName, ToolFault> {
         self.target
             .parse()
@@ -231,6 +243,7 @@ async fn request(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault>
         timeout_ms: timeout
             .and_then(|ms| ms.parse().ok())
             .unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
+        note: args.note(),
     };
     match answer_to(call, question).await? {
         AgentAnswer::Answered {
@@ -254,6 +267,7 @@ async fn send(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
         agent: args.target()?,
         instance_key: args.instance_key.clone(),
         input: args.input.clone(),
+        note: args.note(),
     };
     match answer_to(call, question).await? {
         AgentAnswer::Accepted { event_id, .. } => {

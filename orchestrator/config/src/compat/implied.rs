@@ -6,8 +6,10 @@ use super::edit::{
     as_text, at, document, entry, from_environment, items, list, mapping, number, text, text_at,
 };
 use super::{Rewriting, Trees, edit};
+use crate::codes;
 use crate::environment::Variables;
 use crate::place::Place;
+use crate::report::Problem;
 use crate::tree::{Entry, Node};
 
 /// The usual variables with the token of a Telegram bot, the first that is set wins.
@@ -37,7 +39,13 @@ pub(super) fn connections(
             continue;
         };
         let spec = match *connector {
-            "http" => http(trees, place),
+            "http" => match http(trees, place) {
+                Ok(spec) => spec,
+                Err(problem) => {
+                    cx.report.add(problem);
+                    continue;
+                }
+            },
             "slack" => slack(variables, place),
             _ => telegram(variables, place),
         };
@@ -107,25 +115,39 @@ fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
     found.into_iter().next()
 }
 
-/// The hosts that the Swarm's policy lists, or all public ones.
-fn http(trees: &Trees, place: Place) -> Vec<Entry> {
-    let listed: Vec<&str> = documents(trees, "Swarm")
-        .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]))
-        .flat_map(items)
+/// The hosts that the Swarm's policy allows, or all public ones if it says nothing of them.
+fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Problem> {
+    let mut said = documents(trees, "Swarm")
+        .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
+    let network = said.next();
+    let listed: Vec<&str> = network
+        .and_then(|network| at(network, &["allow"]))
+        .map_or(&[][..], items)
+        .iter()
         .filter_map(as_text)
         .collect();
+    let written = network.and_then(as_text);
+    if let (Some(network), Some("none")) = (network, written) {
+        let message = "`http-fetch` reaches nothing: `network` of the Swarm is `none`";
+        let problem = Problem::new(codes::INVALID_VALUE, network.place, message);
+        return Err(problem.help(
+            "write the hosts, `network: {allow: [example.org]}`, or a Connection of the connector `http`",
+        ));
+    }
     let mut config = Vec::new();
     let hosts: Vec<Node> = if listed.is_empty() {
         vec![text(place, "*"), text(place, "http://*")]
     } else {
-        config.push(entry("allowPrivate", edit::boolean(place, true)));
         let both = listed
             .iter()
             .flat_map(|host| [(*host).to_owned(), format!("http://{host}")]);
         both.map(|host| text(place, host)).collect()
     };
+    if !listed.is_empty() || written == Some("any") {
+        config.push(entry("allowPrivate", edit::boolean(place, true)));
+    }
     config.insert(0, entry("allow", list(place, hosts)));
-    vec![entry("config", mapping(place, config))]
+    Ok(vec![entry("config", mapping(place, config))])
 }
 
 fn telegram(variables: &Variables<'_>, place: Place) -> Vec<Entry> {

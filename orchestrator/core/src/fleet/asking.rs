@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{
-    AgentAnswer, AgentAsk, KnownAgent, KnownInstance, ListScope, Question, REQUEST_KIND, reply_id,
+    AgentAnswer, AgentAsk, KnownAgent, KnownInstance, ListScope, Question, REQUEST_KIND,
+    REQUEST_NOTE, RequestNote, reply_id,
 };
 use goondan_protocol::event::{AgentEvent, Chain, EventSource, ReplyTo};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
@@ -32,7 +33,9 @@ use super::ceilings::Root;
 use super::mailbox::AcceptReply;
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::ProposalWork;
-use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
+use crate::limits::{
+    LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS, REQUEST_NOTE_BYTES_MAX,
+};
 use crate::refusals::Refused;
 use crate::router::agents_of;
 use crate::{Effect, ListPurpose, LogEvent, ProcessId, router};
@@ -42,6 +45,7 @@ struct AgentRequest {
     agent: AgentName,
     key: Option<InstanceKey>,
     input: String,
+    note: RequestNote,
     kind: RequestKind,
 }
 
@@ -63,6 +67,21 @@ impl RequestKind {
             Self::AnswerLater
         }
     }
+}
+
+/// Whether a request is no longer than one may be.
+fn check_size(request: &AgentRequest) -> Result<(), Refused> {
+    let invalid = |message: String| Err(Refused::new("E_INVALID_REQUEST", message));
+    if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
+        return invalid(format!("the input must have 1 to {MAX_INPUT_BYTES} bytes"));
+    }
+    let note_bytes = json!(request.note).to_string().len();
+    if note_bytes > REQUEST_NOTE_BYTES_MAX {
+        return invalid(format!(
+            "what is said beside the input has {note_bytes} bytes; at most {REQUEST_NOTE_BYTES_MAX} are allowed"
+        ));
+    }
+    Ok(())
 }
 
 /// What a tool call asks for that is not the fleet's to do.
@@ -166,20 +185,24 @@ impl Fleet {
                 input,
                 wait,
                 timeout_ms,
+                note,
             } => AgentRequest {
                 agent,
                 key,
                 input,
+                note,
                 kind: RequestKind::of_request(wait, timeout_ms),
             },
             Question::Send {
                 agent,
                 instance_key: key,
                 input,
+                note,
             } => AgentRequest {
                 agent,
                 key,
                 input,
+                note,
                 kind: RequestKind::Nothing,
             },
             Question::Spawn {
@@ -190,6 +213,7 @@ impl Fleet {
                 agent,
                 key,
                 input,
+                note: RequestNote::default(),
                 kind: RequestKind::NewInstance,
             },
         };
@@ -227,10 +251,7 @@ impl Fleet {
         (step, trace): (u32, Option<TraceContext>),
     ) -> Result<(), Refused> {
         let at = &requester.at;
-        if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
-            let message = format!("the input must have 1 to {MAX_INPUT_BYTES} bytes");
-            return Err(Refused::new("E_INVALID_REQUEST", message));
-        }
+        check_size(request)?;
         let own = self.own_agent(at)?;
         let route = self.route_request(at, &own, &id, request)?;
         let target = InstanceRef {
@@ -444,7 +465,10 @@ impl Fleet {
                 ..chain
             }),
             source,
-            metadata: JsonObject::new(),
+            metadata: match request.note.is_empty() {
+                true => JsonObject::new(),
+                false => JsonObject::from_iter([(REQUEST_NOTE.to_owned(), json!(request.note))]),
+            },
             id,
         })
     }
@@ -477,6 +501,9 @@ impl Fleet {
             .and_then(|r| r.correlation_id.as_ref())
         {
             metadata.insert("correlationId".to_owned(), json!(mark));
+        }
+        if let Some(note) = question.metadata.get(REQUEST_NOTE) {
+            metadata.insert(REQUEST_NOTE.to_owned(), note.clone());
         }
         Ok(AgentEvent {
             id,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, RequestNote};
 use goondan_protocol::call::{
     COMPLETE, CallId, CallOutcome, CallPlace, CallRecord, CallResult, CallTarget, OutgoingCall,
     Recorded,
@@ -127,6 +127,7 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
                 agent,
                 instance_key,
                 input,
+                note: RequestNote::default(),
             },
             how => Question::Request {
                 agent,
@@ -134,6 +135,7 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
                 input,
                 wait: how > 2,
                 timeout_ms: if how == 3 { 40 } else { 500_000 },
+                note: RequestNote::default(),
             },
         };
         AgentAsk {

@@ -1,0 +1,87 @@
+//! Files that chats hold: the connection fetches them, the agent keeps them in its work directory.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_protocol::service::DOWNLOAD_BYTES_MAX;
+use serde_json::{Value, json};
+
+use super::invalid;
+use super::services::Site;
+use crate::tools::fault::ToolFault;
+use crate::tools::file_system::put;
+
+/// Bytes that are fetched unless the call says otherwise.
+const DOWNLOAD_BYTES: u64 = 3_000_000;
+
+/// What every call takes that fetches a file.
+pub(super) const FIELDS: &[(&str, &str)] = &[
+    ("maxBytes", "number"),
+    ("includeBase64", "boolean"),
+    ("includeDataUrl", "boolean"),
+    ("savePath", "string"),
+    ("outputPath", "string"),
+];
+
+/// What a call wants of a file.
+pub(super) struct Download {
+    pub(super) bytes_max: u64,
+    /// Where it is kept, in the work directory.
+    save_as: Option<String>,
+    with_base64: bool,
+    with_data_url: bool,
+}
+
+impl Download {
+    pub(super) fn of(site: &Site) -> Result<Self, ToolFault> {
+        let asked = site.args.get("maxBytes");
+        let bytes_max = match asked {
+            None | Some(Value::Null) => DOWNLOAD_BYTES,
+            Some(asked) => asked
+                .as_u64()
+                .filter(|bytes| (1..=DOWNLOAD_BYTES_MAX).contains(bytes))
+                .ok_or_else(|| {
+                    invalid(format!(
+                        "`maxBytes` is 1 to {DOWNLOAD_BYTES_MAX}, not {asked}"
+                    ))
+                })?,
+        };
+        Ok(Self {
+            bytes_max,
+            save_as: site.text("savePath").or_else(|| site.text("outputPath")),
+            with_base64: site.truth("includeBase64").unwrap_or(true),
+            with_data_url: site.truth("includeDataUrl").unwrap_or(true),
+        })
+    }
+
+    /// Keeps the file, and tells of it beside what its service tells.
+    pub(super) fn finish(
+        self,
+        site: &Site,
+        fetched: &Value,
+        of_file: Value,
+    ) -> Result<Value, ToolFault> {
+        let told = |name: &str| fetched.get(name).and_then(Value::as_str);
+        let base64 = told("base64").unwrap_or_default();
+        let unreadable = |error: base64::DecodeError| {
+            ToolFault::new("E_TOOL_FAILED", format!("the file cannot be read: {error}"))
+        };
+        let content = STANDARD.decode(base64).map_err(unreadable)?;
+        if let Some(path) = &self.save_as {
+            put(&site.places, path, &content)?;
+        }
+        let kind = told("contentType").unwrap_or("application/octet-stream");
+        let mut result = json!({"ok": true});
+        let own = json!({
+            "contentType": kind, "sizeBytes": content.len(), "savedPath": self.save_as,
+            "base64": self.with_base64.then_some(base64),
+            "dataUrl": self.with_data_url.then(|| format!("data:{kind};base64,{base64}")),
+        });
+        if let (Value::Object(result), Value::Object(of_file), Value::Object(own)) =
+            (&mut result, of_file, own)
+        {
+            result.extend(of_file);
+            result.extend(own);
+        }
+        Ok(result)
+    }
+}

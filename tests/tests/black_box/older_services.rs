@@ -1,0 +1,207 @@
+//! The chats and requests of `@goondan/base` 0.0.3 under their names (`COMPAT-2`).
+
+use std::fs;
+
+use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::telegram::{TOKEN, Telegram};
+use goondan_tests::{Daemon, Home};
+use serde_json::{Value, json};
+
+use crate::older_tools::{bundle, holds, results};
+
+const SLACK_TOKEN: &str = "xoxb-double";
+
+#[test]
+fn compat_2_telegram_edits_deletes_reacts_and_fetches_files_as_it_did() {
+    let telegram = Telegram::start();
+    let calls = [
+        (
+            "telegram__edit",
+            json!({"chatId": 5, "messageId": "7", "text": "new", "parseMode": "markdownv2"}),
+        ),
+        ("telegram__delete", json!({"chatId": "5", "messageId": 7})),
+        (
+            "telegram__react",
+            json!({"chatId": "5", "messageId": 7, "emojis": ["👍", "👎"]}),
+        ),
+        (
+            "telegram__react",
+            json!({"chatId": "5", "messageId": 7, "clear": true}),
+        ),
+        (
+            "telegram__downloadFile",
+            json!({"file_id": "F1", "savePath": "in/photo.jpg"}),
+        ),
+        (
+            "telegram__downloadFile",
+            json!({"fileId": "F1", "includeBase64": false, "includeDataUrl": false}),
+        ),
+    ];
+    let home = Home::new(&bundle(&calls, "    - ref: Tool/telegram\n"));
+    home.write(
+        "project/.env",
+        &format!(
+            "TELEGRAM_BOT_TOKEN={TOKEN}\nTELEGRAM_API_BASE_URL={}\n",
+            telegram.endpoint()
+        ),
+    );
+    let _daemon = Daemon::serving(&home);
+    let found = results(&home, calls.len());
+    let expected = [
+        json!({"ok": true, "chatId": "5", "messageId": 7, "edited": true}),
+        json!({"ok": true, "chatId": "5", "messageId": 7, "deleted": true}),
+        json!({"ok": true, "chatId": "5", "messageId": 7, "cleared": false, "reactionCount": 1}),
+        json!({"ok": true, "chatId": "5", "messageId": 7, "cleared": true, "reactionCount": 0}),
+        json!({
+            "ok": true, "fileId": "F1", "fileUniqueId": "u1", "filePath": "photos/file_0.jpg", "fileSize": 7,
+            "contentType": "application/json", "sizeBytes": 7, "savedPath": "in/photo.jpg",
+            "base64": "ImhlbGxvIg==", "dataUrl": "data:application/json;base64,ImhlbGxvIg==",
+        }),
+        json!({"ok": true, "sizeBytes": 7, "savedPath": null, "base64": null, "dataUrl": null}),
+    ];
+    for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
+        holds(found, expected, call);
+    }
+    assert!(!found[4].to_string().contains(TOKEN), "{}", found[4]);
+    let saved = home.work_dir("main").join("in/photo.jpg");
+    assert_eq!(fs::read_to_string(saved).unwrap(), "\"hello\"");
+    let deeds = telegram.deeds();
+    let methods: Vec<&str> = deeds.iter().map(|deed| deed.method.as_str()).collect();
+    let expected = [
+        "editMessageText",
+        "deleteMessage",
+        "setMessageReaction",
+        "setMessageReaction",
+    ];
+    assert_eq!(methods, expected);
+    assert_eq!(deeds[0].params["parse_mode"], "MarkdownV2");
+    assert_eq!(deeds[2].params["reaction"][0]["emoji"], "👍");
+}
+
+fn slack_double() -> Provider {
+    Provider::start(|request| {
+        if request.header("authorization") != Some(&format!("Bearer {SLACK_TOKEN}")) {
+            return Answer::json(&json!({"ok": false, "error": "invalid_auth"}));
+        }
+        let path = request.path.split('?').next().unwrap_or_default();
+        Answer::json(&match path {
+            "/v1/files/a.png" => json!("hello"),
+            "/v1/conversations.history" => json!({"ok": true, "has_more": false, "messages": [
+                {"ts": "2.5", "user": "U2", "text": "two"}, {"ts": "1.5", "user": "U1", "text": "one"},
+            ]}),
+            _ => json!({"ok": true, "ts": "9.5", "user": "clerk", "team": "Acme"}),
+        })
+    })
+}
+
+/// The requests whose path ends so.
+fn to(provider: &Provider, end: &str) -> Vec<Received> {
+    let mut received = provider.received();
+    received.retain(|request| request.path.ends_with(end));
+    received
+}
+
+#[test]
+fn compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote() {
+    let slack = slack_double();
+    let calls = [
+        (
+            "slack__send",
+            json!({"channelId": "C1", "text": "hi", "threadTs": "1.5", "token": "other"}),
+        ),
+        ("slack__read", json!({"channelId": "C1", "limit": 5})),
+        ("slack__read", json!({"channel": "C1", "ts": "1.5"})),
+        (
+            "slack__edit",
+            json!({"channelId": "C1", "timestamp": "1.5", "text": "new"}),
+        ),
+        (
+            "slack__delete",
+            json!({"channelId": "C1", "messageTs": "1.5"}),
+        ),
+        (
+            "slack__react",
+            json!({"channelId": "C1", "messageTs": "1.5", "emoji": ":wave:", "emojis": ["tada"]}),
+        ),
+        (
+            "slack__downloadFile",
+            json!({"fileUrl": format!("{}/files/a.png", slack.endpoint())}),
+        ),
+        (
+            "slack__downloadFile",
+            json!({"url": "https://evil.example/a.png"}),
+        ),
+    ];
+    let home = Home::new(&bundle(&calls, "    - ref: Tool/slack\n"));
+    home.write(
+        "project/.env",
+        &format!(
+            "SLACK_BOT_TOKEN={SLACK_TOKEN}\nSLACK_SIGNING_SECRET=s\nSLACK_WEBHOOK_PORT=0\nSLACK_API_BASE_URL={}\n",
+            slack.endpoint()
+        ),
+    );
+    let _daemon = Daemon::serving(&home);
+    let found = results(&home, calls.len() - 1);
+    let expected = [
+        json!({"ok": true, "channelId": "C1", "messageTs": "9.5", "text": "hi"}),
+        json!({"ok": true, "channelId": "C1", "method": "conversations.history", "count": 2, "found": null}),
+        json!({"ok": true, "channelId": "C1", "messageTs": "1.5", "count": 1, "found": true}),
+        json!({"ok": true, "channelId": "C1", "messageTs": "1.5", "edited": true}),
+        json!({"ok": true, "channelId": "C1", "messageTs": "1.5", "deleted": true}),
+        json!({"ok": true, "channelId": "C1", "emojis": ["wave", "tada"], "reactionCount": 2}),
+        json!({"ok": true, "contentType": "application/json", "sizeBytes": 7, "base64": "ImhlbGxvIg=="}),
+    ];
+    for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
+        holds(found, expected, call);
+    }
+    let refused = home.ask("main", &format!("call {}", calls.len() - 1));
+    assert!(refused.contains("its address is not of Slack"), "{refused}");
+    let sent = to(&slack, "/chat.postMessage");
+    assert_eq!(sent[0].body["thread_ts"], "1.5");
+    assert_eq!(to(&slack, "/reactions.add").len(), 2);
+}
+
+#[test]
+fn compat_2_requests_are_made_to_the_hosts_that_the_policy_allows() {
+    let server = Provider::start(|request: &Received| {
+        let told = json!({"method": request.method, "path": request.path, "body": request.body,
+            "token": request.header("x-token")});
+        Answer::json(&told)
+    });
+    let url = |path: &str| format!("{}{path}", server.endpoint());
+    let calls: [(&str, Value); 3] = [
+        (
+            "http-fetch__get",
+            json!({"url": url("/a"), "headers": {"x-token": 5}}),
+        ),
+        (
+            "http-fetch__post",
+            json!({"url": url("/b"), "body": {"n": 1}, "maxBytes": 10}),
+        ),
+        (
+            "http-fetch__post",
+            json!({"url": url("/c"), "bodyString": "{\"n\":2}"}),
+        ),
+    ];
+    let address = server.endpoint().replace("http://", "").replace("/v1", "");
+    let policy = format!("  policy: {{sandbox: {{network: {{allow: [\"{address}\"]}}}}}}\n");
+    let home = Home::new(&(bundle(&calls, "    - ref: Tool/http-fetch\n") + &policy));
+    let _daemon = Daemon::serving(&home);
+    let found = results(&home, calls.len());
+    holds(
+        &found[0],
+        &json!({"method": "GET", "status": 200, "statusText": "OK", "truncated": false, "url": url("/a")}),
+        "get",
+    );
+    let body: Value = serde_json::from_str(found[0]["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body["token"], "5");
+    assert_eq!(found[0]["headers"]["content-type"], "application/json");
+    holds(
+        &found[1],
+        &json!({"method": "POST", "status": 200, "truncated": true}),
+        "post",
+    );
+    assert_eq!(found[1]["body"].as_str().unwrap().len(), 10);
+    let body: Value = serde_json::from_str(found[2]["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body["body"], json!({"n": 2}));
+}
