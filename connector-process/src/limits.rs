@@ -145,6 +145,12 @@ pub const SERVICE_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Largest document in which a server says of itself how tokens are got, in bytes.
 pub const OAUTH_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
+/// Most scopes of one list of a server that are believed.
+pub const OAUTH_SCOPES_MAX: usize = 64;
+
+/// Longest text of a server in what is said of how tokens are got that an error repeats, in characters.
+pub const OAUTH_SAID_CHARS_MAX: usize = 200;
+
 /// Redirects that one request of an agent follows.
 pub const REDIRECTS_MAX: usize = 5;
 

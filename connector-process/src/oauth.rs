@@ -188,12 +188,12 @@ async fn ask_form<T: Serialize>(
     }
 }
 
-/// Has an application registered.
+/// Has an application registered. A second request would register a second one.
 async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Outcome {
     let request: RegisterRequest = read(params)?;
     let failed = Failed {
         service: "the authorization server",
-        is_repeatable: true,
+        is_repeatable: false,
     };
     let client = clients.that(request.public_only);
     let sent = client
@@ -203,10 +203,14 @@ async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Ou
         .body(registration::body(&request).to_string());
     let answered = exchange_within(sent, timeout, OAUTH_DOCUMENT_BYTES_MAX).await;
     let answered = answered.map_err(|broken| failed.without_answer(&broken))?;
-    match registration::read(&answered) {
-        Some(registered) => to_raw(&registered),
-        None => Err(failed.unknown("its answer cannot be read".to_owned())),
+    if let Some(registered) = registration::read(&answered, &request) {
+        return to_raw(&registered);
     }
+    // What it said may hold a secret.
+    Err(match answered.status {
+        200..300 => failed.unknown("its answer cannot be read".to_owned()),
+        status => failed.by_status(status, "it cannot register now", answered.retry_after_ms()),
+    })
 }
 
 fn secrets_of(request: &FormRequest) -> Vec<String> {

@@ -195,6 +195,9 @@ pub struct MetadataRequest {
     /// The server whose tokens are wanted, if they are for one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// Whether `issuer` was named by `resource`, and not by a person: then it leads where that may lead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_found: bool,
 }
 
 /// What an authorization server says of itself (RFC 8414), and a resource of its tokens (RFC 9728).

@@ -1,7 +1,7 @@
 //! An MCP server over HTTP that wants a login, and its authorization server: they behave as the examples of the
 //! protocol's own SDK do, and lie on demand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::authorization_server::form;
 use crate::mcp::{Outcome, Server};
-use crate::provider::{Answer, Provider, Received};
+use crate::provider::{Answer, Ending, Provider, Received};
 
 /// Where both servers take requests.
 const BASE: &str = "/v1";
@@ -43,6 +43,20 @@ pub enum Lie {
     OtherCallback,
     /// The MCP server takes everybody.
     NoLogin,
+    /// The MCP server is busy for the next request, and then no more.
+    Busy,
+    /// Its answers without a token have no end.
+    Endless,
+    /// The authorization server is busy for the next registration, and then no more.
+    BusyRegistration,
+    /// It breaks at a registration.
+    BrokenRegistration,
+    /// It registers an application, and never answers.
+    SilentRegistration,
+    /// What it says of the application that it has registered is huge.
+    HugeRegistration,
+    /// It registers other redirect addresses than it was told.
+    OtherRedirect,
 }
 
 #[derive(Debug, Default)]
@@ -56,10 +70,11 @@ struct State {
     codes: BTreeMap<String, BTreeMap<String, String>>,
     refresh: Option<String>,
     access: Option<String>,
-    spent: BTreeSet<String>,
     /// The kinds of grants that it was asked for, each with the resource.
     asked: Vec<(String, String)>,
     secrets: Vec<String>,
+    /// How many registrations it was asked for.
+    registrations: usize,
     lie: Option<Lie>,
 }
 
@@ -82,7 +97,7 @@ impl McpWithLogin {
         let idp = Provider::start(move |received| authorize(&mut lock(&shared), received));
         let shared = Arc::clone(&state);
         let mut server = Server::new("none");
-        let mcp = Provider::start(move |received| serve(&lock(&shared), &mut server, received));
+        let mcp = Provider::start(move |received| serve(&mut lock(&shared), &mut server, received));
         {
             let mut state = lock(&state);
             state.issuer = idp.endpoint();
@@ -118,6 +133,12 @@ impl McpWithLogin {
     #[must_use]
     pub fn clients(&self) -> usize {
         lock(&self.state).clients.len()
+    }
+
+    /// How many registrations it was asked for.
+    #[must_use]
+    pub fn registrations(&self) -> usize {
+        lock(&self.state).registrations
     }
 
     /// The access token that is good now.
@@ -168,9 +189,13 @@ impl McpWithLogin {
 }
 
 /// What the MCP server answers.
-fn serve(state: &State, server: &mut Server, received: &Received) -> Answer {
+fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer {
     if received.path == SAID_AT {
         return said(state);
+    }
+    if state.lie == Some(Lie::Busy) {
+        state.lie = None;
+        return Answer::error(503, &json!({}));
     }
     let is_open = state.lie == Some(Lie::NoLogin);
     let token = received.header("authorization");
@@ -185,7 +210,11 @@ fn serve(state: &State, server: &mut Server, received: &Received) -> Answer {
             "Bearer error=\"invalid_token\", resource_metadata=\"{place}\", scope=\"tools\""
         );
         let body = json!({"error": "invalid_token"});
-        return Answer::error(401, &body).with_header("www-authenticate", &challenge);
+        let answer = Answer::error(401, &body).with_header("www-authenticate", &challenge);
+        return match state.lie {
+            Some(Lie::Endless) => answer.repeating(b"and so on "),
+            _ => answer,
+        };
     }
     let empty = |status: u16| Answer {
         chunks: Vec::new(),
@@ -233,6 +262,7 @@ fn authorize(state: &mut State, received: &Received) -> Answer {
                 "authorization_endpoint": format!("{issuer}/authorize"),
                 "token_endpoint": format!("{issuer}/token"),
                 "registration_endpoint": format!("{issuer}/register"),
+                "revocation_endpoint": format!("{issuer}/revoke"),
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["client_secret_post"],
@@ -250,28 +280,56 @@ fn authorize(state: &mut State, received: &Received) -> Answer {
             }
             Answer::json(&body)
         }
-        "/v1/register" => {
-            state.next += 1;
-            let (id, secret) = (
-                format!("client-{}", state.next),
-                format!("client-secret-{}-never-shown", state.next),
-            );
-            let redirect_uri = received.body["redirect_uris"][0].as_str();
-            let redirect_uri = redirect_uri.unwrap_or_default().to_owned();
-            state.clients.insert(id.clone(), redirect_uri);
-            state.secrets.push(secret.clone());
-            let mut body = received.body.clone();
-            body["client_id"] = json!(id);
-            body["client_secret"] = json!(secret);
-            Answer::error(201, &body)
-        }
+        "/v1/register" => register(state, received),
         "/v1/token" => {
             let Value::String(body) = &received.body else {
                 return refused("invalid_request");
             };
             token(state, &form(body))
         }
+        "/v1/revoke" => {
+            state.asked.push(("revoke".to_owned(), String::new()));
+            (state.refresh, state.access) = (None, None);
+            Answer::json(&json!({}))
+        }
         _ => Answer::error(404, &json!({})),
+    }
+}
+
+fn register(state: &mut State, received: &Received) -> Answer {
+    state.registrations += 1;
+    match state.lie {
+        Some(Lie::BusyRegistration) => {
+            state.lie = None;
+            return Answer::error(503, &json!({"error": "temporarily_unavailable"}));
+        }
+        Some(Lie::BrokenRegistration) => return Answer::error(500, &json!({})),
+        _ => {}
+    }
+    state.next += 1;
+    let (id, secret) = (
+        format!("client-{}", state.next),
+        format!("client-secret-{}-never-shown", state.next),
+    );
+    let redirect_uri = received.body["redirect_uris"][0].as_str();
+    let redirect_uri = redirect_uri.unwrap_or_default().to_owned();
+    state.clients.insert(id.clone(), redirect_uri);
+    state.secrets.push(secret.clone());
+    let mut body = received.body.clone();
+    body["client_id"] = json!(id);
+    body["client_secret"] = json!(secret);
+    match state.lie {
+        Some(Lie::OtherRedirect) => body["redirect_uris"] = json!(["https://evil.example/back"]),
+        Some(Lie::HugeRegistration) => body["software_id"] = json!("x".repeat(1024 * 1024)),
+        _ => {}
+    }
+    let answer = Answer::error(201, &body);
+    match state.lie {
+        Some(Lie::SilentRegistration) => Answer {
+            chunks: Vec::new(),
+            ..answer.ending(Ending::Silent)
+        },
+        _ => answer,
     }
 }
 
@@ -305,8 +363,6 @@ fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
         }
     } else if state.refresh.as_ref() != Some(&field("refresh_token")) {
         return refused("invalid_grant");
-    } else {
-        state.spent.insert(field("refresh_token"));
     }
     state.next += 1;
     let access = format!("access-{}-never-shown", state.next);

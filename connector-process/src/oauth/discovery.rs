@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_clock::Instant;
+use goondan_protocol::call::CallError;
 use goondan_protocol::oauth::{Metadata, MetadataRequest, Refused, Reply};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -15,6 +16,8 @@ use crate::service::{Answered, Broken, Failed, exchange_within};
 
 /// What a server is asked with that wants a token: the first request of the Model Context Protocol.
 const PROTOCOL_VERSION: &str = "2025-11-25";
+/// The server whose tokens are wanted, for people.
+const SERVER: &str = "the server";
 
 /// Why it is not known.
 enum Unknown {
@@ -36,8 +39,13 @@ pub(super) async fn ask(
     request: &MetadataRequest,
     timeout: Duration,
 ) -> Result<Reply<Metadata>, CallError> {
-    let asking = Asking { clients, timeout };
+    let asking = Asking {
+        clients,
+        timeout,
+        deadline: Instant::now() + timeout,
+    };
     let found = match (&request.issuer, &request.resource) {
+        (Some(issuer), Some(resource)) if request.is_found => asking.known(issuer, resource).await,
         (Some(issuer), resource) => asking.written(issuer, resource.as_deref()).await,
         (None, Some(resource)) => asking.found_by(resource).await,
         (None, None) => refused("neither a server nor whose tokens it takes is named"),
@@ -54,46 +62,45 @@ pub(super) async fn ask(
 
 struct Asking<'a> {
     clients: &'a Clients,
+    /// For all requests together.
     timeout: Duration,
+    deadline: Instant,
 }
 
 impl Asking<'_> {
+    fn left(&self) -> Duration {
+        self.deadline - Instant::now()
+    }
+
     /// An authorization server that a person has named.
     async fn written(&self, issuer: &str, resource: Option<&str>) -> Found<Metadata> {
+        let url = parsed(issuer)?;
         let said = self.metadata_at(&self.clients.any, issuer).await?;
         let mut metadata = read(&said, issuer)?;
+        check_named(&metadata, &url)?;
         if resource.is_some() {
             must_say_s256(&said)?;
         }
         metadata.resource = resource.map(str::to_owned);
+        metadata.public_only = !resource::allows_private(&url);
         Ok(metadata)
+    }
+
+    /// The one that a server has named before, when a person logged in.
+    async fn known(&self, issuer: &str, resource: &str) -> Found<Metadata> {
+        let (metadata, _) = self.named_by(&parsed(resource)?, issuer).await?;
+        Ok(Metadata {
+            resource: Some(resource.to_owned()),
+            ..metadata
+        })
     }
 
     /// The one that a server names.
     async fn found_by(&self, written: &str) -> Found<Metadata> {
-        let Ok(url) = Url::parse(written) else {
-            return refused(format!("`{written}` is no address"));
-        };
+        let url = parsed(written)?;
         let challenge = self.challenge_of(&url).await?;
         let said = self.said_by(&url, &challenge).await?;
-        let issuer = &said.issuer;
-        check(issuer, &url)?;
-        let document = self
-            .metadata_at(self.clients.for_found(&url), issuer)
-            .await?;
-        let mut metadata = read(&document, issuer)?;
-        must_say_s256(&document)?;
-        let endpoints = &metadata.endpoints;
-        let named = [
-            &endpoints.authorization,
-            &endpoints.token,
-            &endpoints.revocation,
-            &endpoints.device_authorization,
-            &metadata.registration,
-        ];
-        for named in named.into_iter().flatten() {
-            check(named, &url)?;
-        }
+        let (metadata, document) = self.named_by(&url, &said.issuer).await?;
         let mut scopes = if challenge.scopes.is_empty() {
             said.scopes
         } else {
@@ -105,10 +112,23 @@ impl Asking<'_> {
         if gives_offline && !scopes.is_empty() && !scopes.contains(&offline) {
             scopes.push(offline);
         }
-        metadata.scopes = scopes;
-        metadata.resource = Some(said.resource);
-        metadata.public_only = !resource::allows_private(&url);
-        Ok(metadata)
+        Ok(Metadata {
+            scopes,
+            resource: Some(said.resource),
+            ..metadata
+        })
+    }
+
+    /// What an authorization server says of itself that this server names, as it is read and as it stands there.
+    async fn named_by(&self, url: &Url, issuer: &str) -> Found<(Metadata, Value)> {
+        check(issuer, url)?;
+        let client = self.clients.for_found(url);
+        let document = self.metadata_at(client, issuer).await?;
+        let mut metadata = read(&document, issuer)?;
+        must_say_s256(&document)?;
+        check_named(&metadata, url)?;
+        metadata.public_only = !resource::allows_private(url);
+        Ok((metadata, document))
     }
 
     /// Comes to the server without a token.
@@ -125,26 +145,24 @@ impl Asking<'_> {
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_string());
         // What it says else may have no end.
-        let sent = goondan_clock::timeout(self.timeout, request.send()).await;
+        let sent = goondan_clock::timeout(self.left(), request.send()).await;
         let answered = match sent {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => {
                 let reason = goondan_log::error_chain(&error.without_url());
-                return Err(failed("the server", &Broken::NotSent(reason)));
+                return Err(failed(SERVER, &Broken::NotSent(reason)));
             }
             Err(_elapsed) => {
                 let reason = format!("no answer within {} ms", self.timeout.as_millis());
-                return Err(failed("the server", &Broken::Lost(reason)));
+                return Err(failed(SERVER, &Broken::Lost(reason)));
             }
         };
-        let status = answered.status();
-        if status.is_success() {
-            return refused("it takes requests without a token: nobody has to log in there");
-        }
-        if status.is_redirection() {
-            return refused("the server sends elsewhere: name the address where it is itself");
-        }
-        Ok(resource::challenge_of(answered.headers()))
+        let answered = Answered {
+            status: answered.status().as_u16(),
+            headers: answered.headers().clone(),
+            body: Vec::new(),
+        };
+        challenge_in(&answered)
     }
 
     /// What the server says of its tokens, where it says so.
@@ -158,7 +176,7 @@ impl Asking<'_> {
                 Ok(at) if at.origin() == url.origin() => &self.clients.any,
                 _ => self.clients.for_found(url),
             };
-            let answered = self.get(client, &place, "the server").await?;
+            let answered = self.get(client, &place, SERVER).await?;
             if answered.status == 200 {
                 return resource::read(&answered.json(), url).or_else(refused);
             }
@@ -201,18 +219,14 @@ impl Asking<'_> {
         service: &'static str,
     ) -> Found<Answered> {
         let request = client.get(url).header(ACCEPT, "application/json");
-        let answered = exchange_within(request, self.timeout, OAUTH_DOCUMENT_BYTES_MAX).await;
+        let answered = exchange_within(request, self.left(), OAUTH_DOCUMENT_BYTES_MAX).await;
         let answered = answered.map_err(|broken| match broken {
             Broken::TooLong(_) | Broken::Forbidden(_) => {
                 Unknown::Refused("invalid_metadata", format!("{service}: {broken}"))
             }
             Broken::NotSent(_) | Broken::Lost(_) => failed(service, &broken),
         })?;
-        if answered.status >= 500 {
-            let after_ms = answered.retry_after_ms();
-            let error = failing(service).by_status(answered.status, "", after_ms);
-            return Err(Unknown::Failed(error));
-        }
+        must_be_up(service, &answered)?;
         Ok(answered)
     }
 }
@@ -225,11 +239,35 @@ fn failing(service: &str) -> Failed<'_> {
 }
 
 fn failed(service: &str, broken: &Broken) -> Unknown {
-    let error = failing(service).without_answer(broken);
-    Unknown::Failed(CallError {
-        code: CallErrorCode::Unavailable,
-        ..error
-    })
+    Unknown::Failed(failing(service).without_answer(broken))
+}
+
+/// A server that is busy or broken says nothing of itself: it is asked later.
+fn must_be_up(service: &str, answered: &Answered) -> Found<()> {
+    if answered.status != 429 && answered.status < 500 {
+        return Ok(());
+    }
+    let after_ms = answered.retry_after_ms();
+    let error = failing(service).by_status(answered.status, "it cannot answer now", after_ms);
+    Err(Unknown::Failed(error))
+}
+
+/// What a server says to who comes without a token. Only one that declines for want of it says what it wants.
+fn challenge_in(answered: &Answered) -> Found<Challenge> {
+    must_be_up(SERVER, answered)?;
+    match answered.status {
+        401 | 403 => Ok(resource::challenge_of(&answered.headers)),
+        200..=299 => refused("it takes requests without a token: nobody has to log in there"),
+        300..=399 => refused("the server sends elsewhere: name the address where it is itself"),
+        status => refused(format!(
+            "it answered {status} to a request without a token, and no 401 that asks for a login: check its \
+             address"
+        )),
+    }
+}
+
+fn parsed(address: &str) -> Found<Url> {
+    Url::parse(address).or_else(|_| refused(format!("`{address}` is no address")))
 }
 
 fn read(said: &Value, issuer: &str) -> Found<Metadata> {
@@ -240,6 +278,22 @@ fn check(named: &str, resource: &Url) -> Found<Url> {
     resource::check(named, resource).or_else(refused)
 }
 
+/// Checks every address that secrets or people are sent to, as named by this one.
+fn check_named(metadata: &Metadata, by: &Url) -> Found<()> {
+    let endpoints = &metadata.endpoints;
+    let named = [
+        &endpoints.authorization,
+        &endpoints.token,
+        &endpoints.revocation,
+        &endpoints.device_authorization,
+        &metadata.registration,
+    ];
+    for named in named.into_iter().flatten() {
+        check(named, by)?;
+    }
+    Ok(())
+}
+
 /// Where an application is registered by itself, nobody has looked whether the server takes it.
 fn must_say_s256(said: &Value) -> Found<()> {
     let methods = resource::texts(said, "code_challenge_methods_supported");
@@ -247,4 +301,67 @@ fn must_say_s256(said: &Value) -> Found<()> {
         return Ok(());
     }
     refused("it does not say that it takes `S256`, without which a login is not safe")
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
+
+    use super::*;
+
+    fn answered(status: u16) -> Answered {
+        let mut headers = HeaderMap::new();
+        let challenge = "Bearer resource_metadata=\"https://mcp.example/x\"";
+        headers.insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
+        headers.insert(RETRY_AFTER, "7".parse().unwrap());
+        Answered {
+            status,
+            headers,
+            body: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sys_4_only_a_server_that_declines_for_want_of_a_token_says_what_it_wants() {
+        for status in [401, 403] {
+            let challenge = challenge_in(&answered(status)).ok().unwrap();
+            assert_eq!(challenge.metadata.as_deref(), Some("https://mcp.example/x"));
+        }
+        for status in [200, 302, 400, 404, 405] {
+            let found = challenge_in(&answered(status));
+            assert!(matches!(found, Err(Unknown::Refused(..))), "{status}");
+        }
+        for status in [429, 500, 502, 503] {
+            let Err(Unknown::Failed(error)) = challenge_in(&answered(status)) else {
+                panic!("{status} is believed")
+            };
+            assert!(error.retryable, "{status}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn sys_4_what_an_authorization_server_names_leads_where_its_own_address_may_lead() {
+        let named = |token: &str| {
+            let mut metadata = Metadata::default();
+            metadata.endpoints.token = Some(token.to_owned());
+            metadata
+        };
+        let issuer = parsed("https://as.example/tenant").ok().unwrap();
+        assert!(check_named(&named("https://tokens.as.example/token"), &issuer).is_ok());
+        for bad in [
+            "https://10.0.0.1/token",
+            "https://127.0.0.1/token",
+            "https://user:word@as.example/token",
+            "https://as.example/token#x",
+        ] {
+            assert!(check_named(&named(bad), &issuer).is_err(), "{bad}");
+        }
+        let registers = Metadata {
+            registration: Some("https://169.254.169.254/register".to_owned()),
+            ..Metadata::default()
+        };
+        assert!(check_named(&registers, &issuer).is_err());
+        let here = parsed("http://127.0.0.1:9000").ok().unwrap();
+        assert!(check_named(&named("http://127.0.0.1:9000/token"), &here).is_ok());
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
     let named = match text("issuer") {
         Some(named) if same(named) => named.to_owned(),
         Some(named) => {
-            let named: String = named.chars().take(200).collect();
+            let named = resource::shown(named);
             return Err(format!("it says that it is `{named}`, and not `{issuer}`"));
         }
         None => return Err("it does not say which server it is of".to_owned()),

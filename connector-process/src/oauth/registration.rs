@@ -4,7 +4,7 @@ use goondan_protocol::oauth::{Client, ClientAuth, Refused, RegisterRequest, Repl
 use goondan_protocol::secret::SecretValue;
 use serde_json::{Value, json};
 
-use super::reply;
+use super::{reply, resource};
 use crate::service::Answered;
 
 /// What the server is told of the application.
@@ -42,44 +42,81 @@ fn method_of(auth: ClientAuth) -> &'static str {
     }
 }
 
-/// How a registered application is to say who it is, by what the server says it takes.
+/// How a registered application is to say who it is, by what the server says it takes. One that does not say takes
+/// the header (RFC 8414, 2).
 pub(super) fn auth_of(methods: &[String]) -> ClientAuth {
     let takes = |auth| methods.iter().any(|method| method == method_of(auth));
     // Without a secret there is none to keep.
-    if methods.is_empty() || takes(ClientAuth::None) {
+    if takes(ClientAuth::None) {
         ClientAuth::None
-    } else if takes(ClientAuth::Basic) {
+    } else if methods.is_empty() || takes(ClientAuth::Basic) {
         ClientAuth::Basic
     } else {
         ClientAuth::Post
     }
 }
 
-/// The answer of a registration endpoint; `None` if it cannot be read.
-pub(super) fn read(answered: &Answered) -> Option<Reply<Client>> {
-    let said = answered.json();
-    let text = |name: &str| {
-        let text = said.get(name).and_then(Value::as_str);
-        text.filter(|text| !text.is_empty()).map(str::to_owned)
-    };
+/// The answer of a registration endpoint to this request; `None` if it cannot be read, or if the server cannot answer
+/// now.
+pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Reply<Client>> {
+    let fields = reply::fields_of(&answered.body);
     if !reply::is_good(answered) {
-        return Some(Reply::Refused(Refused {
-            error: text("error").unwrap_or_else(|| format!("http_{}", answered.status)),
-            description: text("error_description"),
-        }));
+        if answered.status == 429 || answered.status >= 500 {
+            return None;
+        }
+        let said = fields.as_ref().and_then(reply::refusal);
+        return Some(Reply::Refused(said.unwrap_or_else(|| {
+            refused(&format!("http_{}", answered.status), None)
+        })));
     }
+    let fields = fields?;
+    let text = |name: &str| reply::text(&fields, name);
+    let id = text("client_id")?;
     let secret = text("client_secret").map(SecretValue::new);
-    let auth = match (text("token_endpoint_auth_method").as_deref(), &secret) {
-        (_, None) => ClientAuth::None,
-        (Some("client_secret_post"), Some(_)) => ClientAuth::Post,
-        (Some("none"), Some(_)) => ClientAuth::None,
-        (Some(_) | None, Some(_)) => ClientAuth::Basic,
+    if let Some(redirect_uri) = &request.redirect_uri {
+        let said = fields.get("redirect_uris").and_then(Value::as_array);
+        let is_left_out = said.is_some_and(|said| {
+            !said.is_empty() && !said.iter().any(|it| it == redirect_uri.as_str())
+        });
+        if is_left_out {
+            let why = "it registered other redirect addresses than the one that it was told";
+            return Some(Reply::Refused(refused("invalid_redirect_uri", Some(why))));
+        }
+    }
+    let method = text("token_endpoint_auth_method");
+    let auth = match method.as_deref() {
+        // What it does not say is as it was asked for.
+        None => request.client_auth,
+        Some("none") => ClientAuth::None,
+        Some("client_secret_basic") => ClientAuth::Basic,
+        Some("client_secret_post") => ClientAuth::Post,
+        Some(other) => {
+            let other = resource::shown(other);
+            let why = format!("it wants applications to say who they are by `{other}`");
+            return Some(Reply::Refused(refused(
+                "invalid_client_metadata",
+                Some(&why),
+            )));
+        }
+    };
+    // A server that keeps no secret of the application cannot ask for one.
+    let auth = match &secret {
+        Some(_) if method.is_none() && auth == ClientAuth::None => ClientAuth::Basic,
+        Some(_) => auth,
+        None => ClientAuth::None,
     };
     Some(Reply::Granted(Client {
-        id: text("client_id")?,
+        id,
         secret: secret.filter(|_| auth != ClientAuth::None),
         auth,
     }))
+}
+
+fn refused(error: &str, why: Option<&str>) -> Refused {
+    Refused {
+        error: error.to_owned(),
+        description: why.map(str::to_owned),
+    }
 }
 
 #[cfg(test)]
@@ -102,21 +139,14 @@ mod tests {
             let methods: Vec<String> = methods.iter().map(|it| (*it).to_owned()).collect();
             auth_of(&methods)
         };
-        assert_eq!(methods(&[]), ClientAuth::None);
+        assert_eq!(methods(&[]), ClientAuth::Basic);
         assert_eq!(methods(&["client_secret_basic", "none"]), ClientAuth::None);
         assert_eq!(
             methods(&["client_secret_post", "client_secret_basic"]),
             ClientAuth::Basic
         );
         assert_eq!(methods(&["client_secret_post"]), ClientAuth::Post);
-        let request = RegisterRequest {
-            endpoint: "https://as.example/register".to_owned(),
-            redirect_uri: Some("http://127.0.0.1:1/callback".to_owned()),
-            scopes: vec!["a".to_owned(), "b".to_owned()],
-            client_auth: ClientAuth::None,
-            public_only: true,
-        };
-        let said = body(&request);
+        let said = body(&request(ClientAuth::None));
         assert_eq!(
             said["redirect_uris"],
             json!(["http://127.0.0.1:1/callback"])
@@ -125,12 +155,24 @@ mod tests {
         assert_eq!(said["scope"], "a b");
     }
 
+    fn request(client_auth: ClientAuth) -> RegisterRequest {
+        RegisterRequest {
+            endpoint: "https://as.example/register".to_owned(),
+            redirect_uri: Some("http://127.0.0.1:1/callback".to_owned()),
+            scopes: vec!["a".to_owned(), "b".to_owned()],
+            client_auth,
+            public_only: true,
+        }
+    }
+
     #[test]
     fn sys_4_a_registered_application_says_who_it_is_as_the_server_wants() {
-        let client = |body: Value| match read(&answered(201, &body)) {
-            Some(Reply::Granted(client)) => Some((client.auth, client.secret.is_some())),
-            _ => None,
-        };
+        let asked =
+            |auth: ClientAuth, body: Value| match read(&answered(201, &body), &request(auth)) {
+                Some(Reply::Granted(client)) => Some((client.auth, client.secret.is_some())),
+                _ => None,
+            };
+        let client = |body: Value| asked(ClientAuth::Post, body);
         assert_eq!(
             client(json!({"client_id": "x"})),
             Some((ClientAuth::None, false))
@@ -145,10 +187,51 @@ mod tests {
             Some((ClientAuth::Basic, true))
         );
         assert_eq!(client(with("none")), Some((ClientAuth::None, false)));
+        assert_eq!(client(with("private_key_jwt")), None);
         assert_eq!(client(json!({"client_secret": "s"})), None);
-        let refused = read(&answered(400, &json!({"error": "invalid_redirect_uri"})));
-        assert!(matches!(refused, Some(Reply::Refused(it)) if it.error == "invalid_redirect_uri"));
-        let refused = read(&answered(403, &json!(null)));
-        assert!(matches!(refused, Some(Reply::Refused(it)) if it.error == "http_403"));
+        // What is not said is as it was asked for.
+        let silent = json!({"client_id": "x", "client_secret": "s"});
+        for (auth, expected) in [
+            (ClientAuth::Post, ClientAuth::Post),
+            (ClientAuth::Basic, ClientAuth::Basic),
+            (ClientAuth::None, ClientAuth::Basic),
+        ] {
+            assert_eq!(asked(auth, silent.clone()), Some((expected, true)));
+        }
+    }
+
+    #[test]
+    fn sys_4_a_registration_that_is_declined_or_of_other_addresses_is_refused_and_a_busy_server_asked_later()
+     {
+        let read =
+            |status: u16, body: &Value| read(&answered(status, body), &request(ClientAuth::None));
+        let refused = |status: u16, body: Value| match read(status, &body) {
+            Some(Reply::Refused(refused)) => refused,
+            other => panic!("{other:?}"),
+        };
+        let said = refused(400, json!({"error": "invalid_redirect_uri"}));
+        assert_eq!(said.error, "invalid_redirect_uri");
+        assert_eq!(refused(403, json!(null)).error, "http_403");
+        let long = json!({"error": "x".repeat(9_000), "error_description": "y".repeat(9_000)});
+        let said = refused(400, long);
+        assert!(said.to_string().len() < 1_000, "{}", said.to_string().len());
+        for status in [429, 500, 503] {
+            assert_eq!(
+                read(status, &json!({"error": "slow_down"})),
+                None,
+                "{status}"
+            );
+        }
+        assert_eq!(read(201, &json!("nonsense")), None);
+        let with = |uris: Value| json!({"client_id": "x", "redirect_uris": uris});
+        let other = refused(201, with(json!(["http://127.0.0.1:2/callback"])));
+        assert_eq!(other.error, "invalid_redirect_uri");
+        for good in [
+            json!([]),
+            json!(null),
+            json!(["https://x.example", "http://127.0.0.1:1/callback"]),
+        ] {
+            assert!(matches!(read(201, &with(good)), Some(Reply::Granted(_))));
+        }
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn is_good(answered: &Answered) -> bool {
 }
 
 /// The fields of a body: JSON, or a form.
-fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
+pub(super) fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
     let text = std::str::from_utf8(body).ok()?;
     let text = text.trim_start_matches('\u{feff}').trim();
     if let Ok(Value::Object(fields)) = serde_json::from_str(text) {
@@ -98,7 +98,7 @@ fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
 }
 
 /// Why a server declines; some say so with a status of success.
-fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
+pub(super) fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
     let (error, description) = match fields.get("error")? {
         Value::String(error) if !error.is_empty() => {
             (error.clone(), text(fields, "error_description"))
@@ -124,7 +124,7 @@ fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
 }
 
 /// A text that is not empty, or a number as one.
-fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
+pub(super) fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
     match fields.get(name)? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),

@@ -8,13 +8,12 @@ use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use serde_json::Value;
 
 use crate::http::{Forbidden, may_reach};
+use crate::limits::{OAUTH_SAID_CHARS_MAX, OAUTH_SCOPES_MAX};
 
 /// The scheme of bearer tokens.
 const BEARER: &str = "Bearer";
 /// Where it says of itself whose tokens it takes, before its path.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// Most scopes of a list that are believed.
-const SCOPES_MAX: usize = 64;
 
 /// What it answers to who comes without a token.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -107,7 +106,7 @@ fn unquoted(text: &str) -> (String, &str) {
 }
 
 fn words(text: &str) -> Vec<String> {
-    let words = text.split_whitespace().take(SCOPES_MAX);
+    let words = text.split_whitespace().take(OAUTH_SCOPES_MAX);
     words.map(str::to_owned).collect()
 }
 
@@ -115,7 +114,7 @@ fn words(text: &str) -> Vec<String> {
 pub(super) fn texts(said: &Value, name: &str) -> Vec<String> {
     let list = said.get(name).and_then(Value::as_array);
     let texts = list.into_iter().flatten().filter_map(Value::as_str);
-    texts.take(SCOPES_MAX).map(str::to_owned).collect()
+    texts.take(OAUTH_SCOPES_MAX).map(str::to_owned).collect()
 }
 
 /// Where it may say whose tokens it takes if it does not name the place.
@@ -139,7 +138,7 @@ pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
         return Err("what it says of its tokens names no `resource`".to_owned());
     };
     if !is_of(named, resource) {
-        let named: String = named.chars().take(200).collect();
+        let named = shown(named);
         return Err(format!(
             "what it says of its tokens is of `{named}`, and not of `{resource}`"
         ));
@@ -155,20 +154,21 @@ pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
     })
 }
 
-/// Whether it calls itself by its address, or by one that its path is below.
+/// A text of a server, as much of it as an error repeats.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(OAUTH_SAID_CHARS_MAX).collect()
+}
+
+/// Whether it calls itself by its address (RFC 9728, 3.3), a slash at the end aside. Many servers at a path call
+/// themselves by their origin alone, and are believed as well: a token for it is for everything there.
 fn is_of(named: &str, resource: &Url) -> bool {
     let Ok(named) = Url::parse(named) else {
         return false;
     };
-    let above = named.path().trim_end_matches('/');
-    let below = resource.path().trim_end_matches('/');
-    let rest = below.strip_prefix(above);
-    named.origin() == resource.origin()
-        && named
-            .query()
-            .is_none_or(|query| resource.query() == Some(query))
-        && named.fragment().is_none()
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    let is_same = path(&named) == path(resource) && named.query() == resource.query();
+    let is_root = path(&named).is_empty() && named.query().is_none();
+    named.origin() == resource.origin() && named.fragment().is_none() && (is_same || is_root)
 }
 
 /// Whether an address is of this machine or its network, as far as it says so itself.
@@ -198,8 +198,7 @@ pub(super) fn allows_private(resource: &Url) -> bool {
 ///
 /// Why none is sent there, in words.
 pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
-    let shown: String = named.chars().take(200).collect();
-    let refused = |why: &str| Err(format!("it names the address `{shown}`, {why}"));
+    let refused = |why: &str| Err(format!("it names the address `{}`, {why}", shown(named)));
     let Ok(url) = Url::parse(named) else {
         return refused("which is none");
     };
@@ -269,7 +268,6 @@ mod tests {
         for good in [
             "https://mcp.example/team/mcp",
             "https://mcp.example/team/mcp/",
-            "https://mcp.example/team",
             "https://mcp.example",
             "https://MCP.example:443/",
         ] {
@@ -284,6 +282,9 @@ mod tests {
             "http://mcp.example/team/mcp",
             "https://mcp.example:8443/team/mcp",
             "https://mcp.example/te",
+            "https://mcp.example/team",
+            "https://mcp.example/?tenant=2",
+            "https://mcp.example/team/mcp#x",
             "https://mcp.example/team/mcp/other",
             "https://mcp.example/team/mcp?tenant=2",
             "nonsense",

@@ -164,6 +164,10 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
 fn tell_begun(begun: &LoginBegun, is_heard: bool, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::OAUTH_LOGIN, begun)?;
+    if let Some(issuer) = &begun.issuer {
+        let issuer = text::printable(issuer);
+        output.note(format!("You log in at {issuer}"));
+    }
     let next = match (&begun.user_code, is_heard) {
         (Some(code), _) => format!("Open this address on any device, and type {code}:"),
         (None, true) => "Open this address in a browser of this machine:".to_owned(),

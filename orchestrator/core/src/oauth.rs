@@ -262,7 +262,8 @@ fn call_of(
         Request::Token(request) => (TOKEN, to_raw_value(request), false),
         Request::Revoke(request) => (REVOKE, to_raw_value(request), true),
         Request::Device(request) => (DEVICE, to_raw_value(request), true),
-        Request::Register(request) => (REGISTER, to_raw_value(request), true),
+        // A second request would register another application.
+        Request::Register(request) => (REGISTER, to_raw_value(request), false),
     };
     Ok(OAuthCall {
         ticket,

@@ -2,13 +2,14 @@
 //! encrypts (`SYS-3`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use goondan_protocol::ids::LoginId;
 use goondan_protocol::oauth::{Client, ClientAuth, OAuthNeed};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-use crate::key::GrantKey;
+use crate::key::{GrantKey, Place};
 
 /// The version of these documents.
 const VERSION: &str = "1";
@@ -51,6 +52,19 @@ impl Fields {
         ];
         let fields = self.0.iter();
         fields.filter_map(|(name, value)| SECRET.contains(&name.as_str()).then_some(value))
+    }
+
+    /// Why these cannot be the document at this path below the directory of OAuth; none if they can.
+    #[must_use]
+    pub fn problem_at(&self, path: &Path) -> Option<&'static str> {
+        let place = match Known::read(self) {
+            None => return Some("it is no grant, login or lock that this version knows"),
+            Some(Known::Grant(key, _)) => Place::Grant(key),
+            Some(Known::Lock(key, _)) => Place::Lock(key),
+            Some(Known::Session(key, session)) => Place::Session(key, session.id),
+        };
+        let is_its_own = place.path() == path;
+        (!is_its_own).then_some("it is of another application, subject or login than its name says")
     }
 
     fn of(kind: &str, key: &GrantKey) -> Self {
@@ -139,6 +153,8 @@ impl Known {
 pub(crate) struct Binding {
     /// The server, as it says itself.
     pub(crate) issuer: String,
+    /// What they are for, as that called itself when they were asked for.
+    pub(crate) resource: Option<String>,
     /// Who the application is there, if it was registered.
     pub(crate) client: Option<Client>,
 }
@@ -146,6 +162,7 @@ pub(crate) struct Binding {
 impl Binding {
     fn put(&self, fields: &mut Fields) {
         fields.put("boundIssuer", &self.issuer);
+        fields.put_some("boundResource", self.resource.as_deref());
         if let Some(client) = &self.client {
             fields.put("clientId", &client.id);
             let secret = client.secret.as_ref();
@@ -154,19 +171,24 @@ impl Binding {
         }
     }
 
-    fn read(fields: &Fields) -> Option<Self> {
-        let client = fields.owned("clientId").map(|id| Client {
-            id,
-            secret: fields.secret("clientSecret"),
-            auth: fields
-                .text("clientAuth")
-                .and_then(ClientAuth::of_word)
-                .unwrap_or_default(),
-        });
-        Some(Self {
-            issuer: fields.owned("boundIssuer")?,
+    /// What a document says of it: nothing, or none if that makes no sense.
+    fn read(fields: &Fields) -> Option<Option<Self>> {
+        let Some(issuer) = fields.owned("boundIssuer") else {
+            return Some(None);
+        };
+        let client = match fields.owned("clientId") {
+            None => None,
+            Some(id) => Some(Client {
+                id,
+                secret: fields.secret("clientSecret"),
+                auth: ClientAuth::of_word(fields.text("clientAuth")?)?,
+            }),
+        };
+        Some(Some(Self {
+            issuer,
+            resource: fields.owned("boundResource"),
             client,
-        })
+        }))
     }
 }
 
@@ -220,7 +242,7 @@ impl Grant {
         };
         Some(Self {
             fingerprint: fields.owned("fingerprint")?,
-            binding: Binding::read(fields),
+            binding: Binding::read(fields)?,
             generation: fields.text("generation")?.parse().ok()?,
             needs_auth,
             access_token: fields.secret("accessToken")?,
@@ -343,7 +365,7 @@ impl Session {
         Some(Self {
             id: fields.text("loginId")?.parse().ok()?,
             fingerprint: fields.owned("fingerprint")?,
-            binding: Binding::read(fields),
+            binding: Binding::read(fields)?,
             how,
             expires_at_ms: fields.time("expiresAt")?,
             is_used: fields.text("status") != Some("open"),

@@ -5,6 +5,7 @@
 //! * `logins`: from the wish to log in to the grant.
 //! * `renewal`: the next token, once for all who want it.
 //! * `revocation`: taking tokens back.
+//! * `servers`: where requests go.
 //! * `reading`: what was on disk when the application was first seen.
 //! * `views`: what people are told.
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::control::{ControlError, ErrorCode, GrantInfo, GrantRevoked, LoginBegun};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{
-    Client, DeviceCode, Endpoints, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed,
+    Client, DeviceCode, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed,
     RegisterRequest, Reply, Token,
 };
 use goondan_protocol::secret::SecretValue;
@@ -22,6 +23,7 @@ use goondan_protocol::time::Timestamp;
 use self::logins::{Beginning, Finishing, Login};
 use self::renewal::Phase;
 use self::revocation::Revoking;
+use self::servers::{Asked, Server, Which};
 use crate::documents::{Binding, Fields, Grant};
 use crate::key::{GrantKey, Place, fingerprint};
 
@@ -31,6 +33,7 @@ mod reading;
 mod registration;
 mod renewal;
 mod revocation;
+mod servers;
 mod views;
 
 /// Somebody who waits for an answer, as whoever asks names them.
@@ -198,36 +201,8 @@ struct App {
     is_read: bool,
     /// What waits for them.
     unread: Vec<Call>,
-    metadata: Option<Metadata>,
-    /// What waits for that.
-    steps: Vec<Step>,
-}
-
-impl App {
-    /// Where its server takes requests; none if it has to be asked first.
-    fn server(&self) -> Option<Metadata> {
-        let written = &self.definition.endpoints;
-        let is_found = self.definition.resource.is_some() && written.token.is_none();
-        let said = match &self.metadata {
-            Some(said) => said.clone(),
-            None if self.definition.issuer.is_some() || is_found => return None,
-            None => Metadata::default(),
-        };
-        let either = |written: &Option<String>, said: Option<String>| written.clone().or(said);
-        Some(Metadata {
-            endpoints: Endpoints {
-                authorization: either(&written.authorization, said.endpoints.authorization),
-                token: either(&written.token, said.endpoints.token),
-                revocation: either(&written.revocation, said.endpoints.revocation),
-                device_authorization: either(
-                    &written.device_authorization,
-                    said.endpoints.device_authorization,
-                ),
-            },
-            resource: said.resource.or(self.definition.resource.clone()),
-            ..said
-        })
-    }
+    /// What its servers say of themselves.
+    servers: BTreeMap<Which, Server>,
 }
 
 /// What is known of one grant.
@@ -257,8 +232,8 @@ struct Entry {
 #[derive(Debug)]
 enum Pending {
     Nothing,
-    /// What a server says of itself is asked for, of the application that had this fingerprint.
-    Metadata(WorkspaceId, ResourceName, String),
+    /// What a server says of itself is asked for.
+    Metadata(Asked),
     /// A login is being kept; then its beginning is told.
     Session(Waiter, Box<Login>, Box<LoginBegun>),
     /// That a login was used is being kept; then its code is exchanged.
@@ -355,14 +330,13 @@ impl Machine {
                     is_there: true,
                     is_read: false,
                     unread: Vec::new(),
-                    metadata: None,
-                    steps: Vec::new(),
+                    servers: BTreeMap::new(),
                 }
             });
             if app.definition != *definition {
                 app.fingerprint = fingerprint(definition);
                 app.definition = definition.clone();
-                app.metadata = None;
+                app.forget_servers();
             }
         }
         let is_needed = |key: &GrantKey| key.workspace_id == *workspace_id;
@@ -419,9 +393,7 @@ impl Machine {
     /// A server has answered, or has not.
     pub fn on_answered(&mut self, ticket: Ticket, answered: Answered) {
         match self.pending.remove(&ticket) {
-            Some(Pending::Metadata(workspace_id, app, fingerprint)) => {
-                self.on_metadata(&(workspace_id, app), &fingerprint, answered);
-            }
+            Some(Pending::Metadata(asked)) => self.on_metadata(&asked, answered),
             Some(Pending::Exchange(id)) => self.on_exchanged(&id, answered),
             Some(Pending::DeviceCode(beginning)) => self.on_device_code(&beginning, answered),
             Some(Pending::Register(beginning)) => self.on_registered(*beginning, answered),
@@ -460,86 +432,6 @@ impl Machine {
             Call::Finish(finishing) => self.finish_login(finishing),
             Call::Refresh(waiter, key) => self.refresh_for(waiter, &key),
             Call::Revoke(revoking) => self.begin_revocation(revoking),
-        }
-    }
-
-    /// Does a step once it is known where the server takes requests.
-    fn with_server(&mut self, key: &GrantKey, step: Step) {
-        let app_key = (key.workspace_id.clone(), key.need.app.clone());
-        let Some(app) = self.apps.get_mut(&app_key) else {
-            return self.step_failed(step, "the OAuthApp is gone");
-        };
-        if let Some(server) = app.server() {
-            return self.step(step, &server);
-        }
-        app.steps.push(step);
-        if app.steps.len() == 1 {
-            let fingerprint = app.fingerprint.clone();
-            let request = Request::Metadata(MetadataRequest {
-                issuer: app.definition.issuer.clone(),
-                resource: app.definition.resource.clone(),
-            });
-            let (workspace_id, name) = app_key;
-            let pending = Pending::Metadata(workspace_id, name, fingerprint);
-            self.ask(&key.workspace_id, request, pending);
-        }
-    }
-
-    fn step(&mut self, step: Step, server: &Metadata) {
-        match step {
-            Step::Begin(beginning) => self.open_login(*beginning, server),
-            Step::Exchange(id) => self.exchange(&id, server),
-            Step::Poll(id) => self.poll(&id, server),
-            Step::Refresh(key) => self.send_refresh(&key, server),
-            Step::Revoke(revoking) => self.send_revocation(revoking, server),
-        }
-    }
-
-    fn step_failed(&mut self, step: Step, why: &str) {
-        match step {
-            Step::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
-            Step::Exchange(id) | Step::Poll(id) => self.end_login(&id, &Err(unavailable(why))),
-            Step::Refresh(key) => self.refresh_failed(&key, why),
-            Step::Revoke(revoking) => self.not_revoked(revoking, why),
-        }
-    }
-
-    fn on_metadata(
-        &mut self,
-        app_key: &(WorkspaceId, ResourceName),
-        fingerprint: &str,
-        answered: Answered,
-    ) {
-        let Some(app) = self.apps.get_mut(app_key) else {
-            return;
-        };
-        let steps = std::mem::take(&mut app.steps);
-        let (why, is_refusal) = match answered {
-            _ if app.fingerprint != fingerprint => {
-                ("the OAuthApp was changed meanwhile".to_owned(), false)
-            }
-            Answered::Metadata(Reply::Granted(metadata)) => {
-                app.metadata = Some(metadata);
-                let Some(server) = app.server() else { return };
-                for step in steps {
-                    self.step(step, &server);
-                }
-                return;
-            }
-            Answered::Metadata(Reply::Refused(refused)) => (refused.to_string(), true),
-            Answered::NotMade(why) | Answered::Unknown(why) => (why, false),
-            other => (format!("it answered something else: {other:?}"), false),
-        };
-        let what = "what the authorization server says of itself cannot be";
-        let verb = if is_refusal { "believed" } else { "read" };
-        let why = format!("{what} {verb}: {why}");
-        for step in steps {
-            match step {
-                Step::Begin(beginning) if is_refusal => {
-                    self.answer(beginning.waiter, Err(not_believed(&why)));
-                }
-                step => self.step_failed(step, &why),
-            }
         }
     }
 
@@ -642,7 +534,8 @@ impl Machine {
         binding: Option<&Binding>,
         form: impl IntoIterator<Item = (&'static str, SecretValue)>,
     ) -> Option<FormRequest> {
-        let client = clients::client_of(&self.app_of(key)?.definition, binding);
+        let app = &self.app_of(key)?.definition;
+        let client = clients::client_of(app, binding);
         let form = form.into_iter();
         Some(FormRequest {
             endpoint: endpoint.to_owned(),
@@ -650,19 +543,13 @@ impl Machine {
             client_secret: client.secret,
             client_auth: client.auth,
             form: form.map(|(name, value)| (name.to_owned(), value)).collect(),
-            public_only: server.public_only,
+            public_only: server.public_only && !clients::is_written(app, endpoint),
         })
     }
 }
 
 fn plain(text: &str) -> SecretValue {
     SecretValue::new(text.to_owned())
-}
-
-fn not_believed(why: &str) -> ControlError {
-    ControlError::new(ErrorCode::OauthRefused, why).suggest(
-        "check the addresses in goondan.yaml; what a server says wrongly, whoever runs it must mend",
-    )
 }
 
 fn unavailable(why: &str) -> ControlError {

@@ -116,6 +116,9 @@ pub struct LoginBegun {
     pub login_id: LoginId,
     /// The address to open in a browser.
     pub url: String,
+    /// The authorization server that a person logs in at, if it says who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// Where the server sends people back to from there; `None` of a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,

@@ -164,3 +164,84 @@ fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_appl
     assert_eq!(home.ask("a", "call echo by hand"), "so: echo: by hand");
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
 }
+
+#[test]
+fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_later() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    // It names another one while a person consents.
+    let login = home.start_gdn(&["oauth", "login", "server"]);
+    let back = server.consent(&address_of(&login));
+    server.lie(Some(Lie::CloudServer));
+    assert_eq!(visit(&back), 200);
+    let told = format!("You log in at {}", server.issuer());
+    login.wait().exits(0).tells(&[&told]);
+    // After a restart, too.
+    daemon.kill();
+    let _daemon = Daemon::start(&home);
+    home.gdn(&["oauth", "refresh", "server"]).exits(0);
+    let revoke = home.gdn(&["oauth", "revoke", "server", "--yes"]);
+    revoke.exits(0).prints(&["Revoked the tokens"]);
+    let kinds: Vec<String> = server.asked().into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["authorization_code", "refresh_token", "revoke"]);
+    assert_eq!(server.access_token(), None);
+}
+
+#[test]
+fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    let fails = |lie: Lie, code: i32, told: &[&str]| {
+        server.lie(Some(lie));
+        let before = server.registrations();
+        let login = home.gdn(&["oauth", "login", "server", "--paste"]);
+        login.exits(code).tells(told);
+        assert_eq!(server.registrations(), before + 1, "{lie:?}");
+    };
+    fails(Lie::BrokenRegistration, 8, &["answered 500"]);
+    fails(Lie::HugeRegistration, 8, &["more than 262144 bytes"]);
+    fails(Lie::OtherRedirect, 10, &["other redirect addresses"]);
+
+    // Nobody knows whether it was registered: the daemon dies, and the next login registers another.
+    server.lie(Some(Lie::SilentRegistration));
+    let before = (server.registrations(), server.clients());
+    let login = home.start_gdn(&["oauth", "login", "server"]);
+    wait_until("the server is asked to register", || {
+        server.registrations() > before.0
+    });
+    daemon.kill();
+    drop(login.wait());
+    let _daemon = Daemon::start(&home);
+    server.lie(None);
+    log_in(&home, &server);
+    assert_eq!(server.clients(), before.1 + 2);
+
+    for lie in [Lie::Busy, Lie::BusyRegistration, Lie::Endless] {
+        server.lie(Some(lie));
+        let clients = server.clients();
+        log_in(&home, &server);
+        assert_eq!(server.clients(), clients + 1, "{lie:?}");
+    }
+    server.lie(None);
+    assert_eq!(home.ask("a", "call echo well"), "so: echo: well");
+}
+
+#[test]
+fn sys_4_two_logins_at_once_are_registered_apart_and_the_later_one_counts() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let _daemon = Daemon::serving(&home);
+    let logins = [0, 1].map(|_| home.start_gdn(&["oauth", "login", "server"]));
+    let backs = logins
+        .each_ref()
+        .map(|login| server.consent(&address_of(login)));
+    assert_eq!(server.clients(), 2);
+    for (login, back) in logins.into_iter().zip(backs) {
+        assert_eq!(visit(&back), 200);
+        login.wait().exits(0);
+    }
+    assert_eq!(home.ask("a", "call echo well"), "so: echo: well");
+    home.gdn(&["oauth", "refresh", "server"]).exits(0);
+}

@@ -16,7 +16,7 @@ use crate::codes;
 use crate::fields::Located;
 use crate::kinds::Resources;
 use crate::kinds::connection::{ConnectionSpec, MCP};
-use crate::kinds::oauth_app::check_url;
+use crate::kinds::oauth_app::{check_url, is_same_address};
 use crate::report::{Problem, Report};
 
 /// The applications, by their names.
@@ -65,8 +65,8 @@ fn resolve_need(
     }
 }
 
-/// Has the connections ask for a token that say `auth: oauth`: of the application of the same name, or of one that is
-/// made for the server at `url`.
+/// Has the connections ask for a token that say `auth: oauth`: of the application of the same name, whose tokens must be
+/// for the server at `url`, or of one that is made for that.
 pub(super) fn authorize(
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     apps: &mut BTreeMap<ResourceName, OAuthApp>,
@@ -137,15 +137,13 @@ fn app_for(
         return None;
     };
     if let Some(app) = apps.get(&name) {
-        if app.per_user {
-            let message = format!("OAuthApp `{name}` has a token for each subject");
-            refuse(
-                message,
-                "say whose is meant: `secrets: {token: {valueFrom: {oauth: {app: …, subject: …}}}}`",
-            );
-            return None;
-        }
-        return Some(app.clone());
+        return match why_not_for(app, url) {
+            None => Some(app.clone()),
+            Some((message, help)) => {
+                refuse(message, &help);
+                None
+            }
+        };
     }
     let url = Located {
         value: url,
@@ -164,6 +162,26 @@ fn app_for(
         per_user: false,
         params: BTreeMap::new(),
     })
+}
+
+/// Why the tokens of an application that is written are not taken for the server at `url`, with what to do; none if they
+/// are.
+fn why_not_for(app: &OAuthApp, url: &str) -> Option<(String, String)> {
+    let name = &app.name;
+    if app.per_user {
+        let message = format!("OAuthApp `{name}` has a token for each subject");
+        let help =
+            "say whose is meant: `secrets: {token: {valueFrom: {oauth: {app: …, subject: …}}}}`";
+        return Some((message, help.to_owned()));
+    }
+    let resource = app.resource.as_ref();
+    if resource.is_some_and(|resource| is_same_address(resource, url)) {
+        return None;
+    }
+    let message = format!("the tokens of OAuthApp `{name}` are not said to be for this server");
+    let help =
+        format!("write `resource: {url}` in that OAuthApp, or give the Connection another name");
+    Some((message, help))
 }
 
 /// Adds the connection that asks authorization servers, if there is an application.

@@ -121,6 +121,9 @@ pub(crate) static SPEC: Shape = Shape::of(
     ),
 ]);
 
+/// What is done about a secret of nobody.
+const SECRET_HELP: &str = "write the `clientId` that the server gave it for, or remove it";
+
 /// Reads an `OAuthApp` document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAuthApp> {
     let name = read_name(&document.name, &mut cx.report);
@@ -140,7 +143,13 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
     let redirect_uri = url("redirectUri", cx);
     let client_id = spec.text("clientId", &mut cx.report);
     let has_secret = spec.has("clientSecret");
+    let secret_place = spec.place_of("clientSecret");
     let client_secret = value::read_secret(&mut spec, "clientSecret", cx);
+    if let (Some(place), None) = (secret_place, &client_id) {
+        let message = "`clientSecret` is of no application: there is no `clientId`";
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        cx.report.add(problem.help(SECRET_HELP));
+    }
     let client_auth = read_auth(&mut spec, has_secret, cx);
     let scopes = spec.texts("scopes", &mut cx.report);
     let subject_mode = spec.word("subjectMode", &mut cx.report);
@@ -210,6 +219,30 @@ pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report
     false
 }
 
+/// Whether two addresses lead to the same place, however their scheme, their host, their port and a slash at the end are
+/// written.
+pub(crate) fn is_same_address(one: &str, other: &str) -> bool {
+    parts(one) == parts(other)
+}
+
+/// Scheme, host and port, path and query of an address.
+fn parts(address: &str) -> (String, String, &str, Option<&str>) {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (rest, None),
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    let (scheme, host) = (scheme.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let port = match scheme.as_str() {
+        "https" => ":443",
+        _ => ":80",
+    };
+    let host = host.strip_suffix(port).unwrap_or(&host).to_owned();
+    (scheme, host, path.trim_end_matches('/'), query)
+}
+
 fn read_auth(spec: &mut Fields<'_>, has_secret: bool, cx: &mut Context<'_>) -> ClientAuth {
     let Some(written) = spec.word("clientAuth", &mut cx.report) else {
         return if has_secret {
@@ -245,7 +278,11 @@ fn read_params(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<String, 
         if OWN_PARAMS.contains(&entry.key.as_str()) {
             let message = format!("`{}` is set by goondan", entry.key);
             let problem = Problem::new(codes::INVALID_VALUE, entry.key_place, message);
-            cx.report.add(problem.help("remove it"));
+            let help = match entry.key.as_str() {
+                "resource" => "write it beside `params`, as `resource:` of the OAuthApp",
+                _ => "remove it",
+            };
+            cx.report.add(problem.help(help));
         } else if let Some(value) = value {
             params.insert(entry.key.clone(), value.value.to_owned());
         }

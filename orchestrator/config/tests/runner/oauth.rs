@@ -79,3 +79,60 @@ fn sys_4_a_login_at_a_server_that_cannot_have_one_is_a_problem() {
     let found = problem(nobody);
     assert!(found.contains("clientId"), "{found}");
 }
+
+#[test]
+fn sys_4_a_login_takes_an_application_of_the_same_name_only_if_its_tokens_are_for_that_server() {
+    let with = |app: &str| {
+        let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
+        let app = format!(
+            "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {{name: one}}\nspec: {{clientId: mine, {app}}}\n"
+        );
+        Project::with(&format!("{one}---\n{app}"))
+    };
+    for good in [
+        "https://one.example/mcp",
+        "https://one.example/mcp/",
+        "https://ONE.example:443/mcp",
+    ] {
+        let bundle = with(&format!("resource: \"{good}\"")).load();
+        assert_eq!(bundle.oauth_needs.len(), 1, "{good}");
+    }
+    for other in [
+        "issuer: \"https://as.example\"",
+        "resource: \"https://two.example/mcp\"",
+        "resource: \"https://one.example/\"",
+        "resource: \"https://one.example/mcp?tenant=2\"",
+        "resource: \"https://one.example:8443/mcp\"",
+    ] {
+        let problems = with(other).problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let found = problems.concat();
+        assert!(
+            found.contains("are not said to be for this server"),
+            "{found}"
+        );
+        assert!(
+            found.contains("`resource: https://one.example/mcp`"),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn sys_4_a_secret_needs_an_application_and_a_resource_has_a_field_of_its_own() {
+    let problem = |spec: &str| {
+        let app = format!(
+            "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {{name: one}}\nspec: {{resource: \
+             \"https://one.example/mcp\", {spec}}}\n"
+        );
+        let problems = Project::with(&app)
+            .variable("KEY", "value-of-it")
+            .problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems.concat()
+    };
+    let found = problem("clientSecret: {valueFrom: {env: KEY}}");
+    assert!(found.contains("there is no `clientId`"), "{found}");
+    let found = problem("params: {resource: \"https://one.example/mcp\"}");
+    assert!(found.contains("as `resource:` of the OAuthApp"), "{found}");
+}

@@ -6,6 +6,27 @@ use goondan_protocol::secret::SecretValue;
 use super::plain;
 use crate::documents::Binding;
 
+/// As whom an application is registered for one login, and with what that was asked for: none of it may be something
+/// else once people consent, or a client of one server would be shown to another.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) issuer: Option<String>,
+    /// That of the application.
+    pub(super) fingerprint: String,
+    pub(super) redirect_uri: Option<String>,
+    /// What the server has answered.
+    pub(super) client: Option<Client>,
+}
+
+impl Registration {
+    /// Whether it was asked for with the same as would be now.
+    pub(super) fn is_with(&self, now: &Self) -> bool {
+        self.issuer == now.issuer
+            && self.fingerprint == now.fingerprint
+            && self.redirect_uri == now.redirect_uri
+    }
+}
+
 /// What an application has at its server.
 pub(super) fn client_of(app: &OAuthApp, binding: Option<&Binding>) -> Client {
     let registered = binding.and_then(|binding| binding.client.clone());
@@ -26,13 +47,85 @@ pub(super) fn scope_of(app: &OAuthApp, server: &Metadata) -> String {
     scopes.join(" ")
 }
 
-/// The field that says for which server tokens are meant (RFC 8707), if they are for one alone.
-pub(super) fn resource_field(server: &Metadata) -> Option<(&'static str, SecretValue)> {
-    let resource = server.resource.as_deref();
+/// The field that says for which server tokens are meant (RFC 8707), if they are for one alone: as they were asked for,
+/// however that server calls itself by now.
+pub(super) fn resource_field(
+    binding: Option<&Binding>,
+    server: &Metadata,
+) -> Option<(&'static str, SecretValue)> {
+    let bound = binding.and_then(|binding| binding.resource.as_deref());
+    let resource = bound.or(server.resource.as_deref());
     resource.map(|resource| ("resource", plain(resource)))
 }
 
 /// Whether tokens or a login are of this server.
 pub(super) fn is_of_server(binding: Option<&Binding>, server: &Metadata) -> bool {
     binding.is_none_or(|binding| server.issuer.as_ref() == Some(&binding.issuer))
+}
+
+/// Whether a person has written the address, or where its server is: then it may lead into their own network.
+pub(super) fn is_written(app: &OAuthApp, address: &str) -> bool {
+    let endpoints = &app.endpoints;
+    let written = [
+        &endpoints.authorization,
+        &endpoints.token,
+        &endpoints.revocation,
+        &endpoints.device_authorization,
+    ];
+    let mut written = written.into_iter().flatten();
+    let issuer = app.issuer.as_deref();
+    written.any(|written| written == address)
+        || issuer.is_some_and(|issuer| origin_of(issuer) == origin_of(address))
+}
+
+/// What stands before the path of an address.
+fn origin_of(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    format!("{scheme}://{host}").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use goondan_protocol::oauth::{ClientAuth, Endpoints};
+
+    use super::*;
+
+    #[test]
+    fn sys_4_only_what_a_person_has_written_may_lead_into_their_own_network() {
+        let app = OAuthApp {
+            name: "idp".parse().unwrap(),
+            issuer: Some("https://login.corp.example/tenant".to_owned()),
+            endpoints: Endpoints {
+                revocation: Some("https://other.corp.example/revoke".to_owned()),
+                ..Endpoints::default()
+            },
+            resource: None,
+            client_id: None,
+            client_secret: None,
+            client_auth: ClientAuth::None,
+            scopes: Vec::new(),
+            redirect_uri: None,
+            per_user: false,
+            params: BTreeMap::new(),
+        };
+        for good in [
+            "https://login.corp.example/token",
+            "https://LOGIN.corp.example?x",
+            "https://other.corp.example/revoke",
+        ] {
+            assert!(is_written(&app, good), "{good}");
+        }
+        for other in [
+            "https://other.corp.example/token",
+            "https://login.corp.example.evil.example/token",
+            "https://login.corp.example\\evil.example/token",
+            "https://login.corp.example:8443/token",
+            "http://login.corp.example/token",
+        ] {
+            assert!(!is_written(&app, other), "{other}");
+        }
+    }
 }

@@ -2,13 +2,11 @@
 
 use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
 use goondan_protocol::ids::{LoginId, WorkspaceId};
-use goondan_protocol::oauth::{
-    Client, FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded,
-};
+use goondan_protocol::oauth::{FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-use super::clients::{client_of, is_of_server, resource_field, scope_of};
+use super::clients::{Registration, client_of, is_of_server, resource_field, scope_of};
 use super::renewal::login_command;
 use super::{
     Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, not_kept, plain,
@@ -38,8 +36,8 @@ pub(super) struct Beginning {
     way: Way,
     verifier: SecretValue,
     state: SecretValue,
-    /// As whom the application was registered for this login, if it was just now.
-    pub(super) registered: Option<Client>,
+    /// As whom the application is registered for this login, if it is.
+    pub(super) registration: Option<Registration>,
     /// Which server it is at, if that is not written.
     pub(super) binding: Option<Binding>,
 }
@@ -113,7 +111,7 @@ impl Machine {
             way,
             verifier,
             state,
-            registered: None,
+            registration: None,
             binding: None,
         });
         self.call(key, waiter, Call::Login(beginning));
@@ -164,16 +162,6 @@ impl Machine {
         }
     }
 
-    /// What a server says of those who give its tokens may be something else by now.
-    fn ask_anew(&mut self, key: &GrantKey) {
-        let app_key = (key.workspace_id.clone(), key.need.app.clone());
-        if let Some(app) = self.apps.get_mut(&app_key)
-            && app.definition.resource.is_some()
-        {
-            app.metadata = None;
-        }
-    }
-
     /// Goes on with a login, now that it is known who the application is.
     pub(super) fn open_as(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
@@ -188,17 +176,19 @@ impl Machine {
             Err(error) => return self.answer(waiter, Err(error)),
         };
         let url = authorization_url(app, server, &endpoint, &redirect_uri, &beginning);
+        let issuer = server.issuer.clone().or(app.issuer.clone());
         let how = How::Code {
             state: beginning.state.clone(),
             verifier: beginning.verifier.clone(),
             redirect_uri: redirect_uri.clone(),
-            issuer: server.issuer.clone().or(app.issuer.clone()),
+            issuer: issuer.clone(),
             says_issuer: server.says_issuer,
         };
         let expires_at_ms = self.now_ms.saturating_add(LOGIN_TTL_MS);
         let begun = LoginBegun {
             login_id: beginning.id.clone(),
             url,
+            issuer,
             redirect_uri: Some(redirect_uri),
             user_code: None,
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
@@ -212,7 +202,8 @@ impl Machine {
             return self.answer(waiter, Err(lacks(&key, "device authorization")));
         };
         let scope = ("scope", plain(&scope_of(app, server)));
-        let fields = [scope].into_iter().chain(resource_field(server));
+        let resource = resource_field(beginning.binding.as_ref(), server);
+        let fields = [scope].into_iter().chain(resource);
         let form = fields.filter(|(_, it)| !it.expose().is_empty());
         let request = self.form_request(&key, (endpoint, server), beginning.binding.as_ref(), form);
         let Some(request) = request else { return };
@@ -388,13 +379,9 @@ impl Machine {
                     ("redirect_uri", plain(redirect_uri)),
                     ("code_verifier", verifier.clone()),
                 ];
-                let form = form.into_iter().chain(resource_field(server));
-                self.form_request(
-                    &key,
-                    (endpoint, server),
-                    login.session.binding.as_ref(),
-                    form,
-                )
+                let binding = login.session.binding.as_ref();
+                let form = form.into_iter().chain(resource_field(binding, server));
+                self.form_request(&key, (endpoint, server), binding, form)
             }
             _ => None,
         };
@@ -530,11 +517,19 @@ impl Machine {
         let begun = LoginBegun {
             login_id: beginning.id.clone(),
             url: complete.unwrap_or(device.verification_uri),
+            issuer: self.issuer_of(beginning),
             redirect_uri: None,
             user_code: Some(device.user_code),
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
         };
         self.keep_session(beginning, how, expires_at_ms, begun);
+    }
+
+    /// Who the server of a login on another device says it is, or is written to be.
+    fn issuer_of(&self, beginning: &Beginning) -> Option<String> {
+        let bound = beginning.binding.as_ref();
+        let bound = bound.map(|binding| binding.issuer.clone());
+        bound.or_else(|| self.app_of(&beginning.key)?.definition.issuer.clone())
     }
 
     pub(super) fn poll(&mut self, id: &LoginId, server: &Metadata) {
@@ -550,13 +545,9 @@ impl Machine {
                     ("grant_type", plain(DEVICE_GRANT)),
                     ("device_code", device_code.clone()),
                 ];
-                let form = form.into_iter().chain(resource_field(server));
-                self.form_request(
-                    &key,
-                    (endpoint, server),
-                    login.session.binding.as_ref(),
-                    form,
-                )
+                let binding = login.session.binding.as_ref();
+                let form = form.into_iter().chain(resource_field(binding, server));
+                self.form_request(&key, (endpoint, server), binding, form)
             }
             _ => None,
         };

@@ -4,8 +4,9 @@
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::oauth::{Metadata, OAuthApp, RegisterRequest, Reply};
 
-use super::clients::scope_of;
+use super::clients::{Registration, is_written, scope_of};
 use super::logins::{Beginning, redirect_uri_of};
+use super::renewal::login_command;
 use super::{Answered, Machine, Pending, Request, Step, unavailable};
 use crate::documents::Binding;
 use crate::key::GrantKey;
@@ -22,8 +23,7 @@ enum Known {
 
 fn known(app: &OAuthApp, server: &Metadata) -> Known {
     match &app.client_id {
-        // An address is an id only where the server reads what is there.
-        Some(id) if !id.starts_with("https://") || server.takes_client_documents => Known::Client,
+        Some(id) if !is_document(id, app, server) || server.takes_client_documents => Known::Client,
         None if app.resource.is_none() => Known::Client,
         Some(_) | None => match &server.registration {
             Some(endpoint) => Known::RegisteredAt(endpoint.clone()),
@@ -32,19 +32,40 @@ fn known(app: &OAuthApp, server: &Metadata) -> Known {
     }
 }
 
+/// Whether an id is the address of what is said of the application, which counts only where the server reads it. With
+/// a secret, or at a server that says nothing of itself, it is one as any other.
+fn is_document(id: &str, app: &OAuthApp, server: &Metadata) -> bool {
+    let is_found = app.resource.is_some() && server.issuer.is_some();
+    id.starts_with("https://") && is_found && app.client_secret.is_none()
+}
+
 impl Machine {
     /// Finds out who the application is at the server, registers it there if need be, and goes on with the login.
     pub(super) fn open_login(&mut self, mut beginning: Beginning, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
-        let Some(app) = self.app_of(&key).map(|app| app.definition.clone()) else {
+        let app = self.app_of(&key);
+        let app = app.map(|app| (app.definition.clone(), app.fingerprint.clone()));
+        let Some((app, fingerprint)) = app else {
             return self.answer(waiter, Err(unavailable("the OAuthApp is gone")));
         };
-        let registered = beginning.registered.take();
-        let is_registered = registered.is_some();
-        let issuer = app.resource.as_ref().and(server.issuer.clone());
-        let bound = |client| issuer.map(|issuer| Binding { issuer, client });
+        let redirect_uri = match redirect_uri_of(&app, &beginning) {
+            Ok(redirect_uri) => redirect_uri,
+            Err(error) => return self.answer(waiter, Err(error)),
+        };
+        let now = Registration {
+            issuer: server.issuer.clone(),
+            fingerprint,
+            redirect_uri,
+            client: None,
+        };
+        let registered = match beginning.registration.take() {
+            None => None,
+            Some(registration) if registration.is_with(&now) => registration.client,
+            Some(_) => return self.answer(waiter, Err(changed(&key))),
+        };
         match known(&app, server) {
-            Known::RegisteredAt(endpoint) if !is_registered => {
+            Known::RegisteredAt(endpoint) if registered.is_none() => {
+                beginning.registration = Some(now);
                 self.register(beginning, &app, server, endpoint);
             }
             Known::Nobody => {
@@ -52,7 +73,12 @@ impl Machine {
                 self.answer(waiter, Err(error));
             }
             Known::Client | Known::RegisteredAt(_) => {
-                beginning.binding = bound(registered);
+                let issuer = app.resource.as_ref().and(server.issuer.clone());
+                beginning.binding = issuer.map(|issuer| Binding {
+                    issuer,
+                    resource: server.resource.clone(),
+                    client: registered,
+                });
                 self.open_as(beginning, &app, server);
             }
         }
@@ -65,17 +91,14 @@ impl Machine {
         server: &Metadata,
         endpoint: String,
     ) {
-        let redirect_uri = match redirect_uri_of(app, &beginning) {
-            Ok(redirect_uri) => redirect_uri,
-            Err(error) => return self.answer(beginning.waiter, Err(error)),
-        };
         let scope = scope_of(app, server);
+        let asked = beginning.registration.as_ref();
         let request = RegisterRequest {
-            endpoint,
-            redirect_uri,
+            redirect_uri: asked.and_then(|asked| asked.redirect_uri.clone()),
             scopes: scope.split_whitespace().map(str::to_owned).collect(),
             client_auth: server.registered_auth,
-            public_only: server.public_only,
+            public_only: server.public_only && !is_written(app, &endpoint),
+            endpoint,
         };
         let workspace_id = beginning.key.workspace_id.clone();
         let pending = Pending::Register(Box::new(beginning));
@@ -85,7 +108,9 @@ impl Machine {
     pub(super) fn on_registered(&mut self, mut beginning: Beginning, answered: Answered) {
         let why = match answered {
             Answered::Registered(Reply::Granted(client)) => {
-                beginning.registered = Some(client);
+                if let Some(registration) = &mut beginning.registration {
+                    registration.client = Some(client);
+                }
                 let key = beginning.key.clone();
                 return self.with_server(&key, Step::Begin(Box::new(beginning)));
             }
@@ -101,6 +126,15 @@ impl Machine {
         let error = error.suggest(BY_HAND);
         self.answer(beginning.waiter, Err(error));
     }
+}
+
+fn changed(key: &GrantKey) -> ControlError {
+    let text = format!(
+        "{} or its authorization server was changed while goondan was registered there",
+        key.need
+    );
+    ControlError::new(ErrorCode::OauthRefused, text)
+        .suggest(format!("log in again: {}", login_command(key)))
 }
 
 /// What a person does whose application nobody registers.
@@ -125,7 +159,7 @@ mod tests {
 
     use super::*;
     use crate::machine::{DocumentWork, plain};
-    use crate::{Documents, ENTROPY_BYTES, Effect, Fields, Place, Waiter};
+    use crate::{Documents, ENTROPY_BYTES, Effect, Fields, Place, Ticket, Waiter};
 
     const RESOURCE: &str = "https://mcp.example/mcp";
     const WAITER: Waiter = Waiter(1);
@@ -182,6 +216,9 @@ mod tests {
         made: Vec<Request>,
         errors: Vec<ControlError>,
         url: Option<String>,
+        /// Whether the next registration is answered later.
+        holds: bool,
+        held: Option<Ticket>,
     }
 
     impl World {
@@ -198,6 +235,8 @@ mod tests {
                 made: Vec::new(),
                 errors: Vec::new(),
                 url: None,
+                holds: false,
+                held: None,
             };
             world.settle();
             world
@@ -240,9 +279,15 @@ mod tests {
                 Effect::Ask {
                     ticket, request, ..
                 } => {
+                    let is_held = self.holds && matches!(request, Request::Register(_));
                     let answered = self.answer(&request);
                     self.made.push(request);
-                    self.machine.on_answered(ticket, answered);
+                    if is_held {
+                        self.holds = false;
+                        self.held = Some(ticket);
+                    } else {
+                        self.machine.on_answered(ticket, answered);
+                    }
                 }
                 Effect::Answer { result, .. } => match result {
                     Ok(crate::Answer::Begun(begun)) => self.url = Some(begun.url),
@@ -255,7 +300,13 @@ mod tests {
 
         fn answer(&self, request: &Request) -> Answered {
             match request {
-                Request::Metadata(_) => Answered::Metadata(Reply::Granted(self.server.clone())),
+                Request::Metadata(asked) => {
+                    Answered::Metadata(Reply::Granted(match &asked.issuer {
+                        Some(issuer) if asked.is_found => server(issuer),
+                        _ => self.server.clone(),
+                    }))
+                }
+                Request::Revoke(_) => Answered::Revoked(Reply::Granted(())),
                 Request::Register(_) => Answered::Registered(Reply::Granted(Client {
                     id: "registered".to_owned(),
                     secret: Some(plain("its-secret")),
@@ -267,16 +318,33 @@ mod tests {
                     expires_in_s: Some(3_600),
                     scope: None,
                 })),
-                other => panic!("{other:?}"),
+                Request::Device(device) => panic!("{device:?}"),
             }
+        }
+
+        fn begin(&mut self, id: &str) {
+            let fresh = (id.parse().unwrap(), &[7; ENTROPY_BYTES]);
+            self.machine
+                .login(WAITER, &key(), fresh, (Some(4711), false));
+            self.settle();
+        }
+
+        /// The registration that was held back is answered.
+        fn let_go(&mut self) {
+            let (ticket, server) = (self.held.take().unwrap(), server("https://as.example"));
+            let endpoint = server.registration.unwrap();
+            let register = self.made.iter().find(|it| match it {
+                Request::Register(register) => register.endpoint == endpoint,
+                _ => false,
+            });
+            let answered = self.answer(register.unwrap());
+            self.machine.on_answered(ticket, answered);
+            self.settle();
         }
 
         /// Logs in: the fields of the authorization request.
         fn log_in(&mut self) -> BTreeMap<String, String> {
-            let fresh = ("l-1".parse().unwrap(), &[7; ENTROPY_BYTES]);
-            self.machine
-                .login(WAITER, &key(), fresh, (Some(4711), false));
-            self.settle();
+            self.begin("l-1");
             let url = self.url.take().unwrap();
             let (_, query) = url.split_once('?').unwrap();
             let fields = query.split('&').filter_map(|field| field.split_once('='));
@@ -355,9 +423,113 @@ mod tests {
     }
 
     #[test]
+    fn sys_4_an_address_is_an_ordinary_id_where_nobody_would_read_what_is_there() {
+        let id = "https://goondan.example/client.json";
+        let silent = Metadata {
+            issuer: None,
+            registration: None,
+            ..server("https://as.example")
+        };
+        let registers = server("https://as.example");
+        let written = app(Some(id));
+        let with_secret = OAuthApp {
+            client_secret: Some(plain("secret")),
+            client_auth: ClientAuth::Post,
+            ..written.clone()
+        };
+        let without_resource = OAuthApp {
+            resource: None,
+            issuer: Some("https://as.example".to_owned()),
+            ..written.clone()
+        };
+        for (app, server) in [
+            (with_secret, registers.clone()),
+            (without_resource, registers),
+            (written, silent),
+        ] {
+            let mut world = World::new(app, server, BTreeMap::new());
+            world.begin("l-1");
+            assert_eq!(world.errors, []);
+            let url = world.url.take().unwrap();
+            let id = goondan_protocol::oauth::url_encoded(id);
+            assert!(url.contains(&format!("client_id={id}&")), "{url}");
+            let is_register = |it: &Request| matches!(it, Request::Register(_));
+            assert!(!world.made.iter().any(is_register));
+        }
+    }
+
+    #[test]
+    fn sys_4_a_login_is_refused_if_anything_changed_since_its_application_was_registered() {
+        let good = || {
+            let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
+            world.holds = true;
+            world.begin("l-1");
+            assert!(world.url.is_none());
+            world
+        };
+        let refused = |mut world: World, told: &str| {
+            world.let_go();
+            assert_eq!(world.url, None, "{told}");
+            let error = world.errors.pop().unwrap();
+            assert!(error.message.contains("was changed while"), "{error:?}");
+            let id = "registered";
+            let is_shown = world.made.iter().any(|it| match it {
+                Request::Token(form) | Request::Device(form) => form.client_id == id,
+                _ => false,
+            });
+            assert!(!is_shown, "{told}");
+        };
+        let mut world = good();
+        world.let_go();
+        assert!(world.url.is_some());
+
+        // The server names another one meanwhile, which a second login finds out.
+        let mut world = good();
+        world.server = server("https://evil.example");
+        world.begin("l-2");
+        let other = world.url.take().unwrap();
+        assert!(
+            other.starts_with("https://evil.example/authorize"),
+            "{other}"
+        );
+        refused(world, "another issuer");
+
+        let set = |world: &mut World, app: OAuthApp| {
+            let key = key();
+            let apps = BTreeMap::from([(app.name.clone(), app)]);
+            let needs = BTreeSet::from([key.need]);
+            world.machine.set_apps(&key.workspace_id, &apps, &needs);
+        };
+        let mut world = good();
+        set(
+            &mut world,
+            OAuthApp {
+                resource: Some("https://other.example/mcp".to_owned()),
+                ..app(None)
+            },
+        );
+        refused(world, "another application");
+        let mut world = good();
+        set(
+            &mut world,
+            OAuthApp {
+                redirect_uri: Some("http://127.0.0.1:9/callback".to_owned()),
+                ..app(None)
+            },
+        );
+        refused(world, "another redirect address");
+    }
+
+    #[test]
     fn sys_4_another_server_than_the_one_that_gave_a_token_gets_nothing() {
         let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
         world.log_in();
+        // The server of the resource names another one, and another name of its own, after a restart.
+        let evil = Metadata {
+            resource: Some("https://mcp.example".to_owned()),
+            ..server("https://evil.example")
+        };
+        let mut world = World::new(app(None), evil.clone(), world.disk);
         world.machine.refresh(WAITER, &key());
         world.settle();
         let form = world.last_form();
@@ -367,27 +539,49 @@ mod tests {
             (form.client_id.as_str(), form.form["resource"].expose()),
             ("registered", RESOURCE)
         );
+        assert_eq!(world.errors, []);
 
-        // The server of the resource is another one after a restart.
-        let evil = server("https://evil.example");
-        let mut world = World::new(app(None), evil.clone(), world.disk);
-        world.machine.refresh(WAITER, &key());
-        world.settle();
-        let asked = |world: &World| {
-            let made = world.made.iter();
-            made.filter(|it| !matches!(it, Request::Metadata(_)))
-                .count()
-        };
-        assert_eq!(asked(&world), 0);
-        assert!(
-            world.errors[0]
-                .message
-                .contains("names another authorization server")
-        );
-        let mut world = World::new(app(None), evil, world.disk);
+        // A login finds the other one, and what the first one gave goes there as little.
+        world.begin("l-2");
+        let url = world.url.take().unwrap();
+        assert!(url.starts_with("https://evil.example/authorize"), "{url}");
         world.machine.revoke(WAITER, &key(), false);
         world.settle();
-        assert_eq!(asked(&world), 0);
+        let Some(Request::Revoke(form)) = world.made.last() else {
+            panic!("{:?}", world.made)
+        };
+        assert_eq!(form.endpoint, "https://as.example/revoke");
+        assert!(!world.disk.keys().any(|it| matches!(it, Place::Grant(_))));
+    }
+
+    #[test]
+    fn sys_4_tokens_that_their_server_cannot_be_told_of_are_kept_unless_a_person_forgets_them() {
+        // A person wrote the issuer, which calls itself something else by now.
+        let written = OAuthApp {
+            issuer: Some("https://as.example".to_owned()),
+            ..app(None)
+        };
+        let mut world = World::new(
+            written.clone(),
+            server("https://as.example"),
+            BTreeMap::new(),
+        );
+        world.log_in();
+        let other = server("https://other.example");
+        let mut world = World::new(written, other, world.disk);
+        world.machine.revoke(WAITER, &key(), false);
+        world.settle();
+        let error = world.errors.pop().unwrap();
+        assert!(error.message.contains("did not take"), "{error:?}");
+        assert!(
+            error.message.contains("another authorization server"),
+            "{error:?}"
+        );
+        assert_eq!(world.disk.len(), 1);
+        let is_revoke = |it: &Request| matches!(it, Request::Revoke(_));
+        world.machine.revoke(WAITER, &key(), true);
+        world.settle();
+        assert!(!world.made.iter().any(is_revoke));
         assert!(world.disk.is_empty());
     }
 }

@@ -221,8 +221,9 @@ impl Machine {
                     ("grant_type", plain("refresh_token")),
                     ("refresh_token", refresh_token),
                 ];
-                let form = form.into_iter().chain(resource_field(server));
-                self.form_request(key, (endpoint, server), grant.binding.as_ref(), form)
+                let binding = grant.binding.as_ref();
+                let form = form.into_iter().chain(resource_field(binding, server));
+                self.form_request(key, (endpoint, server), binding, form)
             },
         );
         let Some(request) = request else {

@@ -56,7 +56,7 @@ impl Machine {
         };
         if !is_of_server(grant.binding.as_ref(), server) {
             let why = "its server names another authorization server than the one that gave them";
-            return self.forget_grant(revoking, false, Some(why.to_owned()));
+            return self.not_revoked(revoking, why);
         }
         let Some(endpoint) = &server.endpoints.revocation else {
             let why = "the authorization server takes no tokens back";
