@@ -38,6 +38,13 @@ pub fn program(name: &str) -> bool {
     path_of(name).is_some() || left_out(&format!("there is no {name}"))
 }
 
+/// Whether a program is in `PATH` that not even CI has to have; if not, the calling test is noted as left out.
+#[must_use]
+pub fn optional_program(name: &str) -> bool {
+    path_of(name).is_some()
+        || note_left_out(&format!("there is no {name}, which nothing else needs"))
+}
+
 /// Whether modules in JavaScript can be run; if not, the calling test is noted as left out.
 ///
 /// # Panics
@@ -109,6 +116,10 @@ pub fn left_out(why: &str) -> bool {
         std::env::var_os(REQUIRED_VAR).is_none(),
         "{why}; the README says what to install"
     );
+    note_left_out(why)
+}
+
+fn note_left_out(why: &str) -> bool {
     let test = thread::current();
     let test = test.name().unwrap_or("a test");
     eprintln!("LEFT OUT: {test}: {why}");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_config::{ChangesetPolicy, Sources};
+use goondan_durable::Verified;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
@@ -108,6 +109,8 @@ pub enum SecretWork {
     Deny(DenySecret),
     /// Encrypt everything anew.
     Rotate,
+    /// Check that each document opens and is what it should be.
+    Verify,
 }
 
 /// What came of it.
@@ -123,6 +126,8 @@ pub enum SecretsDone {
     Denied(SecretConsentChanged),
     /// Everything is encrypted anew, or what is not.
     Rotated(SecretsRotated),
+    /// What is not as it should be.
+    Verified(Box<Verified>),
 }
 
 macro_rules! proposal_work {

@@ -28,6 +28,7 @@ mod consents;
 mod oauth;
 mod rotation;
 mod tasks;
+mod verification;
 
 use super::masking::Masks;
 use goondan_core::{SecretWork, SecretsDone, control_error};
@@ -157,6 +158,7 @@ impl SecretKeeper {
             }
             SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
             SecretWork::Rotate => self.rotate(at).map(SecretsDone::Rotated),
+            SecretWork::Verify => Ok(SecretsDone::Verified(Box::new(self.verify()))),
         };
         Ok(done?)
     }

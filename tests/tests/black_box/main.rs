@@ -123,6 +123,8 @@ mod services;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]
+mod system_documents;
+#[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
 mod task_budgets;

@@ -60,11 +60,11 @@ spec:
     )
 }
 
-fn model() -> Provider {
+pub(super) fn model() -> Provider {
     Provider::start(|_| Answer::stream(&openai_saying(&["Hello."])))
 }
 
-fn home(server: &AuthorizationServer, model: &Provider) -> Home {
+pub(super) fn home(server: &AuthorizationServer, model: &Provider) -> Home {
     let home = Home::new(&project(server, model));
     home.write(
         "project/.env.local",
@@ -96,7 +96,7 @@ pub(super) fn visit(address: &str) -> u16 {
     answer.unwrap().status
 }
 
-fn log_in(home: &Home, server: &AuthorizationServer) {
+pub(super) fn log_in(home: &Home, server: &AuthorizationServer) {
     let login = home.start_gdn(&["oauth", "login", "idp"]);
     let back = server.consent(&address_of(&login));
     assert_eq!(visit(&back), 200);
@@ -107,7 +107,7 @@ fn log_in(home: &Home, server: &AuthorizationServer) {
 }
 
 /// A login whose address is typed.
-fn paste(home: &Home) -> Running {
+pub(super) fn paste(home: &Home) -> Running {
     let mut command = home.command(&bin(GDN), &["oauth", "login", "idp", "--paste"]);
     command.stdin(Stdio::piped());
     Running::start(command)
@@ -142,7 +142,7 @@ pub(super) fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn oauth_files(home: &Home, kind: &str) -> usize {
+pub(super) fn oauth_files(home: &Home, kind: &str) -> usize {
     files(&home.state_root().join("system/oauth").join(kind)).len()
 }
 

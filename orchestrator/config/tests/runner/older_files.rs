@@ -110,7 +110,11 @@ fn compat_1_what_was_kept_of_a_split_project_loads_without_it() {
     }
     let again = Loader::new(&project).load_kept(&project.root(), &kept);
     let bundle = again.bundle.unwrap_or_else(|found| panic!("{found}"));
-    let agents: Vec<&str> = bundle.agents.keys().map(|name| name.as_str()).collect();
+    let agents: Vec<&str> = bundle
+        .agents
+        .keys()
+        .map(goondan_protocol::ids::AgentName::as_str)
+        .collect();
     assert_eq!(agents, ["clerk"]);
 }
 

@@ -47,6 +47,7 @@ impl Core {
             Ok(SecretsDone::Allowed(changed)) => self.on_secret_allowed(token, changed),
             Ok(SecretsDone::Denied(changed)) => self.on_secret_denied(token, changed),
             Ok(SecretsDone::Rotated(rotated)) => self.fleet.respond(token, &rotated),
+            Ok(SecretsDone::Verified(found)) => self.on_documents_verified(token, *found),
             Err(error) => self.fleet.respond_error(token, error),
         }
     }

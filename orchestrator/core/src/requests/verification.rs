@@ -12,7 +12,7 @@ use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWo
 use serde_json::json;
 
 use super::proposals::Asker;
-use crate::exchange::{ProposalWork, VerifySandboxes};
+use crate::exchange::{ProposalWork, SecretWork, VerifySandboxes};
 use crate::jobs::{Continuation, continuation};
 use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
 
@@ -140,7 +140,8 @@ impl Core {
     /// Checks what belongs to no workspace.
     pub(super) fn verify_root(&mut self, token: RequestToken, request: &VerifyRoot) {
         let verifying = Verifying {
-            outstanding: 1,
+            // The files of its own, and the documents that are encrypted.
+            outstanding: 2,
             ..Verifying::default()
         };
         self.requests.verifications.insert(token, verifying);
@@ -148,6 +149,12 @@ impl Core {
         let repaired = None;
         let op = VerifyRootFiles { repair };
         self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+        self.use_secrets(token, SecretWork::Verify);
+    }
+
+    /// The documents that are encrypted were checked.
+    pub(super) fn on_documents_verified(&mut self, token: RequestToken, found: Verified) {
+        self.take_verified(token, None, Ok(found));
     }
 
     fn on_verified(

@@ -20,7 +20,7 @@ use super::{KeepError, SecretKeeper, is_document};
 const KINDS: [&str; 3] = ["grants", "locks", "sessions"];
 
 impl SecretKeeper {
-    fn oauth_dir(&self) -> PathBuf {
+    pub(super) fn oauth_dir(&self) -> PathBuf {
         self.vault.system_dir().join("oauth")
     }
 

@@ -23,10 +23,10 @@ const DEPTH_MAX: usize = 3;
 
 /// What is encrypted for the identity.
 #[derive(Debug, Default)]
-struct Found {
-    documents: Vec<PathBuf>,
+pub(super) struct Found {
+    pub(super) documents: Vec<PathBuf>,
     /// Where there may be documents that nobody can see, in words.
-    problems: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 impl Found {
@@ -192,7 +192,7 @@ impl SecretKeeper {
     }
 
     /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.
-    fn all_documents(&self) -> Found {
+    pub(super) fn all_documents(&self) -> Found {
         let mut found = Found::default();
         found.below(self, &self.vault.secrets_dir(), DEPTH_MAX);
         found.below(self, &self.vault.system_dir().join("oauth"), DEPTH_MAX);

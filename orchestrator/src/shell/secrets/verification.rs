@@ -1,0 +1,129 @@
+//! Checking that each document that is encrypted opens, and is what it should be (`SYS-3`).
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use goondan_durable::{Finding, FindingKind, Severity, Verified};
+use goondan_log::error_chain;
+use goondan_oauth::Fields;
+use goondan_protocol::secret::SecretValue;
+use goondan_vault::{Document, DocumentError, Identities};
+use secrecy::ExposeSecret as _;
+
+use super::SecretKeeper;
+
+impl SecretKeeper {
+    /// Checks everything that is encrypted for the identity, and who may use it. What cannot be looked at is a finding.
+    pub(super) fn verify(&self) -> Verified {
+        let mut found = Verified::default();
+        let all = self.all_documents();
+        for problem in all.problems {
+            let at = self.vault.system_dir();
+            let finding = Finding::new(at, FindingKind::UnreadableFile, problem);
+            let advice = "see that the daemon's user can read everything below it";
+            found.findings.push(finding.advice(advice));
+        }
+        if let Err(error) = self.vault.consents(self.files.as_ref()) {
+            let at = self.vault.consents_file();
+            let finding = Finding::new(&at, FindingKind::UnreadableFile, error_chain(&error));
+            found.findings.push(finding.advice(error.help()));
+        }
+        let identities = match self.vault.identities(self.files.as_ref()) {
+            Ok(identities) => identities.map(|it| it.identities),
+            Err(error) => {
+                let at = self.vault.identity_file();
+                let finding = Finding::new(&at, FindingKind::UnreadableFile, error_chain(&error));
+                found.findings.push(finding.advice(error.help()));
+                None
+            }
+        };
+        if identities.is_none() && found.findings.is_empty() && !all.documents.is_empty() {
+            let count = all.documents.len();
+            let problem =
+                format!("there is no identity, and {count} documents are encrypted for one");
+            let at = self.vault.identity_file();
+            let finding = Finding::new(&at, FindingKind::MissingFile, problem);
+            let advice = "put it back from your backup: nothing else opens them";
+            let finding = finding.severity(Severity::Error).advice(advice);
+            found.findings.push(finding);
+        }
+        for path in all.documents {
+            self.verify_document(&path, identities.as_ref(), &mut found);
+        }
+        found
+    }
+
+    fn verify_document(&self, path: &Path, identities: Option<&Identities>, found: &mut Verified) {
+        let problem = match self.bytes_at(path) {
+            // It is gone meanwhile.
+            Ok(None) => None,
+            Ok(Some(bytes)) => {
+                found.count(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                identities.and_then(|identities| self.problem_of(path, &bytes, identities))
+            }
+            Err(error) => Some((FindingKind::UnreadableFile, error_chain(&error))),
+        };
+        if let Some((kind, problem)) = problem {
+            let finding = Finding::new(path, kind, problem);
+            found.findings.push(finding.advice(self.advice_for(path)));
+        }
+    }
+
+    fn problem_of(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        identities: &Identities,
+    ) -> Option<(FindingKind, String)> {
+        let fields = match read(bytes, identities) {
+            Ok(fields) => fields,
+            Err(error) => return Some((FindingKind::UnreadableFile, error_chain(&error))),
+        };
+        let place = path.strip_prefix(self.oauth_dir()).ok()?;
+        let problem = Fields::new(fields).problem_at(place)?;
+        Some((FindingKind::WrongOwner, problem.to_owned()))
+    }
+
+    /// What a person does about a document that is good for nothing.
+    fn advice_for(&self, path: &Path) -> String {
+        let restore = "restore it from a backup";
+        let parts = path.strip_prefix(self.vault.system_dir());
+        let parts: Vec<&str> = parts.map_or_else(
+            |_| Vec::new(),
+            |path| path.iter().filter_map(OsStr::to_str).collect(),
+        );
+        match parts.as_slice() {
+            ["oauth", "grants", app, _] => {
+                format!("{restore}, or log in again: `gdn oauth login {app}`")
+            }
+            ["oauth", "sessions", app, _] => {
+                format!("remove it, and begin the login again: `gdn oauth login {app}`")
+            }
+            ["oauth", "locks", ..] => {
+                "remove it; the token is renewed again when its time comes".to_owned()
+            }
+            ["secrets", name] => {
+                let name = name.trim_end_matches(".sops.yaml");
+                format!("{restore}, or remove it and set it anew: `gdn secret remove {name}`")
+            }
+            _ => format!("{restore}, or give the task its values again"),
+        }
+    }
+}
+
+/// The values of a document, each of which must open.
+fn read(
+    bytes: &[u8],
+    identities: &Identities,
+) -> Result<BTreeMap<String, SecretValue>, DocumentError> {
+    let document = Document::open(bytes, identities)?;
+    let mut fields = BTreeMap::new();
+    for key in document.keys() {
+        if let Some(value) = document.get(key)? {
+            let value = SecretValue::new(value.expose_secret().to_owned());
+            fields.insert(key.to_owned(), value);
+        }
+    }
+    Ok(fields)
+}
