@@ -167,9 +167,8 @@ impl Masks {
     /// A log line, a JSON object, without any value.
     pub(super) fn line(&self, line: Vec<u8>) -> Vec<u8> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        match &known.finder {
-            Some(finder) if finder.is_match(&line) => {}
-            _ => return line,
+        if !known.may_be_in_json(&line) {
+            return line;
         }
         let Ok(fields) = serde_json::from_slice::<JsonObject>(&line) else {
             let text = String::from_utf8_lossy(&line).into_owned();
@@ -279,10 +278,16 @@ impl Known {
         }
     }
 
+    /// Whether a value may be in this JSON: as it stands there, or hidden by what JSON escapes, such as the quotation
+    /// marks of a text that is JSON itself.
+    fn may_be_in_json(&self, json: &[u8]) -> bool {
+        let finder = self.finder.as_ref();
+        finder.is_some_and(|finder| json.contains(&b'\\') || finder.is_match(json))
+    }
+
     /// What is JSON stays JSON.
     fn raw(&self, raw: &mut Box<RawValue>) {
-        let is_match = |finder: &AhoCorasick| finder.is_match(raw.get());
-        if self.finder.as_ref().is_some_and(is_match)
+        if self.may_be_in_json(raw.get().as_bytes())
             && let Ok(value) = serde_json::from_str(raw.get())
             && let Ok(masked) = to_raw_value(&self.value(value))
         {
@@ -453,6 +458,10 @@ mod tests {
             let masked = masks.text(text);
             assert!(masked.contains(MASK), "{text} stays {masked}");
             assert!(!masked.contains("rd/"), "{masked}");
+            // Within a line of the log, which JSON escapes once more.
+            let line = masks.line(serde_json::to_vec(&json!({"message": text})).unwrap());
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(line["message"], masked.as_ref(), "{text}");
         }
         assert_eq!(masks.text("nothing of it"), "nothing of it");
     }
