@@ -182,6 +182,7 @@ commands! {
     Forget(args: forget::ForgetArgs) => commands::forget::run(&args, context).await,
     Shutdown(args: shutdown::ShutdownArgs) => commands::shutdown::run(&args, context).await,
     Validate(args: validate::ValidateArgs) => commands::validate::run(&args, context),
+    Migrate(args: migrate::MigrateArgs) => commands::migrate::run(&args, context),
     Schema(args: schema::SchemaArgs) => commands::schema::run(&args, context),
     #[command(subcommand)]
     Config(args: config::ConfigCommand) => commands::config::run(&args, context),

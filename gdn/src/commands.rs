@@ -25,6 +25,7 @@ pub(crate) mod init;
 pub(crate) mod instance;
 mod known;
 pub(crate) mod logs;
+pub(crate) mod migrate;
 pub(crate) mod oauth;
 pub(crate) mod package;
 pub(crate) mod proposal;

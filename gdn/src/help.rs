@@ -34,7 +34,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Configure",
         &[
-            "validate", "config", "schema", "package", "reload", "secret", "oauth",
+            "validate", "migrate", "config", "schema", "package", "reload", "secret", "oauth",
         ],
     ),
     (

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::schemas;
 
+pub(crate) mod diff;
 pub(crate) mod invisible;
 pub(crate) mod page;
 pub(crate) mod pager;

@@ -186,6 +186,8 @@ pub const RELOAD: &str = "gdn.reload/v1";
 pub const SHUTDOWN: &str = "gdn.shutdown/v1";
 /// `gdn validate`.
 pub const VALIDATE: &str = "gdn.validate/v1";
+/// `gdn migrate`.
+pub const MIGRATE: &str = "gdn.migrate/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 /// `gdn demo`.
@@ -283,6 +285,7 @@ pub const ALL: &[&str] = &[
     RELOAD,
     SHUTDOWN,
     VALIDATE,
+    MIGRATE,
     CONFIG_SHOW,
     DEMO,
 ];

@@ -10,6 +10,7 @@ use crate::effective::{self, Setting};
 use crate::kept::KeptFiles;
 use crate::load::{self, Outside};
 use crate::machine::{AnyMachine, Machine};
+use crate::migrate::{self, MigratedFile};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
 use crate::secrets::Secrets;
@@ -150,6 +151,20 @@ impl<'e> Loader<'e> {
         let mut report = Report::default();
         match self.open(root, &mut report) {
             Some(files) => Ok(autofix::autofix(files, self.outside)),
+            None => Err(report.into_diagnostics()),
+        }
+    }
+
+    /// The files of a project of the format 0.0.3 that are written otherwise today, by path. Nothing is written.
+    /// Blocks on the file system.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the older forms, or with the files themselves.
+    pub fn migrate(&self, root: &Path) -> Result<Vec<MigratedFile>, Diagnostics> {
+        let mut report = Report::default();
+        match self.open(root, &mut report) {
+            Some(files) => migrate::migrate(&files, self.outside),
             None => Err(report.into_diagnostics()),
         }
     }

@@ -1,9 +1,11 @@
 //! Whole bundles of goondan 0.0.3 as people have them, run unchanged (`COMPAT-1` to `COMPAT-3`).
 
+use std::fs;
+
 use goondan_tests::log::message;
 use goondan_tests::telegram::{TOKEN, Telegram};
 use goondan_tests::{Daemon, Home, needs, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PACKAGE: &str = r#"
 apiVersion: goondan.ai/v1
@@ -425,4 +427,40 @@ fn compat_1_labels_and_selectors_with_overrides_mean_what_they_meant() {
     // Neither tool was called: any of them would do.
     let refused = home.gdn(&["send", "--instance", "bob", "nothing"]).exits(7);
     refused.tells(&["Use a tool first."]);
+}
+
+#[test]
+fn compat_1_a_bundle_is_migrated_once_a_person_has_seen_the_difference() {
+    if !needs::javascript() {
+        return;
+    }
+    let home = home(&[("resources.yaml", LABELS), ("tools/calc.ts", CALC_TS)]);
+    let shown = home.gdn(&["migrate"]).exits(0);
+    let shown = shown.prints(&[
+        "--- a/resources.yaml",
+        "+++ b/resources.yaml",
+        "-  prompts: ",
+        "+  prompt:",
+    ]);
+    shown.tells(&["gdn migrate --write"]);
+    let file = home.project().join("resources.yaml");
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        LABELS,
+        "nothing is written"
+    );
+    home.gdn(&["migrate", "--write"]).exits(0);
+    home.gdn(&["migrate"])
+        .exits(0)
+        .tells(&["Nothing is written in an older form"]);
+    let files = home.gdn_json(&["migrate"]);
+    assert_eq!(files["files"], json!([]));
+    let checked = home.gdn(&["validate", "--strict"]).exits(0);
+    assert!(
+        !checked.stderr.contains("N_CONFIG_OLDER_FORM"),
+        "{}",
+        checked.stderr
+    );
+    let _daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("ann", "add"), "{\"sum\":3,\"by\":\"clerk\"}");
 }

@@ -24,6 +24,7 @@ mod files;
 mod hostile;
 #[cfg(test)]
 mod machine;
+mod migrating;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]

@@ -99,7 +99,7 @@ spec:
       - route: {agentRef: Agent/coordinator}
 "#;
 
-fn bundle() -> Project {
+pub(crate) fn bundle() -> Project {
     Project::new(BUNDLE)
         .file("tools/notes.mjs", "export const handlers = {};")
         .variable("TELEGRAM_BOT_TOKEN", "t")

@@ -1,0 +1,113 @@
+//! `gdn migrate`: a project of the format 0.0.3 as it is written today.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use goondan_config::{Loader, MigratedFile, ProcessEnvironment};
+use goondan_vault::Reader;
+use serde_json::json;
+
+use super::rewrite::rewrite;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::diff::unified;
+use crate::output::style;
+use crate::output::text;
+use crate::project::{self, EnvFiles};
+use crate::schemas;
+
+/// Show, or write, a project of goondan 0.0.3 in today's words
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn migrate                            show what would change
+  gdn migrate > modern.patch             keep it, to apply with git apply
+  gdn migrate --write                    change the files
+
+Documents without an older form stay as they are. The others are written anew, without their comments.
+Keys and connections that nobody wrote are written out as the variables say that are set here.")]
+pub(crate) struct MigrateArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    env: EnvFiles,
+    /// Write the files
+    #[arg(long)]
+    write: bool,
+}
+
+pub(crate) fn run(args: &MigrateArgs, context: &Context) -> Result<(), Failure> {
+    let root = match &args.path {
+        Some(path) => project::find(Some(path))?,
+        None => context.project()?,
+    };
+    let env_files = args.env.absolute()?;
+    let vault = context.vault();
+    let project = super::consent::identity(&root);
+    let secrets = Reader::new(&vault, &project);
+    let loader = Loader::new(&ProcessEnvironment)
+        .with_env_files(&env_files)
+        .with_secrets(&secrets);
+    let files = loader.migrate(&root).map_err(|found| {
+        Failure::new(
+            Exit::InvalidConfiguration,
+            format!("{} cannot be migrated:\n\n{found}", root.display()),
+            "mend it first: `gdn validate`",
+        )
+    })?;
+    if args.write {
+        for file in &files {
+            let (before, after) = (file.before.as_bytes(), file.after.as_bytes());
+            rewrite(&root.join(&file.path), Some(before), after)
+                .map_err(|error| error.failure("gdn migrate --write"))?;
+        }
+    }
+    let patches: Vec<String> = files.iter().map(patch_of).collect();
+    let told = files.iter().zip(&patches);
+    let told = told.map(|(file, patch)| json!({"path": file.path, "patch": patch}));
+    let object = json!({
+        "projectRoot": root, "files": told.collect::<Vec<_>>(), "written": args.write,
+    });
+    context.output.object(schemas::MIGRATE, &object)?;
+    tell(&files, &patches, args.write, context)
+}
+
+fn patch_of(file: &MigratedFile) -> String {
+    unified(&file.path.display().to_string(), &file.before, &file.after)
+}
+
+fn tell(
+    files: &[MigratedFile],
+    patches: &[String],
+    is_written: bool,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    if files.is_empty() {
+        output.note("Nothing is written in an older form.");
+        return Ok(());
+    }
+    for line in patches.iter().flat_map(|patch| patch.split_inclusive('\n')) {
+        let style = match line.as_bytes().first() {
+            Some(b'-') => Some(style::BAD),
+            Some(b'+') => Some(style::GOOD),
+            Some(b'@') => Some(style::HINT),
+            _ => None,
+        };
+        let shown = line.trim_end_matches('\n');
+        let shown = match style {
+            Some(style) => output.out.paint(style, shown),
+            None => shown.to_owned(),
+        };
+        output.data(format!("{shown}\n"))?;
+    }
+    let count = text::count(files.len(), "file");
+    output.note(if is_written {
+        format!("{count} written. See that all is well: gdn validate")
+    } else {
+        format!("{count} would change. Write it: gdn migrate --write")
+    });
+    Ok(())
+}

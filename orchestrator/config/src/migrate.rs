@@ -1,0 +1,167 @@
+//! A project of the format 0.0.3 as it is written today (`COMPAT-1`).
+//!
+//! A document that says nothing in an older form stays as it is, to the letter. The others are written anew: their
+//! comments are lost, which whoever looks at the difference sees.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::compat;
+use crate::diagnostic::Diagnostics;
+use crate::documents::read_trees;
+use crate::environment::Variables;
+use crate::limits::MAX_YAML_BYTES;
+use crate::load::Outside;
+use crate::place::FileId;
+use crate::project_files::ProjectFiles;
+use crate::report::{Place, Problem, Report};
+use crate::syntax::with_yaml_line_ends;
+use crate::tree::Node;
+use crate::{codes, misplaced};
+
+/// A file that is written otherwise today. Nothing has been written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigratedFile {
+    /// The file, relative to the Project Root.
+    pub path: PathBuf,
+    /// Its text as it is.
+    pub before: String,
+    /// Its text as it would be.
+    pub after: String,
+}
+
+/// The files of a project that are written otherwise today, by path. Which variables are set decides which keys and
+/// connections are written out.
+pub(crate) fn migrate(
+    files: &ProjectFiles,
+    outside: Outside<'_>,
+) -> Result<Vec<MigratedFile>, Diagnostics> {
+    let mut report = Report::of(&misplaced::VOCABULARY);
+    let before = read_trees(files, &mut report);
+    let variables = Variables::read(outside.env, files, &mut report);
+    let trees: Vec<_> = before
+        .iter()
+        .map(|(file, documents)| (*file, documents.clone()))
+        .collect();
+    let (after, _) = compat::modernize(trees, &variables, &mut report);
+    if report.has_errors() {
+        return Err(report.into_diagnostics());
+    }
+    let mut migrated = Vec::new();
+    for ((file, before), (_, after)) in before.iter().zip(&after) {
+        let path = report.path_of(Place::start_of(*file)).to_owned();
+        let Ok(text) = files.read(&path, MAX_YAML_BYTES) else {
+            continue;
+        };
+        let text = with_yaml_line_ends(&text).into_owned();
+        let written = written_anew(&text, before, after);
+        match written {
+            Ok(after) if after == text => {}
+            Ok(after) => migrated.push(MigratedFile {
+                path,
+                before: text,
+                after,
+            }),
+            Err(error) => report.add(unwritable(*file, &error)),
+        }
+    }
+    if report.has_errors() {
+        return Err(report.into_diagnostics());
+    }
+    migrated.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(migrated)
+}
+
+fn unwritable(file: FileId, error: &serde_yaml::Error) -> Problem {
+    let message = format!("what the file says cannot be written as YAML: {error}");
+    Problem::new(codes::UNREADABLE_FILE, Place::start_of(file), message)
+        .help("write the modern form by hand: docs/compatibility.md")
+}
+
+/// The text of a file whose documents are these now.
+fn written_anew(text: &str, before: &[Node], after: &[Node]) -> Result<String, serde_yaml::Error> {
+    // Which documents changed, by the line on which each began.
+    let mut changed = BTreeMap::new();
+    for (was, is) in before.iter().zip(after) {
+        let (was_json, is_json) = (was.to_json(), is.to_json());
+        if was_json != is_json {
+            changed.insert(was.place.line, serde_yaml::to_string(&is_json)?);
+        }
+    }
+    let mut out = String::with_capacity(text.len());
+    for part in parts_of(text) {
+        let written = changed.iter().find(|(line, _)| part.lines.contains(line));
+        out.push_str(part.mark);
+        out.push_str(written.map_or(part.text, |(_, written)| written.as_str()));
+    }
+    for added in after.iter().skip(before.len()) {
+        if !out.ends_with('\n') && !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str("---\n");
+        out.push_str(&serde_yaml::to_string(&added.to_json())?);
+    }
+    Ok(out)
+}
+
+/// What stands between two marks of a file, and the mark before it.
+struct Part<'t> {
+    mark: &'t str,
+    text: &'t str,
+    /// Counted from 1.
+    lines: std::ops::Range<usize>,
+}
+
+fn parts_of(text: &str) -> Vec<Part<'_>> {
+    let is_mark = |line: &str| {
+        let rest = line.strip_prefix("---");
+        rest.is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'))
+    };
+    let mut parts = vec![Part {
+        mark: "",
+        text: "",
+        lines: 1..1,
+    }];
+    let mut at = 0;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        let end = at + line.len();
+        if is_mark(line) {
+            parts.push(Part {
+                mark: text.get(at..end).unwrap_or_default(),
+                text: text.get(end..end).unwrap_or_default(),
+                lines: number + 1..number + 1,
+            });
+        } else if let Some(part) = parts.last_mut() {
+            let begin = at - part.text.len();
+            part.text = text.get(begin..end).unwrap_or_default();
+            part.lines.end = number + 1;
+        }
+        at = end;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_its_parts() {
+        for text in [
+            "",
+            "a: 1\n",
+            "---\na: 1\n---\nb: 2",
+            "# x\n--- # first\na: 1\n---\n",
+            "a: |\n  ---\n  b\n---\nc: 3\n",
+        ] {
+            let whole: String = parts_of(text)
+                .iter()
+                .flat_map(|part| [part.mark, part.text])
+                .collect();
+            assert_eq!(whole, text);
+        }
+        let parts = parts_of("a: 1\nb: 2\n---\nc: 3\n");
+        let lines: Vec<_> = parts.iter().map(|part| part.lines.clone()).collect();
+        assert_eq!(lines, [1..3, 4..5]);
+    }
+}

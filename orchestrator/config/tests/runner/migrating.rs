@@ -1,0 +1,80 @@
+//! Projects of the format 0.0.3 are written in today's words (`COMPAT-1`).
+
+use goondan_config::{Loader, MigratedFile};
+
+use crate::older_format::bundle;
+use crate::support::{Project, write};
+
+fn migrated(project: &Project) -> Vec<MigratedFile> {
+    let files = Loader::new(project).migrate(&project.root());
+    files.unwrap_or_else(|found| panic!("{found}"))
+}
+
+fn put(project: &Project, files: &[MigratedFile]) {
+    for file in files {
+        write(&project.root().join(&file.path), file.after.as_bytes());
+    }
+}
+
+#[test]
+fn compat_1_what_is_written_anew_means_the_same_and_has_no_older_form() {
+    let project = bundle();
+    let load = || Loader::new(&project).load(&project.root());
+    let before = load();
+    let files = migrated(&project);
+    assert_eq!(files.len(), 1);
+    put(&project, &files);
+    let after = load();
+    let (Ok(was), Ok(is)) = (before.bundle, after.bundle) else {
+        panic!("{:?}", load().bundle);
+    };
+    assert_eq!(was.agents, is.agents);
+    assert_eq!(was.connections, is.connections);
+    assert_eq!(was.entry_agent, is.entry_agent);
+    let older: Vec<_> = after
+        .warnings
+        .iter()
+        .filter(|found| found.code == "N_CONFIG_OLDER_FORM")
+        .map(|found| found.message.clone())
+        .collect();
+    // This is told of what it does, not of how it is written.
+    let told = "`message-compaction` has the agent's own model write the summary";
+    assert_eq!(older, [told]);
+    assert_eq!(migrated(&project), []);
+}
+
+#[test]
+fn compat_1_a_document_without_an_older_form_stays_to_the_letter() {
+    let kept = "# The answers.\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: main} # cheap\nspec: {provider: \
+                scripted, options: {rules: [{say: Hi}]}}\n";
+    let older = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  prompts: {systemPrompt: \
+                 Be kind.}\n  modelConfig: {modelRef: {ref: Model/main}}\n";
+    let swarm = "apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/clerk}\n";
+    let project = Project::new(&format!("{kept}--- # the clerk\n{older}---\n{swarm}"));
+    let files = migrated(&project);
+    let [file] = files.as_slice() else {
+        panic!("{files:?}");
+    };
+    let expected = format!(
+        "{kept}--- # the clerk\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata:\n  name: clerk\nspec:\n  \
+         modelConfig:\n    modelRef: Model/main\n  prompt:\n    system: Be kind.\n---\n{swarm}"
+    );
+    assert_eq!(file.after, expected);
+}
+
+#[test]
+fn compat_1_a_project_of_today_has_nothing_to_migrate() {
+    assert_eq!(migrated(&Project::new(crate::support::SMALLEST)), []);
+}
+
+#[test]
+fn compat_1_what_is_wrong_with_an_older_form_is_said_and_nothing_is_written() {
+    let wrong = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  modelConfig: {modelRef: \
+                 Model/main}\n  tools: [{selector: {kind: Tool, matchLabels: {area: none}}}]\n";
+    let project = Project::with(wrong);
+    let found = Loader::new(&project).migrate(&project.root()).unwrap_err();
+    assert!(
+        found.to_string().contains("the selector finds no Tool"),
+        "{found}"
+    );
+}
