@@ -24,7 +24,8 @@ pub enum Exit {
     InvalidConfiguration,
     /// The agent could not answer: its turn failed.
     TurnFailed,
-    /// Refused for now: too many events wait, the daemon is stopping, or its disk cannot be written.
+    /// Refused for now: too many events wait, the daemon is stopping, its disk cannot be written, or a registry does
+    /// not answer.
     TryAgain,
     /// The connection to the daemon was lost while it was needed.
     ConnectionLost,

@@ -154,6 +154,10 @@ pub const PACKAGE_ADD: &str = "gdn.package.add/v1";
 pub const PACKAGE_REMOVE: &str = "gdn.package.remove/v1";
 /// `gdn package list`.
 pub const PACKAGE_LIST: &str = "gdn.package.list/v1";
+/// `gdn package update`.
+pub const PACKAGE_UPDATE: &str = "gdn.package.update/v1";
+/// `gdn package why`.
+pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.
 pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
 /// What `gdn oauth login` prints first: what a person does next.

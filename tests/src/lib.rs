@@ -38,6 +38,7 @@ pub mod processes;
 pub mod projects;
 pub mod provider;
 pub mod random;
+pub mod registry;
 pub mod secret_forms;
 pub mod team;
 pub mod telegram;

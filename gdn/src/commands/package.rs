@@ -1,7 +1,10 @@
 //! `gdn package …`: the packages whose resources a project refers to (`PKG-1` to `PKG-3`).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::{Args, Subcommand};
-use goondan_packages::{LOCK_FILE, Store, tree_digest};
+use goondan_packages::limits::RELEASE_AGE_DAYS;
+use goondan_packages::{LOCK_FILE, PackageName, Store, tree_digest};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -12,13 +15,20 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+mod choose;
 mod fetch;
+mod find;
 mod install;
 mod manifest;
 mod plan;
+mod registry;
+mod web;
+mod why;
 
+use choose::Rules;
+use fetch::Fetcher;
 use install::{Installed, Mode};
-use plan::Plan;
+use plan::{Folder, Plan};
 
 /// Use the tools, extensions and connectors of others
 #[derive(Debug, Subcommand)]
@@ -26,8 +36,10 @@ pub(crate) enum PackageCommand {
     /// Require a package, and install it
     #[command(after_help = "\
 Examples:
+  gdn package add @acme/tools              the newest version of a registry, and what is compatible with it
+  gdn package add @acme/tools@~1.2         versions of a range
   gdn package add ../our-tools             a folder, which is used as it is
-  gdn package add vendor/tools-1.2.0.tgz   an archive
+  gdn package add vendor/tools-1.2.0.tgz   an archive, here or at an address
 
 What it has is referred to in goondan.yaml: {kind: Tool, name: NAME, package: \"PACKAGE\"}")]
     Add(PackageAddArgs),
@@ -37,6 +49,12 @@ Examples:
   gdn package install                      after a clone, or after an edit of goondan.yaml
   gdn package install --frozen-lockfile    in a workflow: fails if the lockfile does not fit")]
     Install(PackageInstallArgs),
+    /// Take the newest versions that goondan.yaml allows
+    #[command(after_help = "\
+Examples:
+  gdn package update                       all packages
+  gdn package update @acme/tools           this one; all others stay as they are locked")]
+    Update(PackageUpdateArgs),
     /// Require a package no more
     #[command(after_help = "\
 Examples:
@@ -48,13 +66,52 @@ Examples:
   gdn package list
   gdn package list --json | jq -r '.packages[] | select(.state != \"installed\") | .name'")]
     List,
+    /// Tell why the project uses a package
+    #[command(after_help = "\
+Examples:
+  gdn package why @acme/words")]
+    Why(PackageWhyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseAgeArgs {
+    /// Days that a version has been in its registry before it is chosen
+    #[arg(long, value_name = "DAYS", default_value_t = RELEASE_AGE_DAYS)]
+    min_release_age: u32,
+}
+
+impl ReleaseAgeArgs {
+    fn rules(&self) -> Rules {
+        Rules {
+            min_age_days: self.min_release_age,
+            only: None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageAddArgs {
-    /// The packages: paths of folders or of archives
+    /// The packages: names in a registry, with ranges or tags, or paths of folders, or archives
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<String>,
+    #[command(flatten)]
+    age: ReleaseAgeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackageUpdateArgs {
+    /// The packages, by name; without any, all
+    #[arg(value_name = "NAME")]
+    packages: Vec<String>,
+    #[command(flatten)]
+    age: ReleaseAgeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackageWhyArgs {
+    /// The package, by name
+    #[arg(value_name = "NAME")]
+    package: String,
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +119,8 @@ pub(crate) struct PackageInstallArgs {
     /// Fail rather than change the lockfile
     #[arg(long)]
     frozen_lockfile: bool,
+    #[command(flatten)]
+    age: ReleaseAgeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -69,14 +128,18 @@ pub(crate) struct PackageRemoveArgs {
     /// The packages, by name
     #[arg(value_name = "NAME", required = true)]
     packages: Vec<String>,
+    #[command(flatten)]
+    age: ReleaseAgeArgs,
 }
 
 pub(crate) async fn run(command: PackageCommand, context: &Context) -> Result<(), Failure> {
     match command {
         PackageCommand::Add(args) => add(&args, context).await,
         PackageCommand::Install(args) => install(&args, context).await,
+        PackageCommand::Update(args) => update(&args, context).await,
         PackageCommand::Remove(args) => remove(&args, context).await,
         PackageCommand::List => list(context),
+        PackageCommand::Why(args) => why::why(&args.package, context),
     }
 }
 
@@ -87,49 +150,88 @@ async fn install(args: &PackageInstallArgs, context: &Context) -> Result<(), Fai
     } else {
         Mode::Locked
     };
-    let installed = install::install(&plan, mode, context).await?;
+    let mut fetcher = Fetcher::new(context, &plan)?;
+    let installed = install::install(&plan, mode, &args.age.rules(), &mut fetcher, context).await?;
     plan.write_lock(&installed.lock)?;
-    told(&installed, &plan, schemas::PACKAGE_INSTALL, context)
+    told(
+        &installed,
+        &plan,
+        &installed.folders,
+        schemas::PACKAGE_INSTALL,
+        context,
+    )
 }
 
 async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     let mut plan = Plan::read(context.project()?)?;
-    let mut added = Vec::with_capacity(args.packages.len());
-    for package in &args.packages {
-        added.push(fetch::find(package, &plan, context).await?);
-    }
+    let before = plan.folders()?;
+    let rules = args.age.rules();
+    let mut fetcher = Fetcher::new(context, &plan)?;
     let mut text = plan.manifest.clone();
-    for (name, requirement) in added {
+    for package in &args.packages {
+        let (name, requirement) = find::find(package, &plan, &mut fetcher, &rules).await?;
         text = manifest::with(&text, name.as_str(), requirement.as_str())?;
         plan.requires.insert(name, requirement);
     }
-    let installed = install::install(&plan, Mode::Anew, context).await?;
+    let installed = install::install(&plan, Mode::Anew, &rules, &mut fetcher, context).await?;
     // The lockfile first: what is locked and not required yet hinders nothing.
     plan.write_lock(&installed.lock)?;
     plan.write_manifest(&text)?;
-    told(&installed, &plan, schemas::PACKAGE_ADD, context)
+    told(&installed, &plan, &before, schemas::PACKAGE_ADD, context)
+}
+
+async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failure> {
+    let plan = Plan::read(context.project()?)?;
+    let mut rules = args.age.rules();
+    if !args.packages.is_empty() {
+        let mut only = BTreeSet::new();
+        for name in &args.packages {
+            let known = plan.lock.packages().map(|(name, _)| name);
+            let known = known.chain(plan.requires.keys());
+            let found = known.into_iter().find(|it| it.as_str() == name);
+            only.insert(found.cloned().ok_or_else(|| unknown(name, context))?);
+        }
+        rules.only = Some(only);
+    }
+    let mut fetcher = Fetcher::new(context, &plan)?;
+    let installed = install::install(&plan, Mode::Anew, &rules, &mut fetcher, context).await?;
+    plan.write_lock(&installed.lock)?;
+    told(
+        &installed,
+        &plan,
+        &installed.folders,
+        schemas::PACKAGE_UPDATE,
+        context,
+    )
+}
+
+fn unknown(name: &str, context: &Context) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        format!("the project requires no package `{name}`"),
+        format!(
+            "see what it requires: `{}`",
+            context.command("package list")
+        ),
+    )
 }
 
 async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failure> {
     let mut plan = Plan::read(context.project()?)?;
+    let before = plan.folders()?;
     let mut text = plan.manifest.clone();
     for name in &args.packages {
         if plan.requires.remove(name.as_str()).is_none() {
-            return Err(Failure::new(
-                Exit::NotFound,
-                format!("the project requires no package `{name}`"),
-                format!(
-                    "see what it requires: `{}`",
-                    context.command("package list")
-                ),
-            ));
+            return Err(unknown(name, context));
         }
         text = manifest::without(&text, name)?;
     }
-    let installed = install::install(&plan, Mode::Locked, context).await?;
+    let mut fetcher = Fetcher::new(context, &plan)?;
+    let rules = args.age.rules();
+    let installed = install::install(&plan, Mode::Locked, &rules, &mut fetcher, context).await?;
     plan.write_manifest(&text)?;
     plan.write_lock(&installed.lock)?;
-    told(&installed, &plan, schemas::PACKAGE_REMOVE, context)
+    told(&installed, &plan, &before, schemas::PACKAGE_REMOVE, context)
 }
 
 /// What `gdn package install` and its like have to tell.
@@ -139,22 +241,29 @@ struct Told<'t> {
     /// How many packages the project uses.
     packages: usize,
     changes: &'t [plan::Change],
+    /// What a person is to know of what was chosen.
+    notes: &'t [String],
 }
 
 fn told(
     installed: &Installed,
     plan: &Plan,
+    before: &BTreeMap<PackageName, Folder>,
     schema: &str,
     context: &Context,
 ) -> Result<(), Failure> {
-    let changes = plan.changes(&installed.lock);
-    let packages = installed.lock.packages().len() + installed.folders;
+    let changes = plan.changes(before, &installed.lock, &installed.folders);
+    let packages = installed.lock.packages().len() + installed.folders.len();
     let output = context.output;
+    for note in &installed.notes {
+        output.note(note);
+    }
     output.object(
         schema,
         &Told {
             packages,
             changes: &changes,
+            notes: &installed.notes,
         },
     )?;
     let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();

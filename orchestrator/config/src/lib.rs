@@ -70,7 +70,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use goondan_packages::Requires;
+use goondan_packages::{Registries, Requires};
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::egress::AllowList;
@@ -275,6 +275,8 @@ pub struct Package {
     pub version: Option<String>,
     /// The packages it requires, by name, without the one that is built in.
     pub requires: Requires,
+    /// The registries that it names.
+    pub registries: Registries,
 }
 
 /// A Connection document with its connector resolved and environment values filled in.

@@ -29,3 +29,24 @@ pub const PACKAGE_DEPTH_MAX: usize = 64;
 
 /// Requirements that an explanation of a conflict names at most.
 pub const EXPLAINED_MAX: usize = 20;
+
+/// Bytes of what a registry says of one package at most.
+pub const METADATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Milliseconds that connecting to a registry takes at most.
+pub const REGISTRY_CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// Milliseconds without a byte after which a registry's answer is given up.
+pub const REGISTRY_STALL_TIMEOUT_MS: u64 = 10_000;
+
+/// Milliseconds that one answer of a registry takes at most, archives included.
+pub const REGISTRY_ANSWER_TIMEOUT_MS: u64 = 300_000;
+
+/// Other addresses that an archive's address may lead to, one after the other.
+pub const REGISTRY_REDIRECTS_MAX: usize = 3;
+
+/// Requests to registries at the same time.
+pub const REGISTRY_REQUESTS_MAX: usize = 8;
+
+/// Days that a version must have been in its registry before it is chosen, unless a person says otherwise.
+pub const RELEASE_AGE_DAYS: u32 = 3;

@@ -3,6 +3,7 @@
 //! A tree is unpacked beside its place, checked, and put there under its digest; so a crash at any moment leaves
 //! each package whole or not there. The link by its name and version comes last.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,8 @@ use goondan_config::package_of;
 use goondan_durable::disk::Folder as _;
 use goondan_packages::limits::{ARCHIVE_BYTES_MAX, PACKAGE_BYTES_MAX, PACKAGE_ENTRIES_MAX};
 use goondan_packages::{
-    Integrity, PackageName, Store, TreeDigest, TreeError as UnreadableTree, Version, tree_digest,
+    Integrity, PackageName, Requires, Store, TreeDigest, TreeError as UnreadableTree, Version,
+    tree_digest,
 };
 use goondan_protocol::control::{ControlError, ErrorCode, PackageStored, StorePackage};
 use goondan_store::root::Layout;
@@ -95,6 +97,15 @@ struct Wanted {
     version: Option<Version>,
     integrity: Option<Integrity>,
     tree: Option<TreeDigest>,
+    requires: Option<BTreeMap<String, String>>,
+    check_only: bool,
+}
+
+/// A package as its own manifest says it.
+struct Own {
+    name: PackageName,
+    version: Version,
+    requires: BTreeMap<String, String>,
 }
 
 impl Wanted {
@@ -109,6 +120,8 @@ impl Wanted {
             version: version.map_err(|error| invalid(format!("no version: {error}")))?,
             integrity: integrity.map_err(|error| invalid(format!("{error}")))?,
             tree: tree.map_err(|error| invalid(format!("{error}")))?,
+            requires: request.requires.clone(),
+            check_only: request.check_only,
         })
     }
 }
@@ -161,43 +174,57 @@ impl PackageKeeper {
             // What cannot be removed now is removed by the next attempt; the first error tells more.
             drop(clear(&folder, &trees));
         }
-        let (name, version, tree) = done?;
-        let directory = self.link(&name, &version, &tree)?;
+        let (own, tree) = done?;
+        let directory = if wanted.check_only {
+            self.store.link(&own.name, &own.version)
+        } else {
+            self.link(&own.name, &own.version, &tree)?
+        };
         Ok(PackageStored {
-            name: name.to_string(),
-            version: version.to_string(),
+            name: own.name.to_string(),
+            version: own.version.to_string(),
             integrity: integrity.to_string(),
             tree: tree.to_string(),
+            requires: own.requires,
             directory,
         })
     }
 
-    /// Checks what was unpacked and puts it in its place.
+    /// Checks what was unpacked, and puts it in its place unless it is only to be checked.
     fn accept(
         &self,
         folder: &RealFolder,
         trees: &Path,
         wanted: &Wanted,
-    ) -> Result<(PackageName, Version, TreeDigest), KeepError> {
+    ) -> Result<(Own, TreeDigest), KeepError> {
         let incoming = trees.join(INCOMING);
-        let (name, version) = check_manifest(&incoming, wanted)?;
+        let own = check_manifest(&incoming, wanted)?;
         let tree = tree_digest(&incoming)?;
         if let Some(expected) = wanted.tree.filter(|it| *it != tree) {
             return Err(KeepError::Other {
-                what: format!("what is in `{name}` {version}"),
+                what: format!("what is in `{}` {}", own.name, own.version),
                 of: "digest",
                 found: tree.to_string(),
                 wanted: expected.to_string(),
             });
         }
-        seal(&incoming)?;
-        let place = self.store.tree(&tree);
+        if wanted.check_only {
+            clear(folder, trees)?;
+        } else {
+            self.place(folder, trees, &tree)?;
+        }
+        Ok((own, tree))
+    }
+
+    /// Puts what was unpacked and checked under its digest.
+    fn place(&self, folder: &RealFolder, trees: &Path, tree: &TreeDigest) -> Result<(), KeepError> {
+        seal(&trees.join(INCOMING))?;
+        let place = self.store.tree(tree);
         let digits = tree.to_hex();
         let own = Path::new(&digits);
         if fs::symlink_metadata(&place).is_ok() {
-            if tree_digest(&place).is_ok_and(|there| there == tree) {
-                clear(folder, trees)?;
-                return Ok((name, version, tree));
+            if tree_digest(&place).is_ok_and(|there| there == *tree) {
+                return clear(folder, trees);
             }
             // It was changed: what runs from it has its files open, or is refused by its digest.
             remove_all(folder, own).map_err(|error| removal(&place, &error))?;
@@ -207,8 +234,7 @@ impl PackageKeeper {
             .map_err(io_error("put in place", &place))?;
         folder
             .sync_dir(Path::new(""))
-            .map_err(io_error("sync", trees))?;
-        Ok((name, version, tree))
+            .map_err(io_error("sync", trees))
     }
 
     /// Lets the package be found by its name and version.
@@ -294,7 +320,7 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
 }
 
 /// Checks that what was unpacked is the package it has to be.
-fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<(PackageName, Version), KeepError> {
+fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
     let package = match package_of(dir) {
         Ok(package) => package,
@@ -319,12 +345,42 @@ fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<(PackageName, Version),
     let Some(version) = version.and_then(|it| Version::parse(it).ok()) else {
         return refused(format!("the package `{name}` says no `version`"));
     };
-    match &wanted.version {
-        Some(wanted) if *wanted != version => refused(format!(
+    if let Some(wanted) = wanted.version.as_ref().filter(|it| **it != version) {
+        return refused(format!(
             "the archive holds `{name}` {version}, not {wanted}"
-        )),
-        _ => Ok((name, version)),
+        ));
     }
+    let requires = as_text(&package.requires);
+    match &wanted.requires {
+        Some(wanted) if *wanted != requires => refused(format!(
+            "the archive's `{name}` {version} requires {}, and it is said to require {}",
+            listed(&requires),
+            listed(wanted)
+        )),
+        _ => Ok(Own {
+            name,
+            version,
+            requires,
+        }),
+    }
+}
+
+fn as_text(requires: &Requires) -> BTreeMap<String, String> {
+    let texts = requires.iter();
+    texts
+        .map(|(name, it)| (name.to_string(), it.to_string()))
+        .collect()
+}
+
+fn listed(requires: &BTreeMap<String, String>) -> String {
+    if requires.is_empty() {
+        return "nothing".to_owned();
+    }
+    let all: Vec<String> = requires
+        .iter()
+        .map(|(name, it)| format!("`{name}` {it}"))
+        .collect();
+    all.join(", ")
 }
 
 /// Lets nobody write the files by mistake.

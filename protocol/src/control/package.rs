@@ -3,6 +3,7 @@
 //! Which packages a project uses, and where they come from, is the client's: it resolves, fetches, and writes the
 //! lockfile.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,12 @@ pub struct StorePackage {
     /// The digest that what comes out of it must have, as `sha256-…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// What the package must require, as ranges and places by name, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<BTreeMap<String, String>>,
+    /// Whether it is only checked, and not kept: so that of several packages all are kept or none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub check_only: bool,
 }
 
 /// Result of `package.store`.
@@ -39,6 +46,9 @@ pub struct PackageStored {
     pub integrity: String,
     /// The digest of what it holds.
     pub tree: String,
-    /// Where it is: `packages/<name>@<version>` of the System Root.
+    /// What it requires, as ranges and places by name, without the package that is built in.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requires: BTreeMap<String, String>,
+    /// Where it is, or would be: `packages/<name>@<version>` of the System Root.
     pub directory: PathBuf,
 }

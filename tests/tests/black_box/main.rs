@@ -105,6 +105,8 @@ mod records;
 #[cfg(test)]
 mod registered_tools;
 #[cfg(test)]
+mod registries;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod rewinding;

@@ -1,22 +1,36 @@
 //! Where packages come from: to the store, by the daemon, which alone writes there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use goondan_packages::{Integrity, Locked, PackageName, Requirement, Store, TreeDigest, Version};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use goondan_packages::limits::REGISTRY_REQUESTS_MAX;
+use goondan_packages::{
+    Integrity, Locked, PackageName, Requirement, Requires, TreeDigest, Version,
+};
 use goondan_protocol::control::{PackageStored, StorePackage};
+use tempfile::NamedTempFile;
 
 use super::super::attach::attach_or_start;
-use super::plan::{self, Plan};
+use super::plan::Plan;
+use super::registry::Registry;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Fetches packages. The daemon is asked for nothing, and not even started, before the first one is missing.
+///
+/// All of them are checked before the first is stored: what is refused leaves nothing.
 pub(super) struct Fetcher<'f> {
     context: &'f Context,
-    root: &'f Path,
+    root: PathBuf,
     client: Option<Client>,
+    pub(super) registry: Registry<'f>,
+    /// What was downloaded, by its address. Gone when this is.
+    downloads: BTreeMap<String, NamedTempFile>,
+    /// What was checked, by its place.
+    checked: BTreeMap<String, (PackageName, Locked)>,
     /// How many were stored.
     pub(super) stored: usize,
 }
@@ -28,48 +42,112 @@ pub(super) struct Expected<'e> {
     pub(super) version: Option<&'e Version>,
     pub(super) integrity: Option<&'e Integrity>,
     pub(super) tree: Option<TreeDigest>,
+    pub(super) requires: Option<&'e Requires>,
+}
+
+impl<'e> Expected<'e> {
+    /// What the lockfile says.
+    pub(super) fn locked(name: &'e PackageName, locked: &'e Locked) -> Self {
+        Self {
+            name: Some(name),
+            version: Some(&locked.version),
+            integrity: locked.integrity.as_ref(),
+            tree: Some(locked.tree),
+            requires: Some(&locked.requires),
+        }
+    }
 }
 
 impl<'f> Fetcher<'f> {
-    pub(super) fn new(context: &'f Context, root: &'f Path) -> Self {
-        Self {
-            context,
-            root,
-            client: None,
-            stored: 0,
+    pub(super) fn new(context: &'f Context, plan: &Plan) -> Result<Self, Failure> {
+        let mut registry = Registry::new(context, plan.registries.clone())?;
+        for place in plan.requires.values().filter_map(Requirement::archive_url) {
+            registry.name(place);
         }
+        Ok(Self {
+            context,
+            root: plan.root.clone(),
+            client: None,
+            registry,
+            downloads: BTreeMap::new(),
+            checked: BTreeMap::new(),
+            stored: 0,
+        })
     }
 
-    /// Brings the package that a place names into the store.
-    pub(super) async fn fetch(
+    /// Downloads archives, some at a time. Those that are here already are not asked for again.
+    pub(super) async fn download(
+        &mut self,
+        archives: Vec<(String, Option<Integrity>)>,
+    ) -> Result<(), Failure> {
+        let wanted = archives.into_iter();
+        let wanted = wanted.filter(|(address, _)| !self.downloads.contains_key(address));
+        let registry = &self.registry;
+        let fetching = futures_util::stream::iter(wanted.collect::<Vec<_>>())
+            .map(|(address, integrity)| async move {
+                let file = registry.download(&address, integrity.as_ref()).await?;
+                Ok::<_, Failure>((address, file))
+            })
+            .buffer_unordered(REGISTRY_REQUESTS_MAX);
+        let fetched: Vec<_> = fetching.try_collect().await?;
+        self.downloads.extend(fetched);
+        Ok(())
+    }
+
+    /// Checks the package that a place names, and stores nothing.
+    pub(super) async fn check(
         &mut self,
         place: &Requirement,
-        expected: Expected<'_>,
+        expected: &Expected<'_>,
     ) -> Result<(PackageName, Locked), Failure> {
-        let archive = match place.archive_file() {
-            Some(path) => self.root.join(path),
-            None => return Err(not_fetched(place)),
-        };
-        let archive = archive.canonicalize().map_err(|error| {
-            let message = format!("there is no archive {}: {error}", archive.display());
-            Failure::new(Exit::NotFound, message, "correct the path in goondan.yaml")
-        })?;
-        let stored = self.store(archive, &expected).await?;
-        self.stored += 1;
-        locked(&stored, place.to_string(), self.context)
+        if let Some((name, locked)) = self.checked.get(place.as_str()) {
+            let is_expected = expected.name.is_none_or(|wanted| wanted == name)
+                && expected.tree.is_none_or(|tree| tree == locked.tree);
+            if is_expected {
+                return Ok((name.clone(), locked.clone()));
+            }
+        }
+        let stored = self.hand_over(place, expected, true).await?;
+        let found = locked(&stored, place.to_string())?;
+        self.checked
+            .insert(place.as_str().to_owned(), found.clone());
+        Ok(found)
     }
 
-    async fn store(
+    /// Stores a package as it was checked.
+    pub(super) async fn store(
         &mut self,
-        archive: PathBuf,
+        name: &PackageName,
+        locked: &Locked,
+    ) -> Result<(), Failure> {
+        let place = place_of(name, locked)?;
+        self.hand_over(&place, &Expected::locked(name, locked), false)
+            .await?;
+        self.stored += 1;
+        Ok(())
+    }
+
+    async fn hand_over(
+        &mut self,
+        place: &Requirement,
         expected: &Expected<'_>,
+        check_only: bool,
     ) -> Result<PackageStored, Failure> {
+        let archive = self.archive(place, expected.integrity).await?;
+        let requires = expected.requires.map(|requires| {
+            let texts = requires.iter();
+            texts
+                .map(|(name, it)| (name.to_string(), it.to_string()))
+                .collect()
+        });
         let request = StorePackage {
             name: expected.name.map(ToString::to_string),
             version: expected.version.map(ToString::to_string),
             archive,
             integrity: expected.integrity.map(ToString::to_string),
             tree: expected.tree.map(|tree| tree.to_string()),
+            requires,
+            check_only,
         };
         let client = match &mut self.client {
             Some(client) => client,
@@ -77,77 +155,87 @@ impl<'f> Fetcher<'f> {
         };
         Ok(client.change(request).await?)
     }
+
+    /// An archive on this machine.
+    async fn archive(
+        &mut self,
+        place: &Requirement,
+        integrity: Option<&Integrity>,
+    ) -> Result<PathBuf, Failure> {
+        if let Some(address) = place.archive_url() {
+            let wanted = vec![(address.to_owned(), integrity.cloned())];
+            self.download(wanted).await?;
+            let file = self
+                .downloads
+                .get(address)
+                .ok_or_else(|| not_fetched(place))?;
+            return Ok(file.path().to_owned());
+        }
+        let path = place.archive_file().ok_or_else(|| not_fetched(place))?;
+        let archive = self.root.join(path);
+        archive.canonicalize().map_err(|error| {
+            let message = format!("there is no archive {}: {error}", archive.display());
+            Failure::new(Exit::NotFound, message, "correct the path in goondan.yaml")
+        })
+    }
+}
+
+/// The place that the lockfile names.
+pub(super) fn place_of(name: &PackageName, locked: &Locked) -> Result<Requirement, Failure> {
+    locked.resolved.parse().map_err(|error| {
+        Failure::new(
+            Exit::Damaged,
+            format!("goondan.lock says nowhere to get `{name}` from: {error}"),
+            "remove it from the lockfile, then try again",
+        )
+    })
 }
 
 fn not_fetched(place: &Requirement) -> Failure {
     Failure::new(
         Exit::Usage,
         format!("packages are not fetched from `{place}` by this version"),
-        "require a folder (`file:PATH`) or an archive (`file:PATH.tgz`)",
+        "require a range of versions, a folder (`file:PATH`) or an archive (`file:PATH.tgz`)",
     )
 }
 
-/// What the lockfile says of a package that is in the store now.
-fn locked(
-    stored: &PackageStored,
-    resolved: String,
-    context: &Context,
-) -> Result<(PackageName, Locked), Failure> {
+/// What the lockfile says of a package that was checked.
+fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Locked), Failure> {
     let unexpected = |what: String| {
         Failure::new(
             Exit::Internal,
-            what,
+            format!("the daemon's answer says nothing: {what}"),
             "see what the daemon says: `gdn logs --all`",
         )
     };
-    let tree: TreeDigest = stored
-        .tree
-        .parse()
-        .map_err(|error| unexpected(format!("{error}")))?;
-    let dir = Store::of(&context.state_root).tree(&tree);
-    let (name, folder) = plan::read_named_folder(&dir, None)?;
-    let integrity = stored
-        .integrity
-        .parse()
-        .map_err(|error| unexpected(format!("{error}")))?;
+    let name = stored.name.parse();
+    let version = Version::parse(&stored.version);
+    let integrity = stored.integrity.parse();
+    let tree = stored.tree.parse();
+    let mut requires = Requires::new();
+    for (name, required) in &stored.requires {
+        let name = name.parse();
+        let required = required.parse();
+        requires.insert(
+            name.map_err(|error| unexpected(format!("{error}")))?,
+            required.map_err(|error| unexpected(format!("{error}")))?,
+        );
+    }
     let locked = Locked {
-        version: folder.version,
+        version: version.map_err(|error| unexpected(format!("{error}")))?,
         resolved,
-        integrity: Some(integrity),
-        tree,
-        requires: folder.requires,
+        integrity: Some(integrity.map_err(|error| unexpected(format!("{error}")))?),
+        tree: tree.map_err(|error| unexpected(format!("{error}")))?,
+        requires,
     };
-    Ok((name, locked))
-}
-
-/// The package that a person means, and how it is required: a path is taken from where they are, and written from
-/// the project.
-pub(super) async fn find(
-    written: &str,
-    plan: &Plan,
-    context: &Context,
-) -> Result<(PackageName, Requirement), Failure> {
-    let path = written.strip_prefix("file:").unwrap_or(written);
-    let full = std::path::absolute(path)?;
-    let Ok(full) = full.canonicalize() else {
-        return Err(Failure::new(
-            Exit::NotFound,
-            format!("there is neither a folder nor an archive `{written}`"),
-            "name the path of one",
-        ));
-    };
-    let requirement = required_as(&full, &plan.root)?;
-    let name = if requirement.folder().is_some() {
-        plan::read_named_folder(&full, None)?.0
-    } else {
-        let mut fetcher = Fetcher::new(context, &plan.root);
-        fetcher.fetch(&requirement, Expected::default()).await?.0
-    };
-    Ok((name, requirement))
+    Ok((
+        name.map_err(|error| unexpected(format!("{error}")))?,
+        locked,
+    ))
 }
 
 /// `file:` and the way from the project to a path.
-fn required_as(path: &Path, root: &Path) -> Result<Requirement, Failure> {
+pub(super) fn required_as(path: &Path, root: &Path) -> Result<Requirement, Failure> {
     let common = path.components().zip(root.components());
     let common = common.take_while(|(one, other)| one == other).count();
     let mut way = PathBuf::new();

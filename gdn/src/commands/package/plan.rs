@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_config::package_of;
 use goondan_packages::limits::PACKAGES_MAX;
-use goondan_packages::{LOCK_FILE, Lock, PackageName, Requires, Version};
+use goondan_packages::{LOCK_FILE, Lock, PackageName, Registries, Requires, Version};
 use serde::Serialize;
 
 use super::super::rewrite::rewrite;
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) manifest: String,
     /// What the project requires.
     pub(super) requires: Requires,
+    /// The registries that it names.
+    pub(super) registries: Registries,
     /// Its lockfile; an empty one if there is none.
     pub(super) lock: Lock,
     lock_text: Option<String>,
@@ -85,10 +87,14 @@ impl Plan {
             failure.message = format!("{LOCK_FILE} cannot be used: {}", failure.message);
             failure
         })?;
+        let (requires, registries) = package
+            .map(|package| (package.requires, package.registries))
+            .unwrap_or_default();
         Ok(Self {
             root,
             manifest,
-            requires: package.map(|package| package.requires).unwrap_or_default(),
+            requires,
+            registries,
             lock,
             lock_text,
         })
@@ -124,18 +130,34 @@ impl Plan {
         Ok(self.lock.lacks(required, |name| folders.contains_key(name)))
     }
 
-    /// What another lockfile changes.
-    pub(super) fn changes(&self, new: &Lock) -> Vec<Change> {
+    /// What changes with another lockfile, and with other folders.
+    pub(super) fn changes(
+        &self,
+        folders: &BTreeMap<PackageName, Folder>,
+        new: &Lock,
+        new_folders: &BTreeMap<PackageName, Folder>,
+    ) -> Vec<Change> {
+        let place = |lock: &Lock, folders: &BTreeMap<PackageName, Folder>, name: &PackageName| {
+            let folder = folders.get(name);
+            let folder = folder.map(|it| (it.version.to_string(), it.dir.display().to_string()));
+            let locked = lock.get(name);
+            folder.or_else(|| locked.map(|it| (it.version.to_string(), it.tree.to_string())))
+        };
         let names = self.lock.packages().chain(new.packages());
-        let names: BTreeSet<&PackageName> = names.map(|(name, _)| name).collect();
-        let changed = names
-            .into_iter()
-            .filter(|name| self.lock.get(name) != new.get(name));
-        changed
-            .map(|name| Change {
+        let names = names.map(|(name, _)| name);
+        let names: BTreeSet<&PackageName> = names
+            .chain(folders.keys())
+            .chain(new_folders.keys())
+            .collect();
+        let both = names.into_iter().map(|name| {
+            let before = place(&self.lock, folders, name);
+            (name, before, place(new, new_folders, name))
+        });
+        both.filter(|(_, before, after)| before != after)
+            .map(|(name, before, after)| Change {
                 name: name.clone(),
-                before: self.lock.get(name).map(|it| it.version.to_string()),
-                after: new.get(name).map(|it| it.version.to_string()),
+                before: before.map(|it| it.0),
+                after: after.map(|it| it.0),
             })
             .collect()
     }

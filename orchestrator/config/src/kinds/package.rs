@@ -1,6 +1,6 @@
 //! `kind: Package`: what the project is called.
 
-use goondan_packages::{PackageName, Requirement};
+use goondan_packages::{PackageName, Registries, Requirement};
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use crate::Package;
@@ -41,6 +41,11 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::List(&Content::Mapping(&DEPENDENCY)),
             "Packages whose resources the project refers to.",
         ),
+        Field::optional(
+            "registries",
+            Content::List(&Content::Mapping(&REGISTRY)),
+            "Where packages are asked for that are required by a range of versions.",
+        ),
     ],
 );
 
@@ -57,6 +62,19 @@ static DEPENDENCY: Shape = Shape::of(
     ],
 );
 
+static REGISTRY: Shape = Shape::of(
+    "Registry",
+    "Where packages are asked for that are required by a range of versions.",
+    &[
+        Field::required("url", Content::Text, "Its address: `https://HOST`."),
+        Field::optional(
+            "scope",
+            Content::Text,
+            "The packages it is for, such as `@acme`; without it, all that have none of their own.",
+        ),
+    ],
+);
+
 /// Reads a Package document. All fields of its `spec` are optional, and so is the `spec`.
 pub(crate) fn read(
     document: &Document<'_>,
@@ -64,6 +82,7 @@ pub(crate) fn read(
 ) -> (Option<Package>, Vec<Dependency>) {
     let name = read_name(&document.name, report);
     let mut version = None;
+    let mut registries = Registries::default();
     let mut dependencies: Vec<Dependency> = Vec::new();
     if let Some(mut spec) = document.optional_spec(report) {
         version = spec.text("version", report);
@@ -82,6 +101,7 @@ pub(crate) fn read(
                 dependencies.push(dependency);
             }
         }
+        registries = read_registries(&mut spec, report);
         spec.close();
     }
     if let Some(version) = &version
@@ -102,8 +122,39 @@ pub(crate) fn read(
         name,
         version: version.map(|version| version.value.to_owned()),
         requires: required.collect(),
+        registries,
     });
     (package, dependencies)
+}
+
+fn read_registries(spec: &mut Fields<'_>, report: &mut Report) -> Registries {
+    let mut registries = Registries::default();
+    for mut fields in spec.mappings("registries", report).into_iter().flatten() {
+        let url = fields.text("url", report);
+        let scope = fields.text("scope", report);
+        fields.close();
+        let Some(url) = url else {
+            continue;
+        };
+        let place = scope.as_ref().map_or(url.place, |scope| scope.place);
+        let scope = scope.as_ref().map(|scope| scope.value);
+        match url.value.parse() {
+            Err(error) => {
+                let error: goondan_packages::InvalidRegistry = error;
+                report.add(Problem::new(
+                    codes::INVALID_VALUE,
+                    url.place,
+                    error.to_string(),
+                ));
+            }
+            Ok(parsed) => {
+                if let Err(error) = registries.add(scope, parsed) {
+                    report.add(Problem::new(codes::INVALID_VALUE, place, error.to_string()));
+                }
+            }
+        }
+    }
+    registries
 }
 
 /// Reads what is required, with the place of the name. None if that is the package that is built in.

@@ -57,6 +57,7 @@ fn corpus() -> Vec<Value> {
             "spec": {
                 "version": "1.0.0", "description": "d", "access": "public",
                 "dependencies": [{"name": "@goondan/base", "version": "*"}],
+                "registries": [{"url": "https://npm.example.org", "scope": "@acme"}],
             },
         }),
         document(

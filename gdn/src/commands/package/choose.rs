@@ -1,0 +1,412 @@
+//! Which versions a project takes: of the places that it names, and of registries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use goondan_packages::limits::{PACKAGES_MAX, REGISTRY_REQUESTS_MAX};
+use goondan_packages::{
+    Candidate, Conflict, Lock, Locked, Offer, PackageName, Packument, Requirement, Requires,
+    ResolveError, Supply, Version, resolve,
+};
+
+use super::fetch::{Expected, Fetcher};
+use super::plan::{Folder, Plan};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+
+/// Versions that an explanation names as passed over, of each package.
+const PASSED_OVER_SHOWN: usize = 3;
+
+/// What may be chosen.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// Days that a version has been in its registry at least.
+    pub(super) min_age_days: u32,
+    /// The packages that are chosen anew, where all others stay as they are locked; all if there is none.
+    pub(super) only: Option<BTreeSet<PackageName>>,
+}
+
+impl Rules {
+    /// What is locked of a package, if it is to stay so.
+    fn kept<'p>(&self, name: &PackageName, plan: &'p Plan) -> Option<&'p Locked> {
+        let only = self.only.as_ref()?;
+        plan.lock.get(name).filter(|_| !only.contains(name))
+    }
+
+    /// What a registry has of a package, without what may not be chosen. A version that is locked may be as young as
+    /// it is: a person has agreed to it.
+    pub(super) async fn offered(
+        &self,
+        name: &PackageName,
+        locked: Option<&Locked>,
+        fetcher: &Fetcher<'_>,
+    ) -> Result<Packument, Failure> {
+        let mut found = fetcher.registry.packument(name).await?;
+        let now = jiff::Timestamp::now();
+        found.pass_over(|version, offer| {
+            let is_locked = locked.is_some_and(|it| it.version == *version);
+            if is_locked {
+                None
+            } else {
+                too_young(offer, self.min_age_days, now)
+            }
+        });
+        Ok(found)
+    }
+}
+
+/// Why a version is too young, if it is.
+fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<String> {
+    if min_age_days == 0 {
+        return None;
+    }
+    let published = offer.published.as_deref();
+    let published: Option<jiff::Timestamp> = published.and_then(|it| it.parse().ok());
+    let Some(published) = published else {
+        return Some("its registry does not say when it was published".to_owned());
+    };
+    let age = now
+        .as_millisecond()
+        .saturating_sub(published.as_millisecond());
+    let wanted = i64::from(min_age_days) * 24 * 3_600_000;
+    (age < wanted).then(|| {
+        let age = u64::try_from(age).unwrap_or(0);
+        format!("it was published {} ago", text::duration(age))
+    })
+}
+
+/// The newest versions of a package that were passed over, with the reasons.
+pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<String> {
+    let newest = packument.passed_over.iter().rev().take(PASSED_OVER_SHOWN);
+    newest
+        .map(|(version, why)| format!("`{name}` {version} is passed over: {why}"))
+        .collect()
+}
+
+/// What was chosen.
+pub(super) struct Choice {
+    pub(super) lock: Lock,
+    /// What a person is to know of it.
+    pub(super) notes: Vec<String>,
+}
+
+/// What is known while choosing.
+struct Chooser<'c> {
+    plan: &'c Plan,
+    rules: &'c Rules,
+    folders: &'c BTreeMap<PackageName, Folder>,
+    /// Packages that are named by their place, checked.
+    placed: BTreeMap<PackageName, Locked>,
+    /// What registries said.
+    offered: BTreeMap<PackageName, Packument>,
+}
+
+/// Chooses a version of each package. Those that are not there are fetched and checked; nothing is stored.
+pub(super) async fn choose(
+    plan: &Plan,
+    folders: &BTreeMap<PackageName, Folder>,
+    required: &[&Requires],
+    rules: &Rules,
+    fetcher: &mut Fetcher<'_>,
+) -> Result<Choice, Failure> {
+    let mut chooser = Chooser {
+        plan,
+        rules,
+        folders,
+        placed: BTreeMap::new(),
+        offered: BTreeMap::new(),
+    };
+    chooser.look_at_places(required, fetcher).await?;
+    chooser
+        .ask_for(chooser.needed_first(required), fetcher)
+        .await?;
+    let taken = loop {
+        match resolve(&plan.requires, &chooser) {
+            Ok(taken) => break taken,
+            Err(ResolveError::Supply { name, .. }) => {
+                chooser.ask_for(vec![name], fetcher).await?;
+            }
+            Err(ResolveError::Conflict(conflict)) => return Err(chooser.conflict(conflict)),
+            Err(error @ ResolveError::TooMany) => {
+                return Err(Failure::of(
+                    Exit::Conflict,
+                    &error,
+                    "require fewer packages",
+                ));
+            }
+        }
+    };
+    chooser.lock(&taken, fetcher).await
+}
+
+/// A registry was not asked for a package yet.
+#[derive(Debug, thiserror::Error)]
+#[error("it was not asked for yet")]
+struct NotAsked;
+
+impl Supply for Chooser<'_> {
+    type Error = NotAsked;
+
+    fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, NotAsked> {
+        let one = |version: &Version, requires: &Requires| Candidate {
+            version: version.clone(),
+            requires: requires.clone(),
+        };
+        if let Some(folder) = self.folders.get(name) {
+            return Ok(vec![one(&folder.version, &folder.requires)]);
+        }
+        let fixed = self
+            .placed
+            .get(name)
+            .or_else(|| self.rules.kept(name, self.plan));
+        if let Some(locked) = fixed {
+            return Ok(vec![one(&locked.version, &locked.requires)]);
+        }
+        let offered = self.offered.get(name).ok_or(NotAsked)?;
+        let offers = offered.offers.iter();
+        Ok(offers
+            .map(|(version, offer)| one(version, &offer.requires))
+            .collect())
+    }
+}
+
+impl Chooser<'_> {
+    /// Looks at the packages that are named by their place.
+    async fn look_at_places(
+        &mut self,
+        required: &[&Requires],
+        fetcher: &mut Fetcher<'_>,
+    ) -> Result<(), Failure> {
+        let mut places: BTreeMap<&PackageName, &Requirement> = BTreeMap::new();
+        // The project, which comes last, is asked first.
+        for (name, place) in required.iter().rev().flat_map(|it| it.iter()) {
+            if place.range().is_some() || self.folders.contains_key(name) {
+                continue;
+            }
+            if place.archive_file().is_some() && self.plan.requires.get(name) != Some(place) {
+                return Err(foreign("a folder that is required", name, place));
+            }
+            match places.insert(name, place) {
+                Some(known) if known != place => return Err(two_places(name, known, place)),
+                _ => {}
+            }
+        }
+        for (name, place) in places {
+            let kept = self.rules.kept(name, self.plan);
+            let locked = match kept.filter(|it| it.is_from(place.as_str())) {
+                Some(kept) => kept.clone(),
+                None => {
+                    if let Some(address) = place.archive_url() {
+                        fetcher.registry.name(address);
+                    }
+                    let expected = Expected {
+                        name: Some(name),
+                        ..Expected::default()
+                    };
+                    fetcher.check(place, &expected).await?.1
+                }
+            };
+            check_places(name, &locked, self.plan)?;
+            self.placed.insert(name.clone(), locked);
+        }
+        Ok(())
+    }
+
+    /// What registries will be asked for in any case.
+    fn needed_first(&self, required: &[&Requires]) -> Vec<PackageName> {
+        let placed = self.placed.values().map(|it| &it.requires);
+        let all = required.iter().copied().chain(placed);
+        let names: BTreeSet<&PackageName> = all.flat_map(BTreeMap::keys).collect();
+        let unknown = names
+            .into_iter()
+            .filter(|name| self.candidates(name).is_err());
+        unknown.cloned().collect()
+    }
+
+    /// Asks registries, some at a time.
+    async fn ask_for(
+        &mut self,
+        names: Vec<PackageName>,
+        fetcher: &Fetcher<'_>,
+    ) -> Result<(), Failure> {
+        if self.offered.len().saturating_add(names.len()) > PACKAGES_MAX {
+            let error = ResolveError::<NotAsked>::TooMany;
+            return Err(Failure::of(
+                Exit::Conflict,
+                &error,
+                "require fewer packages",
+            ));
+        }
+        let (plan, rules) = (self.plan, self.rules);
+        let asking = futures_util::stream::iter(names)
+            .map(|name| async move {
+                let found = rules.offered(&name, plan.lock.get(&name), fetcher).await?;
+                Ok::<_, Failure>((name, found))
+            })
+            .buffer_unordered(REGISTRY_REQUESTS_MAX);
+        let found: Vec<_> = asking.try_collect().await?;
+        self.offered.extend(found);
+        Ok(())
+    }
+
+    fn conflict(&self, mut conflict: Conflict) -> Failure {
+        let mentions = |name: &PackageName| {
+            let quoted = format!("`{name}`");
+            conflict.lines.iter().any(|line| line.contains(&quoted))
+        };
+        let mentioned = self.offered.iter().filter(|(name, _)| mentions(name));
+        let passed: Vec<String> = mentioned
+            .flat_map(|(name, packument)| passed_over(name, packument))
+            .collect();
+        let hint = if !passed.is_empty() {
+            "change what goondan.yaml requires; `--min-release-age 0` takes versions of any age"
+        } else if self.rules.only.is_some() {
+            "all others stay as they are locked: `gdn package update` chooses all anew"
+        } else {
+            "change what goondan.yaml requires, or ask for other versions of what is between"
+        };
+        conflict.lines.extend(passed);
+        Failure::new(Exit::Conflict, conflict.to_string(), hint)
+    }
+
+    /// What the lockfile says of what was taken. What it says already is not fetched again.
+    async fn lock(
+        &self,
+        taken: &BTreeMap<PackageName, Version>,
+        fetcher: &mut Fetcher<'_>,
+    ) -> Result<Choice, Failure> {
+        let (mut packages, mut notes) = (BTreeMap::new(), Vec::new());
+        let mut new = Vec::new();
+        for (name, version) in taken {
+            if self.folders.contains_key(name) {
+                continue;
+            }
+            let fixed = self
+                .placed
+                .get(name)
+                .or_else(|| self.rules.kept(name, self.plan));
+            if let Some(fixed) = fixed {
+                packages.insert(name.clone(), fixed.clone());
+                continue;
+            }
+            let offered = self.offered.get(name);
+            let Some(offer) = offered.and_then(|it| it.offers.get(version)) else {
+                continue;
+            };
+            if let Some(why) = &offer.deprecated {
+                let why = text::fit(&text::one_line(why), 200);
+                notes.push(format!("`{name}` {version} is deprecated: {why}"));
+            }
+            match self.known(name, version, offer)? {
+                Some(known) => drop(packages.insert(name.clone(), known)),
+                None => new.push((name, version, offer)),
+            }
+        }
+        let archives = new.iter();
+        let archives = archives.map(|(_, _, it)| (it.archive.clone(), Some(it.integrity.clone())));
+        fetcher.download(archives.collect()).await?;
+        for (name, version, offer) in new {
+            let locked = check(name, version, offer, fetcher).await?;
+            packages.insert(name.clone(), locked);
+        }
+        Ok(Choice {
+            lock: Lock::new(packages),
+            notes,
+        })
+    }
+
+    /// What the lockfile says already of a version in a registry, which must say the same.
+    fn known(
+        &self,
+        name: &PackageName,
+        version: &Version,
+        offer: &Offer,
+    ) -> Result<Option<Locked>, Failure> {
+        let locked = self.plan.lock.get(name);
+        let Some(locked) = locked.filter(|it| it.version == *version) else {
+            return Ok(None);
+        };
+        let is_of_registry = locked.resolved.starts_with("http");
+        if !is_of_registry {
+            return Ok(None);
+        }
+        let is_same = locked.integrity.as_ref() == Some(&offer.integrity)
+            && locked.requires == offer.requires;
+        if is_same {
+            return Ok(Some(Locked {
+                resolved: offer.archive.clone(),
+                ..locked.clone()
+            }));
+        }
+        Err(Failure::new(
+            Exit::Conflict,
+            format!(
+                "`{name}` {version} is not what was locked: its registry promises another archive by now, with the \
+                 SHA-512 {}",
+                offer.integrity
+            ),
+            format!(
+                "ask its makers; if it is meant to be so: `gdn package remove {name}`, then add it"
+            ),
+        ))
+    }
+}
+
+/// Fetches and checks the archive of a version in a registry.
+async fn check(
+    name: &PackageName,
+    version: &Version,
+    offer: &Offer,
+    fetcher: &mut Fetcher<'_>,
+) -> Result<Locked, Failure> {
+    let place: Requirement = offer.archive.parse().map_err(|error| {
+        Failure::new(
+            Exit::Conflict,
+            format!("the registry's address of `{name}` {version} cannot be used: {error}"),
+            "nothing was changed: check the registry's address",
+        )
+    })?;
+    let expected = Expected {
+        name: Some(name),
+        version: Some(version),
+        integrity: Some(&offer.integrity),
+        tree: None,
+        requires: Some(&offer.requires),
+    };
+    let (_, locked) = fetcher.check(&place, &expected).await?;
+    Ok(locked)
+}
+
+fn two_places(name: &PackageName, one: &Requirement, other: &Requirement) -> Failure {
+    Failure::new(
+        Exit::Conflict,
+        format!("`{name}` is required from two places: `{one}` and `{other}`"),
+        "one version of each package is used: require it from one place",
+    )
+}
+
+/// Only the project and its folders say where packages come from: what is fetched may name versions alone, or the
+/// place that the project names, too.
+fn check_places(name: &PackageName, locked: &Locked, plan: &Plan) -> Result<(), Failure> {
+    let other = locked
+        .requires
+        .iter()
+        .find(|(inner, place)| place.range().is_none() && plan.requires.get(*inner) != Some(place));
+    match other {
+        None => Ok(()),
+        Some((inner, place)) => Err(foreign(
+            &format!("`{name}` {}", locked.version),
+            inner,
+            place,
+        )),
+    }
+}
+
+fn foreign(who: &str, name: &PackageName, place: &Requirement) -> Failure {
+    Failure::new(
+        Exit::Conflict,
+        format!("{who} wants `{name}` from `{place}`, which only the project can say"),
+        format!("if you want that, too, require `{name}` from there in goondan.yaml"),
+    )
+}

@@ -1,0 +1,185 @@
+//! What a person means by what they wrote behind `gdn package add`.
+
+use std::path::Path;
+
+use goondan_packages::{PackageName, Packument, Requirement, Version};
+
+use super::choose::{Rules, passed_over};
+use super::fetch::{Expected, Fetcher, required_as};
+use super::plan::{self, Plan};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The package that a person means, and how it is required: a path is taken from where they are, and written from
+/// the project.
+pub(super) async fn find(
+    written: &str,
+    plan: &Plan,
+    fetcher: &mut Fetcher<'_>,
+    rules: &Rules,
+) -> Result<(PackageName, Requirement), Failure> {
+    match meant(written)? {
+        Meant::Path(path) => by_path(path, plan, fetcher).await,
+        Meant::Place(requirement) => {
+            if let Some(address) = requirement.archive_url() {
+                fetcher.registry.name(address);
+            }
+            let (name, _) = fetcher.check(&requirement, &Expected::default()).await?;
+            Ok((name, requirement))
+        }
+        Meant::Name(name, wanted) => by_name(name, wanted, fetcher, rules).await,
+    }
+}
+
+/// What somebody wrote.
+enum Meant<'w> {
+    Path(&'w str),
+    Place(Requirement),
+    /// Of a registry, with a range or a tag.
+    Name(PackageName, Option<&'w str>),
+}
+
+fn meant(written: &str) -> Result<Meant<'_>, Failure> {
+    let invalid = |error: &dyn std::fmt::Display| {
+        Failure::new(
+            Exit::Usage,
+            error.to_string(),
+            "name a package (`NAME` or `NAME@RANGE`), or the path of a folder or an archive",
+        )
+    };
+    if let Some(path) = written.strip_prefix("file:") {
+        return Ok(Meant::Path(path));
+    }
+    if written.contains("://") {
+        let place = written.parse::<Requirement>();
+        return place.map(Meant::Place).map_err(|error| invalid(&error));
+    }
+    let is_path = written.starts_with(['.', '/', '~'])
+        || !written.starts_with('@') && written.contains('/')
+        || [".tgz", ".tar.gz", ".tar"]
+            .iter()
+            .any(|end| written.ends_with(end));
+    if is_path {
+        return Ok(Meant::Path(written));
+    }
+    let split = written
+        .char_indices()
+        .find(|(index, c)| *index > 0 && *c == '@');
+    let (name, wanted) = match split {
+        Some((index, _)) => {
+            let (name, rest) = written.split_at(index);
+            (name, rest.strip_prefix('@'))
+        }
+        None => (written, None),
+    };
+    let parsed = name.parse().map_err(|error| invalid(&error))?;
+    if wanted.is_none() && Path::new(name).exists() {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("`{name}` is something in this directory, and may be a package of a registry"),
+            format!("write `./{name}` or `{name}@latest`"),
+        ));
+    }
+    Ok(Meant::Name(parsed, wanted))
+}
+
+async fn by_path(
+    path: &str,
+    plan: &Plan,
+    fetcher: &mut Fetcher<'_>,
+) -> Result<(PackageName, Requirement), Failure> {
+    let full = std::path::absolute(path)?;
+    let Ok(full) = full.canonicalize() else {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("there is neither a folder nor an archive `{path}`"),
+            "name the path of one",
+        ));
+    };
+    let requirement = required_as(&full, &plan.root)?;
+    let name = if requirement.folder().is_some() {
+        plan::read_named_folder(&full, None)?.0
+    } else {
+        fetcher.check(&requirement, &Expected::default()).await?.0
+    };
+    Ok((name, requirement))
+}
+
+/// A range as it was written; for a tag, or nothing, what is compatible with that version.
+async fn by_name(
+    name: PackageName,
+    wanted: Option<&str>,
+    fetcher: &Fetcher<'_>,
+    rules: &Rules,
+) -> Result<(PackageName, Requirement), Failure> {
+    let range = wanted.and_then(|it| it.parse::<Requirement>().ok());
+    if let Some(range) = range.filter(|it| it.range().is_some()) {
+        return Ok((name, range));
+    }
+    let packument = rules.offered(&name, None, fetcher).await?;
+    let version = match wanted {
+        None | Some("latest") => latest(&packument),
+        Some(tag) => packument.tags.get(tag),
+    };
+    let Some(version) = version else {
+        let what = wanted.map_or_else(String::new, |tag| format!("@{tag}"));
+        let registry = fetcher.registry.of(&name);
+        let mut failure = Failure::new(
+            Exit::NotFound,
+            format!("{registry} has no `{name}{what}` that can be taken"),
+            "check the name; for a version that is too young, `--min-release-age 0`",
+        );
+        failure.causes = passed_over(&name, &packument);
+        return Err(failure);
+    };
+    let range = format!("^{version}");
+    let range = range.parse().map_err(|error| {
+        let hint = format!("name a range: `gdn package add {name}@RANGE`");
+        Failure::new(Exit::Usage, format!("{error}"), hint)
+    })?;
+    Ok((name, range))
+}
+
+/// The version that the makers recommend; where that cannot be taken, the newest that is no pre-release.
+fn latest(packument: &Packument) -> Option<&Version> {
+    let tagged = packument.tags.get("latest");
+    let tagged = tagged.filter(|it| packument.offers.contains_key(*it));
+    let mut newest = packument.offers.keys().rev();
+    tagged.or_else(|| newest.find(|version| !version.is_prerelease()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pkg_1_a_name_a_path_and_an_address_are_told_apart() {
+        let shown = |written: &str| match meant(written) {
+            Ok(Meant::Path(path)) => format!("path {path}"),
+            Ok(Meant::Place(place)) => format!("place {place}"),
+            Ok(Meant::Name(name, wanted)) => format!("name {name} {wanted:?}"),
+            Err(failure) => format!("error {}", failure.message),
+        };
+        for (written, expected) in [
+            ("../tools", "path ../tools"),
+            ("vendor/a.tgz", "path vendor/a.tgz"),
+            ("a.tgz", "path a.tgz"),
+            ("file:a", "path a"),
+            ("/srv/a", "path /srv/a"),
+            ("https://h/a.tgz", "place https://h/a.tgz"),
+            ("git+https://h/a#v1", "place git+https://h/a#v1"),
+            ("words", "name words None"),
+            ("words@^1 || 3", "name words Some(\"^1 || 3\")"),
+            ("@acme/words", "name @acme/words None"),
+            ("@acme/words@next", "name @acme/words Some(\"next\")"),
+        ] {
+            assert_eq!(shown(written), expected);
+        }
+        for wrong in ["", "@", "@acme", "a b", "ftp://h/a", "@acme/a/b"] {
+            assert!(shown(wrong).starts_with("error"), "{wrong}");
+        }
+        // What lies here may be meant.
+        assert!(shown("src").contains("may be a package of a registry"));
+        assert_eq!(shown("src@latest"), "name src Some(\"latest\")");
+    }
+}

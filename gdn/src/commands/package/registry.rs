@@ -1,0 +1,250 @@
+//! Registries: which one is asked, with which token, and what it answers.
+
+use std::collections::BTreeSet;
+use std::io::Seek as _;
+use std::path::PathBuf;
+
+use goondan_packages::limits::{ARCHIVE_BYTES_MAX, METADATA_BYTES_MAX};
+use goondan_packages::{
+    DEFAULT_REGISTRY, Integrity, PackageName, Packument, Registries, RegistryUrl,
+};
+use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::ids::{SecretKey, SecretName};
+use goondan_vault::RealFiles;
+use reqwest::{Method, Url};
+use secrecy::SecretString;
+use tempfile::NamedTempFile;
+
+use super::web::{Question, Web, WebError, host_key, shown};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Names the registry of packages for which the project names none.
+const REGISTRY_VAR: &str = "GOONDAN_REGISTRY";
+
+/// The token for that registry, and for no other.
+const TOKEN_VAR: &str = "GOONDAN_REGISTRY_TOKEN";
+
+/// The secret that holds tokens of registries, by host.
+const SECRET: &str = "registry";
+
+/// The registries of a project.
+pub(super) struct Registry<'r> {
+    context: &'r Context,
+    by_project: Registries,
+    usual: RegistryUrl,
+    /// Addresses that a person named in a requirement.
+    named: BTreeSet<String>,
+    web: Web,
+}
+
+impl<'r> Registry<'r> {
+    pub(super) fn new(context: &'r Context, by_project: Registries) -> Result<Self, Failure> {
+        let said = std::env::var(REGISTRY_VAR).ok().filter(|it| !it.is_empty());
+        let usual = said.as_deref().unwrap_or(DEFAULT_REGISTRY).parse();
+        let usual = usual.map_err(|error: goondan_packages::InvalidRegistry| {
+            Failure::of(Exit::Usage, &error, format!("correct `${REGISTRY_VAR}`"))
+        })?;
+        Ok(Self {
+            context,
+            by_project,
+            usual,
+            named: BTreeSet::new(),
+            web: Web::default(),
+        })
+    }
+
+    /// Notes that a person named an address.
+    pub(super) fn name(&mut self, address: &str) {
+        if let Ok(address) = Url::parse(address) {
+            self.named.insert(address.to_string());
+        }
+    }
+
+    /// The registry of a package.
+    pub(super) fn of(&self, name: &PackageName) -> &RegistryUrl {
+        self.by_project.of(name).unwrap_or(&self.usual)
+    }
+
+    /// Whether an address is at one of the registries.
+    fn is_registry(&self, url: &Url) -> bool {
+        let mut all = self.by_project.all().chain([&self.usual]);
+        all.any(|it| Url::parse(it.as_str()).is_ok_and(|it| it.origin() == url.origin()))
+    }
+
+    /// What the registry says of a package; nothing if it knows none of that name.
+    pub(super) async fn packument(&self, name: &PackageName) -> Result<Packument, Failure> {
+        let registry = self.of(name);
+        let url = address(&registry.of_package(name))?;
+        let mut answer = Vec::new();
+        let asked = self.ask(
+            Method::GET,
+            url.clone(),
+            None,
+            METADATA_BYTES_MAX,
+            &mut answer,
+        );
+        match asked.await {
+            Ok(()) => {}
+            Err(Asked::Web(WebError::Status { status: 404, .. })) => {
+                answer = format!("{{\"name\":\"{name}\"}}").into_bytes();
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let mut found = Packument::read(name, &answer, BASE_PACKAGE).map_err(|error| {
+            let failure = Failure::of(
+                Exit::Conflict,
+                &error,
+                "nothing was changed: check the registry's address",
+            );
+            Failure {
+                message: format!("{} cannot be used: {}", shown(&url), failure.message),
+                ..failure
+            }
+        })?;
+        found.pass_over(|_, offer| {
+            let archive = Url::parse(&offer.archive).ok();
+            let is_own = archive.is_some_and(|it| it.origin() == url.origin());
+            (!is_own).then(|| {
+                let archive = crate::output::text::one_line(&offer.archive);
+                format!("its archive is not at its registry, but at {archive}")
+            })
+        });
+        Ok(found)
+    }
+
+    /// Brings an archive here. What is not what was promised is not given out.
+    pub(super) async fn download(
+        &self,
+        archive: &str,
+        integrity: Option<&Integrity>,
+    ) -> Result<NamedTempFile, Failure> {
+        let url = address(archive)?;
+        let mut file = download_file().map_err(|error| keep(&error))?;
+        self.ask(Method::GET, url.clone(), None, ARCHIVE_BYTES_MAX, &mut file)
+            .await?;
+        let Some(wanted) = integrity else {
+            return Ok(file);
+        };
+        file.rewind().map_err(|error| keep(&error))?;
+        let found = Integrity::of_reader(file.as_file()).map_err(|error| keep(&error))?;
+        if found == *wanted {
+            return Ok(file);
+        }
+        Err(Failure::new(
+            Exit::Conflict,
+            format!(
+                "the archive {} is not what was promised: its SHA-512 is {found}, and {wanted} is wanted",
+                shown(&url)
+            ),
+            "nothing was changed: if it stays so, ask whoever runs the registry",
+        ))
+    }
+
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<Vec<u8>>,
+        bytes_max: u64,
+        answer: &mut impl std::io::Write,
+    ) -> Result<(), Asked> {
+        let is_registry = self.is_registry(&url);
+        let token = if is_registry { self.token(&url)? } else { None };
+        let question = Question {
+            follows: method == Method::GET && bytes_max == ARCHIVE_BYTES_MAX,
+            is_named: is_registry || self.named.contains(url.as_str()),
+            method,
+            url,
+            token: token.as_ref(),
+            body,
+            bytes_max,
+        };
+        self.web.ask(&question, answer).await.map_err(Asked::Web)
+    }
+
+    /// The token for a registry, if there is one: of the environment for the one that it names, of the secret store
+    /// for any other.
+    pub(super) fn token(&self, url: &Url) -> Result<Option<SecretString>, Failure> {
+        let usual = Url::parse(self.usual.as_str()).ok();
+        let is_usual = usual.is_some_and(|it| it.origin() == url.origin());
+        let said = std::env::var(TOKEN_VAR).ok().filter(|it| !it.is_empty());
+        if let (true, Some(token)) = (is_usual, said) {
+            return Ok(Some(token.into()));
+        }
+        let key = host_key(url).and_then(|host| SecretKey::new(&host).ok());
+        let (Ok(name), Some(key)) = (SecretName::new(SECRET), key) else {
+            return Ok(None);
+        };
+        let vault = self.context.vault();
+        if !vault.document_file(&name).exists() {
+            return Ok(None);
+        }
+        let unreadable = |error: &(dyn std::error::Error + 'static)| {
+            let hint = format!("see what is wrong with it: `gdn secret list`; or set ${TOKEN_VAR}");
+            Failure::of(Exit::Damaged, error, hint)
+        };
+        let found = vault.identities(&RealFiles);
+        let Some(found) = found.map_err(|error| unreadable(&error))? else {
+            return Ok(None);
+        };
+        let document = vault.open(&RealFiles, &name, &found.identities);
+        let Some(document) = document.map_err(|error| unreadable(&error))? else {
+            return Ok(None);
+        };
+        document
+            .get(key.as_str())
+            .map_err(|error| unreadable(&error))
+    }
+}
+
+/// Why a question has no answer.
+pub(super) enum Asked {
+    Web(WebError),
+    Other(Failure),
+}
+
+impl From<Failure> for Asked {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+impl From<Asked> for Failure {
+    fn from(asked: Asked) -> Self {
+        match asked {
+            Asked::Web(error) => error.into(),
+            Asked::Other(failure) => failure,
+        }
+    }
+}
+
+/// An address as the client takes it.
+pub(super) fn address(text: &str) -> Result<Url, Failure> {
+    Url::parse(text).map_err(|error| {
+        let text = crate::output::text::one_line(text);
+        Failure::of(Exit::Usage, &error, format!("`{text}` is no address"))
+    })
+}
+
+/// A file for a download, gone when it is dropped. It is in the person's cache: a daemon that is a service has
+/// another `/tmp`.
+fn download_file() -> std::io::Result<NamedTempFile> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.filter(|dir| dir.is_absolute());
+    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));
+    let dir = cache.unwrap_or_else(std::env::temp_dir).join("goondan");
+    std::fs::create_dir_all(&dir)?;
+    tempfile::Builder::new().suffix(".tgz").tempfile_in(dir)
+}
+
+fn keep(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut failure = Failure::new(
+        Exit::Internal,
+        "cannot keep what was downloaded",
+        "check whether `~/.cache` can be written and has room: `df -h ~`",
+    );
+    failure.causes.push(error.to_string());
+    failure
+}

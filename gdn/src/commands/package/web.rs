@@ -1,0 +1,395 @@
+//! HTTP of `gdn package`: bounded in bytes and in time, and led nowhere that nobody named.
+
+use std::cell::OnceCell;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use goondan_connectors::{Reach, reach_of};
+use goondan_packages::limits::{
+    REGISTRY_ANSWER_TIMEOUT_MS, REGISTRY_CONNECT_TIMEOUT_MS, REGISTRY_REDIRECTS_MAX,
+    REGISTRY_STALL_TIMEOUT_MS,
+};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// A question to a server.
+pub(super) struct Question<'q> {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    /// Sent to the address's own server only.
+    pub(super) token: Option<&'q SecretString>,
+    /// What is sent along, as JSON.
+    pub(super) body: Option<Vec<u8>>,
+    /// Bytes of the answer at most.
+    pub(super) bytes_max: u64,
+    /// Whether a person named the server: such a one may be in a private network or on this machine.
+    pub(super) is_named: bool,
+    /// Whether the answer may be elsewhere, where the server says.
+    pub(super) follows: bool,
+}
+
+/// Why there is no answer. The text of none holds a token.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WebError {
+    #[error("cannot put the HTTP client together")]
+    Client(#[source] reqwest::Error),
+    #[error("{url} cannot be reached")]
+    Unreachable {
+        url: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("{url} stopped answering: nothing came for {} s", REGISTRY_STALL_TIMEOUT_MS / 1000)]
+    Stalled { url: String },
+    #[error("{url} took more than {} s to answer", REGISTRY_ANSWER_TIMEOUT_MS / 1000)]
+    Slow { url: String },
+    #[error("{url} answered {status}{}", said(reason))]
+    Status {
+        url: String,
+        status: u16,
+        reason: String,
+    },
+    #[error("{url} answered with more than {max} bytes")]
+    TooLarge { url: String, max: u64 },
+    #[error("{url} leads to {to}, {why}")]
+    Forbidden {
+        url: String,
+        to: String,
+        why: &'static str,
+    },
+    #[error("cannot keep what {url} answered")]
+    Keep {
+        url: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Bytes of an error's text that are shown.
+const REASON_BYTES_MAX: u64 = 4096;
+
+fn said(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(
+            ": {}",
+            crate::output::text::fit(&crate::output::text::one_line(reason), 200)
+        )
+    }
+}
+
+impl From<WebError> for Failure {
+    fn from(error: WebError) -> Self {
+        let (exit, hint) = match &error {
+            WebError::Client(_) => (
+                Exit::Internal,
+                "see whether the system has certificates: install `ca-certificates`".to_owned(),
+            ),
+            WebError::Unreachable { .. } => (
+                Exit::TryAgain,
+                "check the address and the network; what is installed already needs neither"
+                    .to_owned(),
+            ),
+            WebError::Stalled { .. } | WebError::Slow { .. } => (
+                Exit::TryAgain,
+                "nothing was changed: try again later".to_owned(),
+            ),
+            WebError::Status { url, status, .. } => match status {
+                401 | 403 => (Exit::Conflict, token_hint(url)),
+                404 | 410 => (Exit::NotFound, "check the name and the address".to_owned()),
+                429 | 500.. => (
+                    Exit::TryAgain,
+                    "nothing was changed: try again later".to_owned(),
+                ),
+                _ => (
+                    Exit::Conflict,
+                    "nothing was changed: check the address".to_owned(),
+                ),
+            },
+            WebError::TooLarge { .. } | WebError::Forbidden { .. } => (
+                Exit::Conflict,
+                "nothing was changed: take the package from elsewhere".to_owned(),
+            ),
+            WebError::Keep { .. } => (
+                Exit::Internal,
+                "check whether the disk is full: `df -h ~`".to_owned(),
+            ),
+        };
+        Self::of(exit, &error, hint)
+    }
+}
+
+/// What lets a registry know who asks.
+fn token_hint(url: &str) -> String {
+    let host = Url::parse(url).ok().as_ref().and_then(host_key);
+    let host = host.unwrap_or_else(|| "HOST".to_owned());
+    format!("keep a token for it: `gdn secret set registry {host}`")
+}
+
+/// How a server is called in the secret `registry`: its host, with its port unless it is the usual one.
+pub(super) fn host_key(url: &Url) -> Option<String> {
+    let host = url.host_str()?.trim_matches(['[', ']']).replace(':', "_");
+    Some(match url.port() {
+        None => host,
+        Some(port) => format!("{host}-{port}"),
+    })
+}
+
+/// An address without what may be secret in it.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
+/// The clients, each made when it is needed first.
+#[derive(Default)]
+pub(super) struct Web {
+    plain: OnceCell<Client>,
+    named: OnceCell<Client>,
+    public: OnceCell<Client>,
+}
+
+impl Web {
+    /// Asks, and writes the answer.
+    pub(super) async fn ask(
+        &self,
+        question: &Question<'_>,
+        answer: &mut impl Write,
+    ) -> Result<(), WebError> {
+        let limit = Duration::from_millis(REGISTRY_ANSWER_TIMEOUT_MS);
+        match tokio::time::timeout(limit, self.follow(question, answer)).await {
+            Ok(done) => done,
+            Err(_elapsed) => Err(WebError::Slow {
+                url: shown(&question.url),
+            }),
+        }
+    }
+
+    async fn follow(
+        &self,
+        question: &Question<'_>,
+        answer: &mut impl Write,
+    ) -> Result<(), WebError> {
+        let mut url = question.url.clone();
+        for _ in 0..=REGISTRY_REDIRECTS_MAX {
+            let is_own = url.origin() == question.url.origin();
+            let response = self.send(question, &url, is_own).await?;
+            if response.status().is_success() {
+                return read(response, &url, question.bytes_max, answer).await;
+            }
+            match next(&response, &url).filter(|_| question.follows) {
+                Some(next) => url = next,
+                None => return Err(refused(response, &url).await),
+            }
+        }
+        Err(WebError::Forbidden {
+            url: shown(&question.url),
+            to: shown(&url),
+            why: "and from there still further on",
+        })
+    }
+
+    async fn send(
+        &self,
+        question: &Question<'_>,
+        url: &Url,
+        is_own: bool,
+    ) -> Result<Response, WebError> {
+        let client = self.client(url, is_own && question.is_named)?;
+        let mut request = client.request(question.method.clone(), url.clone());
+        request = request.header(ACCEPT, "application/json, application/octet-stream, */*");
+        if let (Some(token), true) = (question.token, is_own) {
+            let value = format!("Bearer {}", token.expose_secret());
+            if let Ok(mut value) = HeaderValue::try_from(value) {
+                value.set_sensitive(true);
+                request = request.header(AUTHORIZATION, value);
+            }
+        }
+        if let Some(body) = &question.body {
+            request = request
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.clone());
+        }
+        request.send().await.map_err(|error| failed(error, url))
+    }
+
+    /// The client for an address.
+    fn client(&self, url: &Url, is_named: bool) -> Result<&Client, WebError> {
+        let (kept, is_plain) = match (url.scheme(), is_named) {
+            ("http", true) => (&self.plain, true),
+            ("https", true) => (&self.named, false),
+            ("https", false) => (&self.public, false),
+            _ => {
+                return Err(forbidden(url, "which has no TLS"));
+            }
+        };
+        if !is_named {
+            check_literal(url)?;
+        }
+        if let Some(client) = kept.get() {
+            return Ok(client);
+        }
+        let made = make(is_plain, is_named).map_err(WebError::Client)?;
+        Ok(kept.get_or_init(|| made))
+    }
+}
+
+fn make(is_plain: bool, is_named: bool) -> reqwest::Result<Client> {
+    // It fails only if one is installed already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let mut builder = Client::builder()
+        .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_millis(REGISTRY_CONNECT_TIMEOUT_MS))
+        .read_timeout(Duration::from_millis(REGISTRY_STALL_TIMEOUT_MS))
+        .redirect(Policy::none())
+        .no_proxy();
+    if is_plain {
+        // The system's certificates are not needed, and need not be there.
+        builder = builder.tls_certs_only([]);
+    }
+    if !is_named {
+        builder = builder.dns_resolver(PublicOnly);
+    }
+    builder.build()
+}
+
+fn forbidden(url: &Url, why: &'static str) -> WebError {
+    WebError::Forbidden {
+        url: "an address that nobody named".to_owned(),
+        to: shown(url),
+        why,
+    }
+}
+
+/// An address that is a number is not resolved, so it is checked here.
+fn check_literal(url: &Url) -> Result<(), WebError> {
+    let host = url.host_str().unwrap_or_default();
+    let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    match address {
+        Ok(address) if reach_of(address) != Reach::Public => {
+            Err(forbidden(url, "which is not in the Internet"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Resolves names to addresses in the Internet alone.
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let all = tokio::net::lookup_host((host.as_str(), 0)).await?;
+            let public: Vec<SocketAddr> = all
+                .filter(|address| reach_of(address.ip()) == Reach::Public)
+                .collect();
+            if public.is_empty() {
+                return Err(format!("`{host}` is not in the Internet, and nobody named it").into());
+            }
+            let public: Addrs = Box::new(public.into_iter());
+            Ok(public)
+        })
+    }
+}
+
+/// Where a server says that the answer is.
+fn next(response: &Response, url: &Url) -> Option<Url> {
+    if !response.status().is_redirection() {
+        return None;
+    }
+    let to = response.headers().get(LOCATION)?.to_str().ok()?;
+    url.join(to).ok()
+}
+
+async fn refused(response: Response, url: &Url) -> WebError {
+    let status = response.status().as_u16();
+    let mut text = Vec::new();
+    let read = read(response, url, REASON_BYTES_MAX, &mut text).await;
+    let reason = read.ok().and_then(|()| {
+        let said: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        let said = said.get("error").or_else(|| said.get("message"))?;
+        said.as_str().map(str::to_owned)
+    });
+    WebError::Status {
+        url: shown(url),
+        status,
+        reason: reason.unwrap_or_default(),
+    }
+}
+
+async fn read(
+    mut response: Response,
+    url: &Url,
+    max: u64,
+    answer: &mut impl Write,
+) -> Result<(), WebError> {
+    let mut left = max;
+    while let Some(part) = response.chunk().await.map_err(|error| failed(error, url))? {
+        let Some(rest) = left.checked_sub(part.len() as u64) else {
+            let url = shown(url);
+            return Err(WebError::TooLarge { url, max });
+        };
+        left = rest;
+        answer.write_all(&part).map_err(|source| WebError::Keep {
+            url: shown(url),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+fn failed(error: reqwest::Error, url: &Url) -> WebError {
+    let url = shown(url);
+    if error.is_timeout() && !error.is_connect() {
+        return WebError::Stalled { url };
+    }
+    WebError::Unreachable {
+        url,
+        source: error.without_url(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pkg_3_what_nobody_named_is_asked_for_in_the_internet_alone_and_with_tls() {
+        let web = Web::default();
+        for wrong in [
+            "http://registry.example.org/a.tgz",
+            "https://127.0.0.1/a.tgz",
+            "https://[::1]/a.tgz",
+            "https://10.0.0.1/a.tgz",
+            "https://169.254.169.254/latest",
+            "https://[::ffff:192.168.0.1]/",
+            "file:///etc/passwd",
+            "ftp://example.org/",
+        ] {
+            let url = Url::parse(wrong).unwrap();
+            assert!(web.client(&url, false).is_err(), "{wrong}");
+        }
+        let named = Url::parse("http://127.0.0.1:4873/a").unwrap();
+        assert!(web.client(&named, true).is_ok());
+    }
+
+    #[test]
+    fn pkg_3_an_address_is_shown_without_what_may_be_secret_in_it() {
+        let url = Url::parse("https://h:8443/a.tgz?signature=x#y").unwrap();
+        assert_eq!(shown(&url), "https://h:8443/a.tgz");
+        assert_eq!(host_key(&url).as_deref(), Some("h-8443"));
+        let usual = Url::parse("https://registry.npmjs.org/").unwrap();
+        assert_eq!(host_key(&usual).as_deref(), Some("registry.npmjs.org"));
+    }
+}

@@ -1,0 +1,151 @@
+//! `gdn package why`: how the project came to a package.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use goondan_packages::{PackageName, Requires};
+use serde::Serialize;
+
+use super::plan::Plan;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+/// One requirement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Step {
+    /// Who requires; the project if it is nobody.
+    by: Option<String>,
+    /// Which version of that.
+    by_version: Option<String>,
+    name: String,
+    required: String,
+}
+
+impl Step {
+    fn line(&self) -> String {
+        let Self { name, required, .. } = self;
+        match (&self.by, &self.by_version) {
+            (Some(by), Some(version)) => format!("`{by}` {version} requires `{name}` {required}"),
+            _ => format!("the project requires `{name}` {required}"),
+        }
+    }
+}
+
+/// What is installed, and what each of it requires.
+type Graph = BTreeMap<PackageName, (String, Requires)>;
+
+/// For each that requires `name`, the shortest chain of requirements from the project on.
+fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step>> {
+    let step = |by: Option<&PackageName>, to: &PackageName, required: String| Step {
+        by: by.map(ToString::to_string),
+        by_version: by.and_then(|by| graph.get(by)).map(|it| it.0.clone()),
+        name: to.to_string(),
+        required,
+    };
+    let mut found = Vec::new();
+    let mut seen: BTreeSet<Option<&PackageName>> = BTreeSet::from([None]);
+    let mut waiting: VecDeque<(Option<&PackageName>, Vec<Step>)> = VecDeque::from([(None, vec![])]);
+    while let Some((node, way)) = waiting.pop_front() {
+        let requires = match node {
+            None => Some(project),
+            Some(name) => graph.get(name).map(|it| &it.1),
+        };
+        for (to, requirement) in requires.into_iter().flatten() {
+            let mut longer = way.clone();
+            longer.push(step(node, to, requirement.to_string()));
+            if to == name {
+                found.push(longer);
+            } else if seen.insert(Some(to)) {
+                waiting.push_back((Some(to), longer));
+            }
+        }
+    }
+    found
+}
+
+pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
+    let plan = Plan::read(context.project()?)?;
+    let name: PackageName = name.parse().map_err(|error| {
+        let hint = format!("see what there is: `{}`", context.command("package list"));
+        Failure::new(Exit::Usage, format!("{error}"), hint)
+    })?;
+    let folders = plan.folders()?;
+    let of_folders = folders.iter().map(|(name, it)| {
+        let known = (it.version.to_string(), it.requires.clone());
+        (name.clone(), known)
+    });
+    let locked = plan.lock.packages().map(|(name, it)| {
+        let known = (it.version.to_string(), it.requires.clone());
+        (name.clone(), known)
+    });
+    let graph: Graph = locked.chain(of_folders).collect();
+    let chains = chains(&plan.requires, &graph, &name);
+    if chains.is_empty() {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("nothing requires `{name}`"),
+            format!("see what there is: `{}`", context.command("package list")),
+        ));
+    }
+    let version = graph.get(&name).map(|it| it.0.clone());
+    context.output.object(
+        schemas::PACKAGE_WHY,
+        &serde_json::json!({"name": name, "version": version, "chains": chains}),
+    )?;
+    let version = version.unwrap_or_else(|| "is not locked".to_owned());
+    let mut lines = vec![format!("{name} {version}")];
+    for chain in &chains {
+        for (depth, step) in chain.iter().enumerate() {
+            let indent = "  ".repeat(depth + 1);
+            lines.push(format!("{indent}{}", text::one_line(&step.line())));
+        }
+    }
+    context.output.data(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requires(listed: &[(&str, &str)]) -> Requires {
+        let read = |(name, text): &(&str, &str)| (name.parse().unwrap(), text.parse().unwrap());
+        listed.iter().map(read).collect()
+    }
+
+    #[test]
+    fn pkg_3_each_way_to_a_package_is_told_from_the_project_on() {
+        let graph: Graph = [
+            ("a", "1.0.0", requires(&[("b", "^1"), ("c", "*")])),
+            ("b", "1.1.0", requires(&[("d", "~1.2"), ("a", "1")])),
+            ("c", "3.0.0", requires(&[("b", "1")])),
+            ("d", "1.2.0", requires(&[("d", "1")])),
+        ]
+        .into_iter()
+        .map(|(name, version, requires)| (name.parse().unwrap(), (version.to_owned(), requires)))
+        .collect();
+        let project = requires(&[("a", "^1"), ("d", "1.x")]);
+        let told = |name: &str| -> Vec<Vec<String>> {
+            let chains = chains(&project, &graph, &name.parse().unwrap());
+            let chains = chains.iter();
+            chains
+                .map(|chain| chain.iter().map(Step::line).collect())
+                .collect()
+        };
+        assert_eq!(
+            told("d"),
+            [
+                vec!["the project requires `d` 1.x"],
+                vec![
+                    "the project requires `a` ^1",
+                    "`a` 1.0.0 requires `b` ^1",
+                    "`b` 1.1.0 requires `d` ~1.2",
+                ],
+            ]
+        );
+        assert_eq!(told("b").len(), 2);
+        assert!(told("x").is_empty());
+    }
+}

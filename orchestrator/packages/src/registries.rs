@@ -1,0 +1,196 @@
+//! Which registry a package is asked of.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::REQUIREMENT_BYTES_MAX;
+use crate::name::PackageName;
+
+/// The registry of packages for which none is named.
+pub const DEFAULT_REGISTRY: &str = "https://registry.npmjs.org";
+
+/// The address of a registry: `https://host/path`, or `http://` of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RegistryUrl(String);
+
+/// Text that is the address of no registry.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not the address of a registry: {reason}")]
+pub struct InvalidRegistry {
+    text: String,
+    reason: &'static str,
+}
+
+impl RegistryUrl {
+    /// The address, without a slash at its end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where the registry tells of a package: a scope's slash is written `%2f`.
+    #[must_use]
+    pub fn of_package(&self, name: &PackageName) -> String {
+        format!("{}/{}", self.0, name.as_str().replace('/', "%2f"))
+    }
+}
+
+impl fmt::Display for RegistryUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why text is no address, if it is none.
+fn wrong_with(text: &str) -> Option<&'static str> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let host = rest.split('/').next().unwrap_or_default();
+    if !matches!(scheme, "https" | "http") || host.is_empty() {
+        return Some("write `https://host`");
+    }
+    let is_strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '\\');
+    if text.contains(is_strange) || text.len() > REQUIREMENT_BYTES_MAX {
+        return Some("it ends before any `?` or `#`, and has no spaces");
+    }
+    if host.contains('@') {
+        return Some(
+            "it has no name and no password; keep a token with `gdn secret set registry HOST`",
+        );
+    }
+    let name = match host.strip_prefix("[::1]") {
+        Some(port) if port.is_empty() || port.starts_with(':') => "localhost",
+        _ => host.split(':').next().unwrap_or_default(),
+    };
+    let is_own = matches!(name, "localhost" | "127.0.0.1");
+    (scheme == "http" && !is_own)
+        .then_some("only a registry on this machine may do without TLS: write `https://`")
+}
+
+impl FromStr for RegistryUrl {
+    type Err = InvalidRegistry;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRegistry> {
+        match wrong_with(text) {
+            None => Ok(Self(text.trim_end_matches('/').to_owned())),
+            Some(reason) => Err(InvalidRegistry {
+                text: text.to_owned(),
+                reason,
+            }),
+        }
+    }
+}
+
+/// The registries that a project names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registries {
+    general: Option<RegistryUrl>,
+    by_scope: BTreeMap<String, RegistryUrl>,
+}
+
+/// A scope for which a registry is named twice, or what is no scope.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidScope {
+    /// It is no scope.
+    #[error("`{0}` is not a scope; write one as `@acme`")]
+    Form(String),
+    /// It has a registry already.
+    #[error("a registry is named twice for {0}")]
+    Twice(String),
+}
+
+impl Registries {
+    /// Names one more: for a scope, written `@acme`, or for all packages without one of their own.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidScope`]
+    pub fn add(&mut self, scope: Option<&str>, url: RegistryUrl) -> Result<(), InvalidScope> {
+        let Some(scope) = scope else {
+            return match self.general.replace(url) {
+                None => Ok(()),
+                Some(_) => Err(InvalidScope::Twice("packages of all scopes".to_owned())),
+            };
+        };
+        let is_scope = format!("{scope}/x").parse::<PackageName>().is_ok();
+        let own = scope.strip_prefix('@').filter(|_| is_scope);
+        let own = own.ok_or_else(|| InvalidScope::Form(scope.to_owned()))?;
+        match self.by_scope.insert(own.to_owned(), url) {
+            None => Ok(()),
+            Some(_) => Err(InvalidScope::Twice(format!("the scope `{scope}`"))),
+        }
+    }
+
+    /// The registry of a package; none if the project names none for it.
+    #[must_use]
+    pub fn of(&self, name: &PackageName) -> Option<&RegistryUrl> {
+        let scope = name.parts().0;
+        let own = scope.and_then(|scope| self.by_scope.get(scope));
+        own.or(self.general.as_ref())
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &RegistryUrl> {
+        self.general.iter().chain(self.by_scope.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pkg_3_a_registry_has_tls_unless_it_is_on_this_machine_and_no_password() {
+        for right in [
+            "https://registry.npmjs.org/",
+            "https://h:8443/npm",
+            "http://localhost:4873",
+            "http://127.0.0.1:4873/",
+            "http://[::1]:4873",
+        ] {
+            let url: RegistryUrl = right.parse().unwrap();
+            assert_eq!(url.as_str(), right.trim_end_matches('/'));
+        }
+        for wrong in [
+            "",
+            "https://",
+            "registry.npmjs.org",
+            "ftp://h",
+            "http://h",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+            "http://[::1].evil.example",
+            "https://a:b@h",
+            "http://localhost@evil.example",
+            "https://h/?x",
+            "https://h#x",
+            "https://h /",
+            "http://localhost\\@evil.example",
+        ] {
+            assert!(wrong.parse::<RegistryUrl>().is_err(), "{wrong}");
+        }
+        let name: PackageName = "@acme/words".parse().unwrap();
+        let url: RegistryUrl = "https://h/npm/".parse().unwrap();
+        assert_eq!(url.of_package(&name), "https://h/npm/@acme%2fwords");
+    }
+
+    #[test]
+    fn pkg_3_a_scope_has_its_own_registry_and_never_another_ones() {
+        let url = |text: &str| text.parse::<RegistryUrl>().unwrap();
+        let mut all = Registries::default();
+        all.add(Some("@acme"), url("https://acme")).unwrap();
+        let of = |all: &Registries, name: &str| {
+            let found = all.of(&name.parse().unwrap());
+            found.map(ToString::to_string)
+        };
+        assert_eq!(of(&all, "@acme/a").as_deref(), Some("https://acme"));
+        assert_eq!(of(&all, "@other/a"), None);
+        all.add(None, url("https://all")).unwrap();
+        assert_eq!(of(&all, "@acme/a").as_deref(), Some("https://acme"));
+        assert_eq!(of(&all, "@acmes/a").as_deref(), Some("https://all"));
+        assert_eq!(of(&all, "acme").as_deref(), Some("https://all"));
+        for twice in [None, Some("@acme"), Some("acme"), Some("@a/b"), Some("@")] {
+            assert!(all.add(twice, url("https://x")).is_err(), "{twice:?}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A registry of packages on the loopback: it tells the truth, and lies on demand.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_protocol::time::Timestamp;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
+
+use crate::provider::{Answer, Ending, Provider, Received};
+
+/// What it does otherwise than it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lie {
+    /// Nothing.
+    #[default]
+    None,
+    /// Half of what it says of a package comes, then nothing more.
+    StallsWithMetadata,
+    /// Half of an archive comes, then nothing more.
+    StallsWithArchive,
+    /// What it says of a package ends in the middle.
+    CutsMetadata,
+    /// An archive ends in the middle.
+    CutsArchive,
+    /// An archive is not the one that it promises.
+    OtherArchive,
+    /// An archive is another one than before, and it promises that.
+    OtherPromise,
+    /// It tells of another package than it was asked for.
+    OtherName,
+    /// The archive holds another package than it says.
+    OtherContent,
+    /// It says that packages require less than they do.
+    HidesRequirements,
+    /// It fails.
+    Fails,
+    /// It is not to be used by anybody unknown.
+    Declines,
+    /// What it says of a package has no end.
+    Endless,
+    /// It promises nothing but what is too weak.
+    WeakPromise,
+    /// Its archives are said to be on another server.
+    Elsewhere,
+    /// Its archives lead to an address of this machine.
+    LeadsHere,
+    /// What it says of a package is nested without an end.
+    Nested,
+}
+
+struct Published {
+    archive: Vec<u8>,
+    requires: Value,
+    more: Value,
+    time: String,
+}
+
+#[derive(Default)]
+struct Shelf {
+    packages: BTreeMap<String, BTreeMap<String, Published>>,
+    tags: BTreeMap<String, Value>,
+    lie: Lie,
+    advisories: Value,
+    put: Vec<Value>,
+}
+
+/// The registry. Its threads end with the test's process.
+pub struct Registry {
+    http: Provider,
+    shelf: Arc<Mutex<Shelf>>,
+}
+
+/// The days that a package of [`Registry::publish`] has been there.
+const USUAL_AGE_DAYS: u64 = 10;
+
+impl Registry {
+    /// An empty one.
+    #[must_use]
+    pub fn start() -> Self {
+        let shelf = Arc::new(Mutex::new(Shelf::default()));
+        let shared = Arc::clone(&shelf);
+        let http = Provider::start(move |received| {
+            let mut shelf = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shelf.answer(received)
+        });
+        Self { http, shelf }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.http.endpoint()
+    }
+
+    /// The paths it was asked for so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<String> {
+        let received = self.http.received().into_iter();
+        received.map(|it| it.path).collect()
+    }
+
+    /// All that came in.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.http.received()
+    }
+
+    /// From now on, this is its lie.
+    pub fn lie(&self, lie: Lie) {
+        self.shelf().lie = lie;
+    }
+
+    /// What it answers when it is asked for advisories.
+    pub fn advise(&self, advisories: Value) {
+        self.shelf().advisories = advisories;
+    }
+
+    /// What was published to it by others.
+    #[must_use]
+    pub fn put(&self) -> Vec<Value> {
+        self.shelf().put.clone()
+    }
+
+    /// Lets a name stand for a version.
+    pub fn tag(&self, name: &str, tag: &str, version: &str) {
+        let mut shelf = self.shelf();
+        let tags = shelf
+            .tags
+            .entry(name.to_owned())
+            .or_insert_with(|| json!({}));
+        tags[tag] = json!(version);
+    }
+
+    /// Has a package whose tool says `word`, published ten days ago.
+    pub fn publish(&self, name: &str, version: &str, requires: &[(&str, &str)], word: &str) {
+        self.publish_aged(name, version, requires, word, USUAL_AGE_DAYS);
+    }
+
+    /// The same, published some days ago.
+    pub fn publish_aged(
+        &self,
+        name: &str,
+        version: &str,
+        requires: &[(&str, &str)],
+        word: &str,
+        age_days: u64,
+    ) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let at = now.as_secs() - age_days * 24 * 3600;
+        let at = i64::try_from(at * 1000).unwrap();
+        let requires: Vec<(String, Value)> = requires
+            .iter()
+            .map(|(name, range)| ((*name).to_owned(), json!(range)))
+            .collect();
+        let published = Published {
+            archive: archive(name, version, &requires, word),
+            requires: Value::Object(requires.into_iter().collect()),
+            more: json!({}),
+            time: Timestamp::from_unix_millis(at).to_string(),
+        };
+        let mut shelf = self.shelf();
+        let versions = shelf.packages.entry(name.to_owned()).or_default();
+        versions.insert(version.to_owned(), published);
+    }
+
+    /// Says one more thing of a version.
+    pub fn say(&self, name: &str, version: &str, field: &str, value: Value) {
+        let mut shelf = self.shelf();
+        let published = shelf.packages.get_mut(name).unwrap();
+        published.get_mut(version).unwrap().more[field] = value;
+    }
+}
+
+/// An archive as `npm pack` makes it.
+fn archive(name: &str, version: &str, requires: &[(String, Value)], word: &str) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("package/bin");
+    fs::create_dir_all(&bin).unwrap();
+    let listed: String = requires
+        .iter()
+        .map(|(name, range)| format!("{{name: \"{name}\", version: {range}}}, "))
+        .collect();
+    let tool = name.rsplit('/').next().unwrap();
+    let yaml = format!(
+        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"{name}\"}}\n\
+         spec: {{version: {version}, dependencies: [{listed}]}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {tool}}}\nspec:\n  entry: bin/say\n  exports:\n    \
+         - {{name: say, description: Says a word., parameters: {{type: object}}}}\n"
+    );
+    fs::write(dir.path().join("package/goondan.yaml"), yaml).unwrap();
+    let say = format!(
+        "#!/bin/sh\nn=0\nwhile read -r line; do n=$((n + 1))\n\
+         echo \"{{\\\"type\\\":\\\"result\\\",\\\"id\\\":$n,\\\"output\\\":\\\"{word}\\\"}}\"; done\n"
+    );
+    fs::write(bin.join("say"), say).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(bin.join("say"), executable).unwrap();
+    let packed = Command::new("tar")
+        .args(["-czf", "-", "package"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(packed.status.success());
+    packed.stdout
+}
+
+fn integrity(bytes: &[u8]) -> String {
+    format!("sha512-{}", STANDARD.encode(Sha512::digest(bytes)))
+}
+
+fn bytes(status: u16, body: Vec<u8>) -> Answer {
+    Answer {
+        chunks: vec![body],
+        ..Answer::error(status, &Value::Null)
+    }
+}
+
+fn half(mut body: Vec<u8>, ending: Ending) -> Answer {
+    body.truncate(body.len() / 2);
+    bytes(200, body).ending(ending)
+}
+
+impl Shelf {
+    fn answer(&mut self, received: &Received) -> Answer {
+        let path = received.path.trim_start_matches("/v1/").to_owned();
+        match self.lie {
+            Lie::Fails => return Answer::error(500, &json!({"error": "out of order"})),
+            Lie::Declines if received.header("authorization").is_none() => {
+                return Answer::error(401, &json!({"error": "who are you?"}));
+            }
+            _ => {}
+        }
+        if received.method == "PUT" {
+            self.put.push(received.body.clone());
+            return Answer::error(201, &json!({"ok": true}));
+        }
+        if path == "-/npm/v1/security/advisories/bulk" {
+            return Answer::json(&self.advisories);
+        }
+        let base = format!("http://{}/v1", received.header("host").unwrap_or_default());
+        match path.split_once("/-/") {
+            Some((name, version)) => self.archive(name, version.trim_end_matches(".tgz")),
+            None => self.metadata(&path.replace("%2f", "/"), &base),
+        }
+    }
+
+    fn archive(&self, name: &str, version: &str) -> Answer {
+        let found = self.packages.get(name);
+        let Some(published) = found.and_then(|versions| versions.get(version)) else {
+            return Answer::error(404, &json!({"error": "not found"}));
+        };
+        let archive = published.archive.clone();
+        match self.lie {
+            Lie::StallsWithArchive => half(archive, Ending::Silent),
+            Lie::CutsArchive => half(archive, Ending::Closed),
+            Lie::OtherArchive | Lie::OtherPromise => bytes(200, self.other(name, version)),
+            Lie::OtherContent if name == "words" => bytes(200, another_package(version)),
+            Lie::LeadsHere => {
+                let to = "https://127.0.0.1:1/a.tgz";
+                Answer::error(302, &Value::Null).with_header("location", to)
+            }
+            _ => bytes(200, archive),
+        }
+    }
+
+    /// Another archive of the same package.
+    fn other(&self, name: &str, version: &str) -> Vec<u8> {
+        let requires = &self.packages[name][version].requires;
+        let requires = requires.as_object().unwrap().clone().into_iter();
+        archive(name, version, &requires.collect::<Vec<_>>(), "evil")
+    }
+
+    fn metadata(&self, name: &str, base: &str) -> Answer {
+        let Some(published) = self.packages.get(name) else {
+            return Answer::error(404, &json!({"error": "not found"}));
+        };
+        let (mut versions, mut time) = (json!({}), json!({}));
+        for (version, it) in published {
+            time[version] = json!(it.time);
+            versions[version] = self.version(name, version, it, base);
+        }
+        let said = if self.lie == Lie::OtherName {
+            "other"
+        } else {
+            name
+        };
+        let tags = self.tags.get(name).cloned().unwrap_or_else(|| json!({}));
+        let all = json!({"name": said, "dist-tags": tags, "versions": versions, "time": time});
+        let text = all.to_string().into_bytes();
+        match self.lie {
+            Lie::StallsWithMetadata => half(text, Ending::Silent),
+            Lie::CutsMetadata => half(text, Ending::Closed),
+            Lie::Endless => bytes(200, b"{\"name\":\"".to_vec()).repeating(&[b'x'; 1 << 20]),
+            Lie::Nested => bytes(
+                200,
+                format!("{{\"name\":\"{name}\",\"x\":{}", "[".repeat(1 << 20)).into_bytes(),
+            ),
+            _ => bytes(200, text),
+        }
+    }
+
+    fn version(&self, name: &str, version: &str, it: &Published, base: &str) -> Value {
+        let promised = match self.lie {
+            Lie::OtherPromise => integrity(&self.other(name, version)),
+            Lie::OtherContent if name == "words" => integrity(&another_package(version)),
+            _ => integrity(&it.archive),
+        };
+        let place = match self.lie {
+            Lie::Elsewhere => "https://files.example.org",
+            _ => base,
+        };
+        let mut said = json!({
+            "name": name, "version": version, "dependencies": it.requires,
+            "dist": {"tarball": format!("{place}/{name}/-/{version}.tgz"), "integrity": promised, "shasum": "00"},
+        });
+        match self.lie {
+            Lie::HidesRequirements => said["dependencies"] = json!({}),
+            Lie::WeakPromise => {
+                said["dist"]["integrity"] = json!("sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
+            }
+            _ => {}
+        }
+        for (field, value) in it.more.as_object().unwrap() {
+            said[field] = value.clone();
+        }
+        said
+    }
+}
+
+fn another_package(version: &str) -> Vec<u8> {
+    archive("another", version, &[], "other")
+}

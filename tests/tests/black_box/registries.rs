@@ -1,0 +1,400 @@
+//! Packages of a registry: one that tells the truth, and one that lies (`PKG-1`, `PKG-3`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use goondan_tests::home::{GDN, Running};
+use goondan_tests::registry::{Lie, Registry};
+use goondan_tests::tree::{Entry, snapshot};
+use goondan_tests::{Home, Ran};
+use serde_json::json;
+
+/// An agent that says what the tool of a package gave it.
+const PROJECT: &str = r#"apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: shop}
+spec:
+  version: 1.0.0
+  registries:
+    - url: "REGISTRY"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: main}
+spec:
+  modelConfig: {modelRef: Model/scripted}
+  tools: []
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: scripted}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: "say it", step: 1}
+        call: [{tool: words__say, args: {}}]
+      - {when: {result: "(?P<word>.*)"}, say: "${word}"}
+"#;
+
+fn home(registry: &Registry) -> Home {
+    Home::new(&PROJECT.replace("REGISTRY", &registry.url()))
+}
+
+fn lock(home: &Home) -> String {
+    fs::read_to_string(home.project().join("goondan.lock")).unwrap()
+}
+
+fn manifest(home: &Home) -> String {
+    fs::read_to_string(home.project().join("goondan.yaml")).unwrap()
+}
+
+/// Requires a range in `goondan.yaml`, as a person's editor does.
+fn require(home: &Home, from: &str, to: &str) {
+    let yaml = manifest(home);
+    assert!(yaml.contains(from), "{yaml}");
+    home.write("project/goondan.yaml", &yaml.replace(from, to));
+}
+
+/// The project and the store, to see whether anything changed.
+fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
+    let packages = home.state_root().join("packages");
+    fs::create_dir_all(packages.join(".trees")).unwrap();
+    let keeps_times = |path: &std::path::Path| path.file_name().is_none_or(|it| it != ".trees");
+    let trees = fs::read_dir(packages.join(".trees")).unwrap();
+    let trees: Vec<String> = trees
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!trees.contains(&"incoming".to_owned()), "{trees:?}");
+    let mut kept = snapshot(&packages.join(".trees"), |_| true);
+    kept.extend(snapshot(&packages, keeps_times));
+    [snapshot(&home.project(), |_| true), kept]
+}
+
+fn with_env(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let mut command = home.command(&goondan_tests::binaries::bin(GDN), args);
+    command.envs(env.iter().copied());
+    Running::start(command).wait()
+}
+
+#[test]
+fn pkg_1_a_package_of_a_registry_is_added_with_what_it_requires_and_then_needs_no_registry() {
+    let registry = Registry::start();
+    registry.publish("@acme/words", "1.0.0", &[], "one");
+    registry.publish("@acme/words", "1.1.0", &[], "two");
+    registry.publish("@acme/words", "2.0.0-rc.1", &[], "three");
+    registry.publish("tools", "1.2.0", &[("@acme/words", "^1.0")], "tools");
+    let home = home(&registry);
+    home.gdn(&["package", "add", "tools"]).exits(0).prints(&[
+        "+ @acme/words 1.1.0",
+        "+ tools 1.2.0",
+        "2 packages, 2 installed now",
+    ]);
+    assert!(manifest(&home).contains("- name: \"tools\"\n      version: \"^1.2.0\"\n"));
+    assert!(lock(&home).contains(&format!("{}/@acme/words/-/1.1.0.tgz", registry.url())));
+    let stored = home
+        .state_root()
+        .join("packages/@acme/words@1.1.0/goondan.yaml");
+    assert!(stored.exists());
+
+    home.gdn(&["package", "why", "@acme/words"])
+        .exits(0)
+        .prints(&[
+            "@acme/words 1.1.0",
+            "  the project requires `tools` ^1.2.0",
+            "    `tools` 1.2.0 requires `@acme/words` ^1.0",
+        ]);
+    home.gdn(&["package", "why", "nobody"]).exits(5);
+
+    // Another machine: the archives alone are fetched, and then nothing at all.
+    fs::remove_dir_all(home.state_root().join("packages")).unwrap();
+    let asked = registry.asked().len();
+    home.gdn(&["package", "install", "--frozen-lockfile"])
+        .exits(0)
+        .prints(&["2 installed now"]);
+    let archives = registry.asked().split_off(asked);
+    assert!(
+        archives.len() == 2 && archives.iter().all(|it| it.contains("/-/")),
+        "{archives:?}"
+    );
+    registry.lie(Lie::Fails);
+    for args in [
+        ["package", "install"],
+        ["package", "list"],
+        ["validate", "."],
+    ] {
+        home.gdn(&args).exits(0);
+    }
+    assert_eq!(registry.asked().len(), asked + 2);
+
+    require(
+        &home,
+        "tools: []",
+        "tools: [{kind: Tool, name: words, package: \"@acme/words\"}]",
+    );
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(home.ask("main", "say it"), "two");
+}
+
+#[test]
+fn pkg_3_the_lockfile_is_the_same_whatever_was_added_first() {
+    let registry = Registry::start();
+    for version in ["1.0.0", "1.1.0", "2.0.0"] {
+        registry.publish("base", version, &[], "base");
+    }
+    registry.publish("a", "1.0.0", &[("base", ">=1")], "a");
+    registry.publish("b", "1.0.0", &[("base", "^1")], "b");
+    registry.publish("c", "1.0.0", &[("a", "1"), ("b", "1")], "c");
+    let locked = |order: &[&str]| {
+        let home = home(&registry);
+        for name in order {
+            home.gdn(&["package", "add", name]).exits(0);
+        }
+        lock(&home)
+    };
+    let first = locked(&["a", "b", "c"]);
+    assert!(first.contains("base/-/1.1.0.tgz"), "{first}");
+    assert_eq!(locked(&["c", "b", "a"]), first);
+    assert_eq!(locked(&["b", "a", "c"]), first);
+}
+
+#[test]
+fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
+    let registry = Registry::start();
+    registry.publish("there", "1.0.0", &[], "there");
+    registry.publish("inner", "1.0.0", &[], "inner");
+    registry.publish("words", "1.0.0", &[("inner", "^1")], "words");
+    let home = home(&registry);
+    home.gdn(&["package", "add", "there"]).exits(0);
+    let before = all(&home);
+    for (lie, exit, says) in [
+        (Lie::Fails, 8, "answered 500: out of order"),
+        (Lie::Declines, 10, "gdn secret set registry 127.0.0.1-"),
+        (
+            Lie::CutsMetadata,
+            10,
+            "is not what registries say of a package",
+        ),
+        (
+            Lie::CutsArchive,
+            10,
+            "is not what was promised: its SHA-512",
+        ),
+        (
+            Lie::OtherArchive,
+            10,
+            "is not what was promised: its SHA-512",
+        ),
+        (Lie::OtherName, 10, "tells of the package `other`"),
+        (
+            Lie::OtherContent,
+            10,
+            "the archive holds the package `another`",
+        ),
+        (Lie::HidesRequirements, 10, "it is said to require nothing"),
+        (Lie::WeakPromise, 5, "the registry has no SHA-512 of it"),
+        (Lie::Elsewhere, 5, "its archive is not at its registry"),
+        (Lie::LeadsHere, 10, "which is not in the Internet"),
+        (Lie::Endless, 10, "answered with more than 67108864 bytes"),
+        (Lie::Nested, 10, "is not what registries say of a package"),
+        (Lie::StallsWithMetadata, 8, "stopped answering"),
+        (Lie::StallsWithArchive, 8, "stopped answering"),
+    ] {
+        registry.lie(lie);
+        let wanted = if exit == 5 { "words" } else { "words@1.0.0" };
+        home.gdn(&["package", "add", wanted])
+            .exits(exit)
+            .tells(&[says]);
+        assert_eq!(all(&home), before, "{lie:?}");
+    }
+    registry.lie(Lie::None);
+    home.gdn(&["package", "add", "words"]).exits(0);
+}
+
+#[test]
+fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
+    let registry = Registry::start();
+    registry.publish("words", "1.0.0", &[], "good");
+    registry.publish("more", "1.0.0", &[], "more");
+    let home = home(&registry);
+    home.gdn(&["package", "add", "words"]).exits(0);
+    registry.lie(Lie::OtherPromise);
+    let before = all(&home);
+    home.gdn(&["package", "add", "more"])
+        .exits(10)
+        .tells(&["`words` 1.0.0 is not what was locked: its registry promises another archive"]);
+    home.gdn(&["package", "update"]).exits(10);
+    assert_eq!(all(&home), before);
+
+    // On a machine that has it no more, the lockfile counts.
+    fs::remove_dir_all(home.state_root().join("packages")).unwrap();
+    home.gdn(&["package", "install"])
+        .exits(10)
+        .tells(&["is not what was promised"]);
+    registry.lie(Lie::None);
+    home.gdn(&["package", "install"]).exits(0);
+    assert_eq!(all(&home)[0], before[0]);
+}
+
+#[test]
+fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
+    let registry = Registry::start();
+    for name in ["a", "b"] {
+        registry.publish(name, "1.0.0", &[], "one");
+    }
+    let home = home(&registry);
+    home.gdn(&["package", "add", "a", "b"]).exits(0);
+    for name in ["a", "b"] {
+        registry.publish(name, "1.1.0", &[], "two");
+        registry.publish(name, "2.0.0", &[], "too much");
+        registry.publish_aged(name, "1.2.0", &[], "young", 2);
+    }
+    registry.say("a", "1.1.0", "deprecated", json!("use \u{1b}[31mb"));
+    let young = home.gdn(&["package", "update", "a"]).exits(0);
+    assert!(!young.stdout.contains("~ b") && !young.stderr.contains('\u{1b}'));
+    young
+        .prints(&["~ a 1.0.0 → 1.1.0"])
+        .tells(&["`a` 1.1.0 is deprecated: use"]);
+    home.gdn(&["package", "update", "--min-release-age", "1"])
+        .exits(0)
+        .prints(&["~ a 1.1.0 → 1.2.0", "~ b 1.0.0 → 1.2.0"]);
+    // What is locked stays, however young it is.
+    home.gdn(&["package", "update"])
+        .exits(0)
+        .prints(&["everything is installed"]);
+    home.gdn(&["package", "update", "nobody"]).exits(5);
+
+    // What is too young is said to be.
+    registry.publish_aged("new", "1.0.0", &[], "new", 0);
+    let before = all(&home);
+    home.gdn(&["package", "add", "new"]).exits(5).tells(&[
+        "`new` 1.0.0 is passed over: it was published",
+        "--min-release-age 0",
+    ]);
+    home.gdn(&["package", "add", "new@^1"]).exits(10).tells(&[
+        "the project requires `new` ^1",
+        "`new` 1.0.0 is passed over",
+    ]);
+    assert_eq!(all(&home), before);
+    home.gdn(&["package", "add", "new", "--min-release-age", "0"])
+        .exits(0);
+}
+
+#[test]
+fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
+    let registry = Registry::start();
+    registry.publish("d", "1.2.5", &[], "d");
+    registry.publish("d", "1.4.0", &[], "d");
+    registry.publish("a", "1.0.0", &[("b", "^1")], "a");
+    registry.publish("b", "1.0.0", &[("d", "^1.4"), ("a", "*")], "b");
+    registry.publish("c", "3.0.0", &[("d", "~1.2.0")], "c");
+    registry.tag("d", "old", "1.2.5");
+    let home = home(&registry);
+    // They require each other.
+    home.gdn(&["package", "add", "a"]).exits(0);
+    let before = all(&home);
+    home.gdn(&["package", "add", "c"]).exits(10).tells(&[
+        "the project requires `a` ^1.0.0",
+        "the project requires `c` ^3.0.0",
+        "`a` 1.0.0 requires `b` ^1",
+        "`c` 3.0.0 requires `d` ~1.2.0",
+        "`b` 1.0.0 requires `d` ^1.4",
+    ]);
+    home.gdn(&["package", "add", "nobody"])
+        .exits(5)
+        .tells(&["has no `nobody` that can be taken"]);
+    home.gdn(&["package", "add", "nobody@^1"])
+        .exits(10)
+        .tells(&["there is no `nobody`"]);
+    home.gdn(&["package", "add", "d@none"])
+        .exits(5)
+        .tells(&["has no `d@none`"]);
+    assert_eq!(all(&home), before);
+    home.write("project/e/goondan.yaml", "");
+    home.gdn(&["package", "add", "e"])
+        .exits(2)
+        .tells(&["write `./e` or `e@latest`"]);
+    home.gdn(&["package", "remove", "a"]).exits(0);
+    home.gdn(&["package", "add", "d@old"]).exits(0);
+    assert!(manifest(&home).contains("version: \"^1.2.5\""));
+}
+
+#[test]
+fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
+    const TOKEN: &str = "npm_never_shown_anywhere";
+    let (own, other) = (Registry::start(), Registry::start());
+    own.lie(Lie::Declines);
+    own.publish("@own/words", "1.0.0", &[], "own");
+    other.publish("words", "1.0.0", &[("@own/words", "1")], "other");
+    let home = Home::new(&PROJECT.replace(
+        "- url: \"REGISTRY\"",
+        &format!(
+            "- {{scope: \"@own\", url: \"{}\"}}\n    - url: \"{}\"",
+            own.url(),
+            other.url()
+        ),
+    ));
+    // The variable is for the registry that a variable names, and for no other.
+    let add = ["package", "add", "words"];
+    let ran = with_env(&home, &add, &[("GOONDAN_REGISTRY_TOKEN", TOKEN)]);
+    ran.exits(10)
+        .tells(&["answered 401", "gdn secret set registry 127.0.0.1-"]);
+    let token_sent = |registry: &Registry| {
+        let mut all = registry.received().into_iter();
+        all.any(|it| {
+            it.header("authorization")
+                .is_some_and(|it| it.contains(TOKEN))
+        })
+    };
+    assert!(!token_sent(&own) && !token_sent(&other));
+
+    let port = own.url().replace("http://127.0.0.1:", "");
+    let key = format!("127.0.0.1-{}", port.trim_end_matches("/v1"));
+    let mut command = home.command(
+        &goondan_tests::binaries::bin(GDN),
+        &["secret", "set", "registry", &key],
+    );
+    let mut setting = Running::start({
+        command.stdin(std::process::Stdio::piped());
+        command
+    });
+    setting.say(TOKEN);
+    setting.wait().exits(0);
+    let ran = home.gdn(&add).exits(0);
+    assert!(token_sent(&own) && !token_sent(&other));
+    assert!(!format!("{ran:?}{}{}", lock(&home), manifest(&home)).contains(TOKEN));
+
+    // The one that the variable names.
+    let plain = Home::new(
+        &PROJECT
+            .replace("    - url: \"REGISTRY\"\n", "")
+            .replace("  registries:\n", ""),
+    );
+    let env = [
+        ("GOONDAN_REGISTRY", &*own.url()),
+        ("GOONDAN_REGISTRY_TOKEN", TOKEN),
+    ];
+    with_env(&plain, &["package", "add", "@own/words"], &env).exits(0);
+}
+
+#[test]
+fn pkg_3_what_can_only_be_changed_by_hand_is_said_before_anything_is_stored() {
+    let registry = Registry::start();
+    registry.publish("words", "1.0.0", &[], "one");
+    let home = home(&registry);
+    let yaml = manifest(&home);
+    let flow = yaml.replace(
+        &format!(
+            "spec:\n  version: 1.0.0\n  registries:\n    - url: \"{}\"\n",
+            registry.url()
+        ),
+        &format!("spec: {{registries: [{{url: \"{}\"}}]}}\n", registry.url()),
+    );
+    home.write("project/goondan.yaml", &flow);
+    let before = all(&home);
+    home.gdn(&["package", "add", "words"])
+        .exits(10)
+        .tells(&["can only be changed by hand"]);
+    assert_eq!(all(&home), before);
+}
