@@ -156,6 +156,12 @@ pub const PACKAGE_REMOVE: &str = "gdn.package.remove/v1";
 pub const PACKAGE_LIST: &str = "gdn.package.list/v1";
 /// `gdn package update`.
 pub const PACKAGE_UPDATE: &str = "gdn.package.update/v1";
+/// `gdn package pack`.
+pub const PACKAGE_PACK: &str = "gdn.package.pack/v1";
+/// `gdn package publish`.
+pub const PACKAGE_PUBLISH: &str = "gdn.package.publish/v1";
+/// `gdn package audit`.
+pub const PACKAGE_AUDIT: &str = "gdn.package.audit/v1";
 /// `gdn package why`.
 pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.

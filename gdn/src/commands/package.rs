@@ -1,6 +1,7 @@
 //! `gdn package …`: the packages whose resources a project refers to (`PKG-1` to `PKG-3`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use goondan_packages::limits::RELEASE_AGE_DAYS;
@@ -15,12 +16,16 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+mod audit;
 mod choose;
+mod contents;
 mod fetch;
 mod find;
 mod install;
 mod manifest;
+mod pack;
 mod plan;
+mod publish;
 mod registry;
 mod web;
 mod why;
@@ -71,6 +76,49 @@ Examples:
 Examples:
   gdn package why @acme/words")]
     Why(PackageWhyArgs),
+    /// Make an archive of the project, for others
+    #[command(after_help = "\
+Examples:
+  gdn package pack --dry-run               only show what would be in it
+  gdn package pack --output words.tgz
+
+What `.goondanignore` names, or `.gitignore` where there is none, is left out. What holds secrets is refused.")]
+    Pack(PackagePackArgs),
+    /// Put the project into its registry
+    #[command(after_help = "\
+Examples:
+  gdn package publish --dry-run            only show what would be given away
+  gdn package publish --tag next --yes")]
+    Publish(PackagePublishArgs),
+    /// Ask the registries what is known against the packages of the project
+    #[command(after_help = "\
+Examples:
+  gdn package audit                        ends with 16 if something is known
+  gdn package audit --json | jq -r '.advisories[].url'")]
+    Audit,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackagePackArgs {
+    /// The archive; by default NAME-VERSION.tgz in this directory
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only show what would be in it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackagePublishArgs {
+    /// What the version is to be called in the registry
+    #[arg(long, value_name = "TAG", default_value = "latest")]
+    tag: String,
+    /// Only show what would be given away
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -140,6 +188,11 @@ pub(crate) async fn run(command: PackageCommand, context: &Context) -> Result<()
         PackageCommand::Remove(args) => remove(&args, context).await,
         PackageCommand::List => list(context),
         PackageCommand::Why(args) => why::why(&args.package, context),
+        PackageCommand::Pack(args) => pack::pack(args.output.as_deref(), args.dry_run, context),
+        PackageCommand::Publish(args) => {
+            publish::publish(&args.tag, args.dry_run, args.yes, context).await
+        }
+        PackageCommand::Audit => audit::audit(context).await,
     }
 }
 

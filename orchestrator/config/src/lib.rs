@@ -277,6 +277,8 @@ pub struct Package {
     pub requires: Requires,
     /// The registries that it names.
     pub registries: Registries,
+    /// Whether everybody may install it once it is published.
+    pub is_public: bool,
 }
 
 /// A Connection document with its connector resolved and environment values filled in.

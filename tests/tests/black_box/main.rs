@@ -99,6 +99,8 @@ mod project_root;
 #[cfg(test)]
 mod proposals;
 #[cfg(test)]
+mod publishing;
+#[cfg(test)]
 mod questions;
 #[cfg(test)]
 mod records;

@@ -20,6 +20,9 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Bytes of the answer to what is not a question for a package at most.
+pub(super) const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// Names the registry of packages for which the project names none.
 const REGISTRY_VAR: &str = "GOONDAN_REGISTRY";
 

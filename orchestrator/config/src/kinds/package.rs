@@ -82,12 +82,14 @@ pub(crate) fn read(
 ) -> (Option<Package>, Vec<Dependency>) {
     let name = read_name(&document.name, report);
     let mut version = None;
+    let mut is_public = false;
     let mut registries = Registries::default();
     let mut dependencies: Vec<Dependency> = Vec::new();
     if let Some(mut spec) = document.optional_spec(report) {
         version = spec.text("version", report);
         let _description = spec.text("description", report);
-        let _access = spec.word("access", report);
+        let access = spec.word("access", report);
+        is_public = access.is_some_and(|access| access.value == "public");
         for dependency in spec.mappings("dependencies", report).into_iter().flatten() {
             let Some((at, dependency)) = read_dependency(dependency, report) else {
                 continue;
@@ -123,6 +125,7 @@ pub(crate) fn read(
         version: version.map(|version| version.value.to_owned()),
         requires: required.collect(),
         registries,
+        is_public,
     });
     (package, dependencies)
 }

@@ -1,0 +1,277 @@
+//! What of a project's directory is given away with its package, and what must not be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use goondan_packages::limits::{PACKAGE_BYTES_MAX, PACKAGE_DEPTH_MAX, PACKAGE_ENTRIES_MAX};
+use goondan_protocol::secret_file::holds_secrets;
+use goondan_vault::{RealFiles, Vault, VaultError};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Files that say what is left out: the first that there is counts.
+const IGNORE_FILES: [&str; 2] = [".goondanignore", ".gitignore"];
+
+/// What is never given away.
+const NEVER: [&str; 9] = [
+    ".git/",
+    ".hg/",
+    ".svn/",
+    ".DS_Store",
+    ".goondanignore",
+    ".gitignore",
+    "/goondan.lock",
+    "/*.tgz",
+    "/.vscode/",
+];
+
+/// Values shorter than this are in many a text by chance.
+const SECRET_BYTES_MIN: usize = 8;
+
+/// Files that a refusal names.
+const NAMED_MAX: usize = 5;
+
+/// One file.
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_executable: bool,
+}
+
+/// Patterns of what is left out: with `/` within, from the root; with `/` at the end, directories only.
+struct Ignored {
+    set: GlobSet,
+    only_directories: Vec<bool>,
+}
+
+impl Ignored {
+    fn read(patterns: &[&str]) -> Result<Self, globset::Error> {
+        let mut set = GlobSetBuilder::new();
+        let mut only_directories = Vec::new();
+        for &pattern in patterns {
+            let (name, is_directory) = match pattern.strip_suffix('/') {
+                Some(name) => (name, true),
+                None => (pattern, false),
+            };
+            let glob = match name.strip_prefix('/') {
+                Some(rooted) => rooted.to_owned(),
+                None if name.contains('/') => name.to_owned(),
+                None => format!("**/{name}"),
+            };
+            let mut builder = GlobBuilder::new(&glob);
+            set.add(
+                builder
+                    .literal_separator(true)
+                    .backslash_escape(true)
+                    .build()?,
+            );
+            only_directories.push(is_directory);
+        }
+        Ok(Self {
+            set: set.build()?,
+            only_directories,
+        })
+    }
+
+    fn has(&self, path: &str, is_directory: bool) -> bool {
+        let found = self.set.matches(path);
+        let mut found = found.into_iter();
+        found.any(|index| is_directory || self.only_directories.get(index) == Some(&false))
+    }
+}
+
+/// The files of a project that its package has, by their paths.
+pub(super) fn of(
+    root: &Path,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, Content>, Failure> {
+    let rules = IGNORE_FILES
+        .iter()
+        .find_map(|name| Some((*name, fs::read_to_string(root.join(name)).ok()?)));
+    let (file, text) = rules.unwrap_or((".goondanignore", String::new()));
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let (exceptions, patterns): (Vec<&str>, Vec<&str>) = lines.partition(|it| it.starts_with('!'));
+    if !exceptions.is_empty() {
+        notes.push(format!(
+            "`!` in {file} is passed over: what the other lines name is left out"
+        ));
+    }
+    let ignored = Ignored::read(&[NEVER.as_slice(), &patterns].concat()).map_err(|error| {
+        Failure::of(
+            Exit::Conflict,
+            &error,
+            format!("mend the pattern in {file}"),
+        )
+    })?;
+    let mut walk = Walk {
+        ignored,
+        found: BTreeMap::new(),
+        entries: 0,
+        bytes: 0,
+    };
+    walk.directory(root, "", 0)?;
+    Ok(walk.found)
+}
+
+struct Walk {
+    ignored: Ignored,
+    found: BTreeMap<String, Content>,
+    entries: usize,
+    bytes: u64,
+}
+
+impl Walk {
+    fn directory(&mut self, dir: &Path, below: &str, depth: usize) -> Result<(), Failure> {
+        let unreadable = |error: &std::io::Error| {
+            let message = format!("cannot read {}: {error}", dir.display());
+            Failure::new(Exit::Internal, message, "check who may read it: `ls -la`")
+        };
+        for entry in fs::read_dir(dir).map_err(|error| unreadable(&error))? {
+            let path = entry.map_err(|error| unreadable(&error))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.ok_or_else(|| refused(&path, "has a name that is no text"))?;
+            let own = format!("{below}{name}");
+            let metadata = fs::symlink_metadata(&path).map_err(|error| unreadable(&error))?;
+            if self.ignored.has(&own, metadata.is_dir()) {
+                continue;
+            }
+            self.entries += 1;
+            if self.entries > PACKAGE_ENTRIES_MAX || depth > PACKAGE_DEPTH_MAX {
+                return Err(refused(&path, "is one too many for a package"));
+            }
+            if metadata.is_dir() {
+                self.directory(&path, &format!("{own}/"), depth + 1)?;
+                continue;
+            }
+            if !metadata.is_file() {
+                return Err(refused(&path, "is neither a file nor a directory"));
+            }
+            self.bytes += metadata.len();
+            if self.bytes > PACKAGE_BYTES_MAX {
+                return Err(refused(&path, "is too much for a package"));
+            }
+            let content = Content {
+                bytes: fs::read(&path).map_err(|error| unreadable(&error))?,
+                is_executable: metadata.permissions().mode() & 0o100 != 0,
+            };
+            self.found.insert(own, content);
+        }
+        Ok(())
+    }
+}
+
+fn refused(path: &Path, why: &str) -> Failure {
+    Failure::new(
+        Exit::Conflict,
+        format!("{} {why}", path.display()),
+        "leave it out: name it in `.goondanignore`",
+    )
+}
+
+/// Refuses what holds secrets: by its name, or because a value of the secret store is in it.
+pub(super) fn check(
+    contents: &BTreeMap<String, Content>,
+    vault: &Vault,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let by_name: Vec<&str> = contents
+        .keys()
+        .filter(|path| holds_secrets(Path::new(path)))
+        .map(String::as_str)
+        .collect();
+    let secret = |files: &[&str], why: &str| {
+        let named = files.iter().take(NAMED_MAX).copied();
+        Failure::new(
+            Exit::Conflict,
+            format!("{}: {why}", named.collect::<Vec<_>>().join(", ")),
+            "leave it out: name it in `.goondanignore`, or take the secret out of it",
+        )
+    };
+    if !by_name.is_empty() {
+        return Err(secret(&by_name, "files of that name are kept for secrets"));
+    }
+    let values = match values(vault) {
+        Ok(values) => values,
+        Err(error) => {
+            notes.push(format!(
+                "whether a secret is in the package was not looked at: {error}"
+            ));
+            return Ok(());
+        }
+    };
+    let holds = |content: &Content| {
+        values.iter().any(|value| {
+            let value = value.expose_secret().as_bytes();
+            content.bytes.windows(value.len()).any(|part| part == value)
+        })
+    };
+    let by_content: Vec<&str> = contents
+        .iter()
+        .filter(|(_, content)| holds(content))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    if by_content.is_empty() {
+        return Ok(());
+    }
+    Err(secret(&by_content, "a value of the secret store is in it"))
+}
+
+/// The values of the secret store that are long enough to be known again.
+fn values(vault: &Vault) -> Result<Vec<SecretString>, VaultError> {
+    let names = vault.names(&RealFiles)?;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(found) = vault.identities(&RealFiles)? else {
+        return Ok(Vec::new());
+    };
+    let mut values = Vec::new();
+    for name in names {
+        let Some(document) = vault.open(&RealFiles, &name, &found.identities)? else {
+            continue;
+        };
+        for key in document.keys() {
+            let value = document.get(key).ok().flatten();
+            values.extend(value.filter(|it| it.expose_secret().len() >= SECRET_BYTES_MIN));
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pkg_3_patterns_leave_out_what_they_name_at_any_depth_or_from_the_root() {
+        let more = ["*.log", "/dist", "docs/*.md", "tmp/"];
+        let ignored = Ignored::read(&[NEVER.as_slice(), &more].concat()).unwrap();
+        for (path, is_directory) in [
+            (".git", true),
+            ("a/.git", true),
+            ("a/b.log", false),
+            ("dist", true),
+            ("docs/a.md", false),
+            ("a/tmp", true),
+            ("goondan.lock", false),
+            ("x-1.0.0.tgz", false),
+        ] {
+            assert!(ignored.has(path, is_directory), "{path}");
+        }
+        for (path, is_directory) in [
+            ("a/dist", true),
+            ("docs/a/b.md", false),
+            ("tmp", false),
+            ("a/goondan.lock", false),
+            ("vendor/x.tgz", false),
+            ("goondan.yaml", false),
+        ] {
+            assert!(!ignored.has(path, is_directory), "{path}");
+        }
+    }
+}
