@@ -1,4 +1,7 @@
 //! A server of the Model Context Protocol over stdio. See `goondan_tests::mcp`.
+//!
+//! With `--pieces FILE` it first writes each line of that file to its stderr in two pieces, which stand apart by a tab:
+//! the second once whoever reads has taken the first.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,11 +10,35 @@
     reason = "a part of the tests, which speaks over its output and panics where a test is to fail"
 )]
 
+use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use goondan_tests::mcp::{Outcome, Server};
 
+/// Time whoever reads has to take a piece.
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Writes these lines in pieces, none of which is read together with another.
+fn write_in_pieces(lines: &str) {
+    let mut stderr = std::io::stderr().lock();
+    for piece in lines.lines().flat_map(|line| line.split('\t')) {
+        let piece = piece.replace("\\n", "\n");
+        stderr.write_all(piece.as_bytes()).unwrap();
+        let begun = Instant::now();
+        while rustix::io::ioctl_fionread(&stderr).unwrap() > 0 {
+            assert!(begun.elapsed() < TAKEN_TIMEOUT, "nobody reads");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    if let (Some("--pieces"), Some(file)) = (args.next().as_deref(), args.next()) {
+        write_in_pieces(&std::fs::read_to_string(file).unwrap());
+        return ExitCode::SUCCESS;
+    }
     let token = std::env::var("SERVER_TOKEN");
     let mut server = Server::new(token.as_deref().unwrap_or("none"));
     let mut lines = std::io::stdin().lines();

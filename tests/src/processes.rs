@@ -60,6 +60,29 @@ pub fn of_home(home: &Path) -> Vec<Process> {
         .collect()
 }
 
+/// Every process there is, whoever it belongs to, with its arguments.
+#[must_use]
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let args = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let args = args.split(|byte| *byte == 0).filter(|arg| !arg.is_empty());
+        let args = args.map(|arg| String::from_utf8_lossy(arg).into_owned());
+        let args = args.collect();
+        Some(Process { pid, args })
+    })
+    .collect()
+}
+
+/// The process that started this one, if it is there.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
+
 /// The processes of a test that run this program.
 #[must_use]
 pub fn running(home: &Path, program: &str) -> Vec<Process> {

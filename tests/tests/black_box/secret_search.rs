@@ -8,24 +8,28 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, Manner};
 use goondan_tests::home::{GDN, Ran, Running};
+use goondan_tests::processes::{self, Process};
 use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::secret_forms::SecretForms;
-use goondan_tests::{Daemon, Home, binaries, mcp, processes, wait_until};
+use goondan_tests::{Daemon, Home, binaries, mcp, wait_until};
 use serde_json::json;
 
-use super::oauth::{address_of, files, visit};
+use super::oauth::{address_of, visit};
 use super::secrets;
 
 /// A secret that every form writes otherwise.
 const NOISY: &str = "n0isy \"s\u{e9}cret\"/+?=7 never-shown";
+/// The program in the project that it is given to.
+const PROGRAM: &str = "goondan-mcp-server";
 /// A secret that one connector holds, and nobody is told.
 const QUIET: &str = "quiet-s3cret-never-shown";
 
 fn project(server: &AuthorizationServer, model: &Provider) -> String {
-    let (issuer, endpoint, program) = (server.issuer(), model.endpoint(), mcp::program());
+    let (issuer, endpoint) = (server.issuer(), model.endpoint());
     format!(
         r#"
 apiVersion: goondan.ai/v1
@@ -66,11 +70,10 @@ metadata: {{name: noisy}}
 spec:
   connectorRef: {{kind: Connector, name: mcp, package: "@goondan/base"}}
   config:
-    command: [/bin/sh, noise.sh, '{}']
+    command: [/bin/sh, noise.sh, ./{PROGRAM}]
     env:
       SERVER_TOKEN: {{valueFrom: {{secretRef: {{ref: Secret/noisy, key: token}}}}}}
-"#,
-        program.display()
+"#
     )
 }
 
@@ -81,12 +84,8 @@ fn noise() -> String {
         let (head, tail) = form.split_at(form.floor_char_boundary(form.len() / 2));
         let (head, tail) = (octal(head), octal(tail));
         writeln!(script, "printf 'whole: {head}{tail}.\\n' >&2").unwrap();
-        writeln!(
-            script,
-            "printf 'pieces: {head}' >&2; sleep 0.02; printf '{tail}.\\n' >&2"
-        )
-        .unwrap();
     }
+    script += "\"$1\" --pieces pieces.txt || exit 1\n";
     // One that lies across the end of the longest line there is.
     let plain = octal(NOISY);
     script += "i=0; while [ $i -lt 20000 ]; do printf '0123456789' >&2; i=$((i+1)); done\n";
@@ -97,6 +96,17 @@ fn noise() -> String {
     .unwrap();
     script += "printf '\\nthe noise is over\\n' >&2\nexec \"$1\"\n";
     script
+}
+
+/// Every form of its secret in two pieces, as the program that writes them wants them.
+fn pieces() -> String {
+    let mut lines = String::new();
+    for (_, form) in &SecretForms::of(NOISY).forms {
+        let (head, tail) = form.split_at(form.floor_char_boundary(form.len() / 2));
+        assert!(!form.contains(['\t', '\n']) && !form.contains("\\n"));
+        writeln!(lines, "pieces: {head}\t{tail}.\\n").unwrap();
+    }
+    lines
 }
 
 /// A text as a format of `printf`.
@@ -191,6 +201,9 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = Home::new(&project(&server, &model));
     home.write("project/noise.sh", &noise());
+    home.write("project/pieces.txt", &pieces());
+    // What it is confined to has no other place of this machine where it might lie.
+    fs::copy(mcp::program(), home.project().join(PROGRAM)).unwrap();
     let daemon = Daemon::start(&home);
     for (name, key, value) in [
         ("app", "secret", CLIENT_SECRET),
@@ -210,14 +223,16 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     log.wait_for("the noise is over", |line| {
         line["message"] == "the noise is over"
     });
-    // What was written is there, without what is secret.
-    assert!(
-        log.lines()
+    // What was written is there, without what is secret: each form, whole and in pieces.
+    let forms = SecretForms::of(NOISY).forms.len();
+    for kind in ["whole", "pieces"] {
+        let masked = format!("{kind}: [masked].");
+        let lines = log.lines();
+        let found = lines
             .iter()
-            .filter(|line| line["message"] == "whole: [masked].")
-            .count()
-            > 5
-    );
+            .filter(|line| line["message"] == masked.as_str());
+        assert_eq!(found.count(), forms, "{kind}");
+    }
     for args in [
         &["status", "--json"][..],
         &["ps", "--json"],
@@ -241,41 +256,136 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     all.extend(["code-stray-never-shown", "state-stray-never-shown"].map(str::to_owned));
     let all: Vec<SecretForms> = all.iter().map(|secret| SecretForms::of(secret)).collect();
     assert!(all.len() > 12, "{}", all.len());
-    let is_nowhere = |place: &str, bytes: &[u8]| {
-        for secret in &all {
-            let found = secret.found_in(bytes);
-            assert_eq!(found, None, "`{}` is in {place}", secret.secret);
-        }
-    };
+    let mut places = Places::default();
     for (what, text) in &told {
-        is_nowhere(&format!("what `gdn {what}` told"), text);
+        places.add(format!("what `gdn {what}` told"), text.clone());
     }
     for line in log.lines() {
-        is_nowhere("the log", line.to_string().as_bytes());
+        places.add("the log".to_owned(), line.to_string().into_bytes());
+        // What a line tells may be JSON itself, which JSON escapes once more.
+        let message = line["message"].as_str().unwrap_or_default();
+        places.add(
+            "a message of the log".to_owned(),
+            message.as_bytes().to_vec(),
+        );
     }
-    // Nor in any environment but that of the program that its secret was given to by it.
-    let mut environments = 0;
-    for process in processes::of_home(home.path()) {
-        let environment = processes::environment(process.pid);
-        let given = SecretForms::of(NOISY);
-        for secret in all.iter().filter(|it| it.secret != given.secret) {
-            let found = secret.found_in(environment.as_bytes());
-            assert_eq!(found, None, "`{}` is in that of {process:?}", secret.secret);
-        }
-        environments += 1;
-    }
+    let is_given = || {
+        let mut all = all_processes(&home).into_iter();
+        all.any(|process| processes::environment(process.pid).contains(NOISY))
+    };
+    wait_until("the program runs with its secret", is_given);
+    let environments = environments(&home, &mut places);
     assert!(environments >= 4, "{environments}");
     daemon.stop();
-    let mut searched = 0;
-    for (path, bytes) in files(home.path()) {
-        let is_own = path.starts_with(home.project().to_str().unwrap());
-        if !is_own && !path.ends_with("system/identity.age") {
-            is_nowhere(&path, &bytes);
-            searched += 1;
-        }
-    }
-    assert!(searched > 10, "{searched}");
     wait_until("nothing runs any more", || {
         processes::of_home(home.path()).is_empty()
     });
+    let before = places.0.len();
+    add_files(&home, &mut places);
+    assert!(places.0.len() > before + 10);
+    assert_eq!(places.found(&all), Vec::<String>::new());
+
+    // What looks for them finds one that is there, wherever and however it is.
+    let planted = SecretForms::of(NOISY);
+    for (number, (_, written)) in planted.forms.iter().enumerate() {
+        home.write(&format!("state/planted-{number}"), &format!("x{written}x"));
+    }
+    let mut places = Places::default();
+    add_files(&home, &mut places);
+    let found = places.found(std::slice::from_ref(&planted));
+    assert_eq!(found.len(), planted.forms.len(), "{found:?}");
+}
+
+/// Where secrets are looked for, and what is there.
+#[derive(Default)]
+struct Places(Vec<(String, Vec<u8>)>);
+
+impl Places {
+    fn add(&mut self, place: String, bytes: Vec<u8>) {
+        self.0.push((place, bytes));
+    }
+
+    /// Which of these secrets are where.
+    fn found(&self, secrets: &[SecretForms]) -> Vec<String> {
+        let mut found = Vec::new();
+        for (place, bytes) in &self.0 {
+            for secret in secrets {
+                if let Some(form) = secret.found_in(bytes) {
+                    found.push(format!("`{}` ({form}) is in {place}", secret.secret));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The environment of each process, but for what the program was given that is to have it: it must be there, or nothing
+/// was looked at. Returns how many there are.
+fn environments(home: &Home, places: &mut Places) -> usize {
+    let given = format!("SERVER_TOKEN={NOISY}");
+    let (mut seen, mut given_to) = (0, 0);
+    for process in all_processes(home) {
+        let environment = processes::environment(process.pid);
+        // It may have ended just now.
+        if environment.is_empty() {
+            continue;
+        }
+        seen += 1;
+        let mut variables: Vec<&str> = environment.lines().collect();
+        let is_told = |arg: &String| arg.ends_with(PROGRAM);
+        if process.args.iter().any(is_told) {
+            let before = variables.len();
+            variables.retain(|variable| *variable != given);
+            given_to += before - variables.len();
+        }
+        let place = format!("the environment of {process:?}");
+        places.add(place, variables.join("\n").into_bytes());
+    }
+    assert!(given_to > 0, "no environment holds what it was given");
+    seen
+}
+
+/// The processes of this home, and those below them: what is confined has another `HOME`.
+fn all_processes(home: &Home) -> Vec<Process> {
+    let mut all = processes::of_home(home.path());
+    let mut others = processes::all();
+    loop {
+        let is_below = |process: &Process| {
+            let parent = processes::parent(process.pid);
+            let is_known = all.iter().any(|known| known.pid == process.pid);
+            !is_known && all.iter().any(|known| Some(known.pid) == parent)
+        };
+        let (below, rest): (Vec<Process>, Vec<Process>) = others.into_iter().partition(is_below);
+        if below.is_empty() {
+            return all;
+        }
+        all.extend(below);
+        others = rest;
+    }
+}
+
+/// Every file but those of the project and the identity.
+fn add_files(home: &Home, places: &mut Places) {
+    for path in paths(home.path()) {
+        let is_own = path.starts_with(home.project());
+        if !is_own && !path.ends_with("system/identity.age") {
+            let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            places.add(path.display().to_string(), bytes);
+        }
+    }
+}
+
+/// The files below a directory. One that cannot be looked into is a failure.
+fn paths(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap_or_else(|error| panic!("{dir:?}: {error}")) {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(paths(&entry.path()));
+        } else if kind.is_file() {
+            found.push(entry.path());
+        }
+    }
+    found
 }
