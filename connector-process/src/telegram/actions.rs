@@ -83,7 +83,7 @@ impl Actions {
 fn is_file_path(path: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let mut parts = path.split('/');
-    path.chars().all(is_plain) && parts.all(|part| !part.is_empty() && part.trim_matches('.') != "")
+    path.chars().all(is_plain) && parts.all(|part| !part.trim_matches('.').is_empty())
 }
 
 fn chat_of(action: &Action) -> Option<&str> {

@@ -42,7 +42,7 @@ pub(super) fn connections(
             "http" => match http(trees, place) {
                 Ok(spec) => spec,
                 Err(problem) => {
-                    cx.report.add(problem);
+                    cx.report.add(*problem);
                     continue;
                 }
             },
@@ -116,7 +116,7 @@ fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
 }
 
 /// The hosts that the Swarm's policy allows, or all public ones if it says nothing of them.
-fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Problem> {
+fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
     let mut said = documents(trees, "Swarm")
         .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
     let network = said.next();
@@ -130,9 +130,10 @@ fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Problem> {
     if let (Some(network), Some("none")) = (network, written) {
         let message = "`http-fetch` reaches nothing: `network` of the Swarm is `none`";
         let problem = Problem::new(codes::INVALID_VALUE, network.place, message);
-        return Err(problem.help(
+        let problem = problem.help(
             "write the hosts, `network: {allow: [example.org]}`, or a Connection of the connector `http`",
-        ));
+        );
+        return Err(Box::new(problem));
     }
     let mut config = Vec::new();
     let hosts: Vec<Node> = if listed.is_empty() {

@@ -7,7 +7,7 @@ use crate::support::{Project, write};
 
 fn migrated(project: &Project) -> Vec<MigratedFile> {
     let files = Loader::new(project).migrate(&project.root());
-    files.unwrap_or_else(|found| panic!("{found}"))
+    files.expect("nothing is wrong with it")
 }
 
 fn put(project: &Project, files: &[MigratedFile]) {
