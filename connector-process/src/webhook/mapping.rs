@@ -335,13 +335,13 @@ mod tests {
         let event = map(&json!({}), &[], body.to_string().as_bytes()).unwrap();
         let expected = json!({
             "action": "opened", "n": 1, "draft": false, "input": "hi",
-            "path": "/hook", "method": "POST",
+            "path": "/hook", "route": "/hook", "method": "POST",
         });
         assert_eq!(Value::Object(event.properties), expected);
         assert_eq!(event.metadata["remoteAddress"], "127.0.0.1:5");
 
         let many: JsonObject = (0..200).map(|n| (format!("f{n}"), json!(n))).collect();
         let event = map(&json!({}), &[], json!(many).to_string().as_bytes()).unwrap();
-        assert_eq!(event.properties.len(), PROPERTIES_MAX + 2);
+        assert_eq!(event.properties.len(), PROPERTIES_MAX + 3);
     }
 }
