@@ -7,11 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::PATIENCE;
 use crate::binaries::bin;
 use crate::home::{Home, ORCHESTRATOR};
 use crate::log::{Log, message};
 use crate::processes::{self, Signal};
-use crate::wait::{wait_for, wait_until};
+use crate::wait::{wait_until, within};
 
 /// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
 /// and it must have ended well.
@@ -169,7 +170,12 @@ impl Daemon {
 
     #[track_caller]
     fn ended(&mut self) -> ExitStatus {
-        let status = wait_for("the daemon ends", || self.child.try_wait().unwrap());
+        let ended = within(PATIENCE, || self.child.try_wait().unwrap());
+        let Some(status) = ended else {
+            self.log.show();
+            eprintln!("--- its threads:\n{}", processes::threads_of(self.pid()));
+            panic!("waited {} s in vain: the daemon ends", PATIENCE.as_secs());
+        };
         self.has_ended = true;
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();

@@ -135,3 +135,17 @@ pub fn peak_memory(pid: u32) -> u64 {
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
+
+/// What each thread of a process is called and where in the kernel it waits, a line each; for whoever looks for why it
+/// does not end.
+#[must_use]
+pub fn threads_of(pid: u32) -> String {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return "they cannot be read".to_owned();
+    };
+    let told = tasks.flatten().map(|task| {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        format!("{} {}\n", read("comm").trim(), read("wchan"))
+    });
+    told.collect()
+}

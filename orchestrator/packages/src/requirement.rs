@@ -154,9 +154,15 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
     if text.starts_with("https://") || text.starts_with("http://") {
         return Ok(Source::ArchiveUrl(text.to_owned()));
     }
-    Range::parse(text)
-        .map(Source::Range)
-        .map_err(|_invalid| "write a range such as `^1.2`, or `file:PATH`")
+    let range = |text: &str| {
+        let range = Range::parse(text);
+        range.map_err(|_invalid| "write a range such as `^1.2`, or `file:PATH`")
+    };
+    // Together, an alternative that is none would be passed over.
+    for alternative in text.split("||").filter(|it| !it.trim().is_empty()) {
+        range(alternative)?;
+    }
+    range(text).map(Source::Range)
 }
 
 impl FromStr for Requirement {
