@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, ORCHESTRATOR};
@@ -30,9 +31,11 @@ impl Group {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
         let at = Path::new(mount.split(' ').nth(4)?);
-        let dir = at
-            .join(own)
-            .join(format!("goondan-test-{}", std::process::id()));
+        // Each test has its own: they run beside each other.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("goondan-test-{}-{number}", std::process::id());
+        let dir = at.join(own).join(name);
         fs::create_dir(&dir).ok()?;
         let group = Self(dir);
         let is_one = group.0.join("cgroup.procs").is_file();
