@@ -153,79 +153,79 @@ pub(crate) fn list_resource_files(
     root: &Path,
     layout: Layout,
 ) -> Result<Vec<PathBuf>, FileFailure> {
-    let mut files = list_below(root, Path::new(RESOURCES_DIR), is_yaml)?;
+    let mut files = RESOURCES.list(root, Path::new(RESOURCES_DIR))?;
     if layout == Layout::Older {
-        let named = list_below(root, Path::new(""), has_older_name)?;
-        files.extend(
-            named
-                .into_iter()
-                .filter(|path| !path.starts_with(RESOURCES_DIR)),
-        );
+        let named = BY_NAME.list(root, Path::new(""))?.into_iter();
+        files.extend(named.filter(|path| !path.starts_with(RESOURCES_DIR)));
     }
     files.sort();
     files.insert(0, PathBuf::from(PROJECT_FILE));
     Ok(files)
 }
 
-/// The files of a directory, and of those within it, that are wanted. Links to directories are followed in
-/// [`RESOURCES_DIR`] alone.
-fn list_below(
-    root: &Path,
-    directory: &Path,
+/// How a directory is looked through.
+struct Walk {
+    /// Whether a file, by its path in the project, is one of those that are looked for.
     is_wanted: fn(&Path) -> bool,
-) -> Result<Vec<PathBuf>, FileFailure> {
-    let is_whole_project = directory.as_os_str().is_empty();
-    let mut files = Vec::new();
-    let mut directories = vec![directory.to_owned()];
-    let mut looked_into = 0;
-    while let Some(directory) = directories.pop() {
-        looked_into += 1;
-        let io = |error: &io::Error| FileFailure::io(&directory, error);
-        let listing = match fs::read_dir(root.join(&directory)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            listing => listing.map_err(|error| io(&error))?,
-        };
-        for entry in listing {
-            let entry = entry.map_err(|error| io(&error))?;
-            let name = entry.file_name();
-            if name.to_string_lossy().starts_with('.') {
-                continue;
-            }
-            let path = directory.join(&name);
-            if is_whole_project {
-                let is_foreign = is_foreign(&path);
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_directory && !is_foreign && depth_of(&path) <= MAX_RESOURCE_DEPTH {
+    /// Whether an entry is a directory to be looked through, too.
+    is_entered: fn(&fs::DirEntry, &Path) -> bool,
+    directories_max: usize,
+    too_many: fn() -> FileFailure,
+}
+
+/// All of [`RESOURCES_DIR`], through links, too: what leads nowhere is told when it is read.
+const RESOURCES: Walk = Walk {
+    is_wanted: is_yaml,
+    is_entered: |entry, _| fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()),
+    directories_max: MAX_RESOURCE_FILES,
+    too_many: || FileFailure::TooManyFiles,
+};
+
+/// A whole project, for files with the names that 0.0.3 knew: what is deep or foreign, or behind a link, is not looked at.
+const BY_NAME: Walk = Walk {
+    is_wanted: has_older_name,
+    is_entered: |entry, path| {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_directory && !is_foreign(path) && depth_of(path) <= MAX_RESOURCE_DEPTH
+    },
+    directories_max: MAX_PROJECT_DIRECTORIES,
+    too_many: || FileFailure::TooManyDirectories,
+};
+
+impl Walk {
+    fn list(&self, root: &Path, directory: &Path) -> Result<Vec<PathBuf>, FileFailure> {
+        let mut files = Vec::new();
+        let mut directories = vec![directory.to_owned()];
+        let mut looked_into = 0;
+        while let Some(directory) = directories.pop() {
+            looked_into += 1;
+            let io = |error: &io::Error| FileFailure::io(&directory, error);
+            let listing = match fs::read_dir(root.join(&directory)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                listing => listing.map_err(|error| io(&error))?,
+            };
+            for entry in listing {
+                let entry = entry.map_err(|error| io(&error))?;
+                if entry.file_name().to_string_lossy().starts_with('.') {
+                    continue;
+                }
+                let path = directory.join(entry.file_name());
+                if (self.is_entered)(&entry, &path) {
                     directories.push(path);
-                } else if !is_directory && is_wanted(&path) {
+                } else if (self.is_wanted)(&path) {
                     files.push(path);
                 }
-                continue;
             }
-            // Through a link, too; what leads nowhere is told when it is read.
-            if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
-                directories.push(path);
-            } else if is_wanted(&path) {
-                files.push(path);
+            let is_deep = |directory: &PathBuf| depth_of(directory) > MAX_RESOURCE_DEPTH;
+            let is_too_much = files.len() > MAX_RESOURCE_FILES
+                || looked_into + directories.len() > self.directories_max
+                || directories.iter().any(is_deep);
+            if is_too_much {
+                return Err((self.too_many)());
             }
         }
-        let too_deep = directories
-            .iter()
-            .any(|directory| depth_of(directory) > MAX_RESOURCE_DEPTH);
-        let directories_max = match is_whole_project {
-            true => MAX_PROJECT_DIRECTORIES,
-            false => MAX_RESOURCE_FILES,
-        };
-        let too_many =
-            files.len() > MAX_RESOURCE_FILES || looked_into + directories.len() > directories_max;
-        if too_deep || too_many {
-            return Err(match is_whole_project {
-                true => FileFailure::TooManyDirectories,
-                false => FileFailure::TooManyFiles,
-            });
-        }
+        Ok(files)
     }
-    Ok(files)
 }
 
 /// Whether a directory holds what other people have written.

@@ -53,14 +53,15 @@ pub(crate) fn migrate(
         let Ok(text) = files.read(&path, MAX_YAML_BYTES) else {
             continue;
         };
-        let text = with_yaml_line_ends(&text).into_owned();
-        let written = written_anew(&text, before, after);
-        match written {
-            Ok(after) if after == text => {}
-            Ok(after) => migrated.push(MigratedFile {
+        match written_anew(&with_yaml_line_ends(&text), before, after) {
+            Ok(None) => {}
+            Ok(Some(after)) => migrated.push(MigratedFile {
                 path,
+                after: match text.contains("\r\n") {
+                    true => after.replace('\n', "\r\n"),
+                    false => after,
+                },
                 before: text,
-                after,
             }),
             Err(error) => report.add(unwritable(*file, &error)),
         }
@@ -78,8 +79,12 @@ fn unwritable(file: FileId, error: &serde_yaml::Error) -> Problem {
         .help("write the modern form by hand: docs/compatibility.md")
 }
 
-/// The text of a file whose documents are these now.
-fn written_anew(text: &str, before: &[Node], after: &[Node]) -> Result<String, serde_yaml::Error> {
+/// The text of a file whose documents are these now; none if they are what they were.
+fn written_anew(
+    text: &str,
+    before: &[Node],
+    after: &[Node],
+) -> Result<Option<String>, serde_yaml::Error> {
     // Which documents changed, by the line on which each began.
     let mut changed = BTreeMap::new();
     for (was, is) in before.iter().zip(after) {
@@ -87,6 +92,9 @@ fn written_anew(text: &str, before: &[Node], after: &[Node]) -> Result<String, s
         if was_json != is_json {
             changed.insert(was.place.line, serde_yaml::to_string(&is_json)?);
         }
+    }
+    if changed.is_empty() && after.len() == before.len() {
+        return Ok(None);
     }
     let mut out = String::with_capacity(text.len());
     for part in parts_of(text) {
@@ -101,7 +109,7 @@ fn written_anew(text: &str, before: &[Node], after: &[Node]) -> Result<String, s
         out.push_str("---\n");
         out.push_str(&serde_yaml::to_string(&added.to_json())?);
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
 /// What stands between two marks of a file, and the mark before it.

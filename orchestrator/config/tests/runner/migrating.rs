@@ -63,6 +63,18 @@ fn compat_1_a_document_without_an_older_form_stays_to_the_letter() {
 }
 
 #[test]
+fn compat_1_a_file_keeps_its_line_ends() {
+    let text = "apiVersion: goondan.ai/v1\r\nkind: Agent\r\nmetadata: {name: other}\r\nspec:\r\n  prompts: {systemPrompt: \
+                Hi}\r\n  modelConfig: {modelRef: Model/main}\r\n";
+    let project = Project::with("").file("resources/other.yaml", text);
+    let files = migrated(&project);
+    assert_eq!(files[0].before, text);
+    let after = &files[0].after;
+    assert!(after.contains("prompt:\r\n    system: Hi\r\n"), "{after:?}");
+    assert_eq!(after.matches('\n').count(), after.matches("\r\n").count());
+}
+
+#[test]
 fn compat_1_a_project_of_today_has_nothing_to_migrate() {
     assert_eq!(migrated(&Project::new(crate::support::SMALLEST)), []);
 }
