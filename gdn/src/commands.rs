@@ -31,6 +31,7 @@ pub(crate) mod package;
 pub(crate) mod proposal;
 pub(crate) mod ps;
 pub(crate) mod question;
+mod reading;
 pub(crate) mod reload;
 pub(crate) mod restart;
 pub(crate) mod rewind;

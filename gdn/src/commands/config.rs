@@ -1,19 +1,18 @@
 //! `gdn config show`: every value that holds for a project, and who says so.
 
 use clap::{Args, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use goondan_config::{Loader, Origin, ProcessEnvironment, Setting, SettingValue};
-use goondan_vault::Reader;
+use goondan_config::{Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
+use super::reading::ReadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
-use crate::project::{self, EnvFiles};
 use crate::schemas;
 
 /// Look at a project's configuration
@@ -31,11 +30,8 @@ Secrets and values from the environment are masked.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
-    /// The project
-    #[arg(value_name = "PATH", conflicts_with = "project")]
-    path: Option<PathBuf>,
     #[command(flatten)]
-    env: EnvFiles,
+    project: ReadArgs,
 }
 
 /// What stands in place of a secret.
@@ -51,18 +47,12 @@ pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Fail
 }
 
 fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
-    let root = match &args.path {
-        Some(path) => project::find(Some(path))?,
-        None => context.project()?,
-    };
-    let env_files = args.env.absolute()?;
-    let vault = context.vault();
-    let project = super::consent::identity(&root);
-    let secrets = Reader::new(&vault, &project);
-    let loader = Loader::new(&ProcessEnvironment)
-        .with_env_files(&env_files)
-        .with_secrets(&secrets);
-    let settings = loader.effective(&root).map_err(|problems| {
+    let read = |root: &Path, loader: Loader<'_>| show_settings(root, &loader, context);
+    args.project.with_loader(context, read)
+}
+
+fn show_settings(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<(), Failure> {
+    let settings = loader.effective(root).map_err(|problems| {
         Failure::new(
             Exit::InvalidConfiguration,
             format!(

@@ -1,12 +1,12 @@
 //! `gdn migrate`: a project of the format 0.0.3 as it is written today.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
-use goondan_config::{Loader, MigratedFile, ProcessEnvironment};
-use goondan_vault::Reader;
+use goondan_config::{Loader, MigratedFile};
 use serde_json::json;
 
+use super::reading::ReadArgs;
 use super::rewrite::rewrite;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::output::diff::unified;
 use crate::output::style;
 use crate::output::text;
-use crate::project::{self, EnvFiles};
 use crate::schemas;
 
 /// Show, or write, a project of goondan 0.0.3 in today's words
@@ -28,36 +27,32 @@ Examples:
 Documents without an older form stay as they are. The others are written anew, without their comments.
 Keys and connections that nobody wrote are written out as the variables say that are set here.")]
 pub(crate) struct MigrateArgs {
-    /// The project
-    #[arg(value_name = "PATH", conflicts_with = "project")]
-    path: Option<PathBuf>,
     #[command(flatten)]
-    env: EnvFiles,
+    project: ReadArgs,
     /// Write the files
     #[arg(long)]
     write: bool,
 }
 
 pub(crate) fn run(args: &MigrateArgs, context: &Context) -> Result<(), Failure> {
-    let root = match &args.path {
-        Some(path) => project::find(Some(path))?,
-        None => context.project()?,
-    };
-    let env_files = args.env.absolute()?;
-    let vault = context.vault();
-    let project = super::consent::identity(&root);
-    let secrets = Reader::new(&vault, &project);
-    let loader = Loader::new(&ProcessEnvironment)
-        .with_env_files(&env_files)
-        .with_secrets(&secrets);
-    let files = loader.migrate(&root).map_err(|found| {
+    let read = |root: &Path, loader: Loader<'_>| migrate(root, &loader, args.write, context);
+    args.project.with_loader(context, read)
+}
+
+fn migrate(
+    root: &Path,
+    loader: &Loader<'_>,
+    is_written: bool,
+    context: &Context,
+) -> Result<(), Failure> {
+    let files = loader.migrate(root).map_err(|found| {
         Failure::new(
             Exit::InvalidConfiguration,
             format!("{} cannot be migrated:\n\n{found}", root.display()),
             "mend it first: `gdn validate`",
         )
     })?;
-    if args.write {
+    if is_written {
         for file in &files {
             let (before, after) = (file.before.as_bytes(), file.after.as_bytes());
             rewrite(&root.join(&file.path), Some(before), after)
@@ -68,10 +63,10 @@ pub(crate) fn run(args: &MigrateArgs, context: &Context) -> Result<(), Failure> 
     let told = files.iter().zip(&patches);
     let told = told.map(|(file, patch)| json!({"path": file.path, "patch": patch}));
     let object = json!({
-        "projectRoot": root, "files": told.collect::<Vec<_>>(), "written": args.write,
+        "projectRoot": root, "files": told.collect::<Vec<_>>(), "written": is_written,
     });
     context.output.object(schemas::MIGRATE, &object)?;
-    tell(&files, &patches, args.write, context)
+    tell(&files, &patches, is_written, context)
 }
 
 fn patch_of(file: &MigratedFile) -> String {

@@ -1,19 +1,18 @@
 //! `gdn validate`: checks a project without the daemon.
 
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, Severity};
-use goondan_vault::Reader;
+use goondan_config::{Bundle, Checked, Diagnostic, Loader, Severity};
 use serde_json::{Value, json};
 
+use super::reading::ReadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::project::{self, EnvFiles};
 use crate::schemas;
 
 mod fix;
@@ -31,11 +30,8 @@ Examples:
   gdn validate --strict --format github  in a workflow
   gdn validate --json | jq '.agents[]'")]
 pub(crate) struct ValidateArgs {
-    /// The project
-    #[arg(value_name = "PATH", conflicts_with = "project")]
-    path: Option<PathBuf>,
     #[command(flatten)]
-    env: EnvFiles,
+    project: ReadArgs,
     /// Take warnings for errors
     #[arg(long)]
     strict: bool,
@@ -74,31 +70,30 @@ pub(crate) enum ValidateFormat {
 }
 
 pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure> {
-    let root = match &args.path {
-        Some(path) => project::find(Some(path))?,
-        None => context.project()?,
-    };
-    let env_files = args.env.absolute()?;
-    let vault = context.vault();
-    let project = super::consent::identity(&root);
-    let secrets = Reader::new(&vault, &project);
-    let loader = Loader::new(&ProcessEnvironment)
-        .with_env_files(&env_files)
-        .with_secrets(&secrets);
+    let read = |root: &Path, loader: Loader<'_>| validate(root, loader, args, context);
+    args.project.with_loader(context, read)
+}
+
+fn validate(
+    root: &Path,
+    loader: Loader<'_>,
+    args: &ValidateArgs,
+    context: &Context,
+) -> Result<(), Failure> {
     let machine = context.machine();
     let loader = match args.other_machine {
         true => loader,
         false => loader.with_machine(&machine),
     };
     let fixes = if args.fix {
-        fix::autofix(&root, &loader)?
+        fix::autofix(root, &loader)?
     } else {
         Vec::new()
     };
-    let Checked { bundle, warnings } = loader.check(&root);
+    let Checked { bundle, warnings } = loader.check(root);
     let errors = bundle.as_ref().err().map_or(&[][..], AsRef::as_ref);
     let found = Found {
-        root: &root,
+        root,
         bundle: bundle.as_ref().ok(),
         fixes: &fixes,
         errors,
@@ -108,7 +103,7 @@ pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure>
     found.print_json(context)?;
     if args.format == ValidateFormat::Github {
         for diagnostic in found.problems() {
-            context.output.data(github::annotation(&root, diagnostic))?;
+            context.output.data(github::annotation(root, diagnostic))?;
         }
     } else {
         found.print_text(context)?;

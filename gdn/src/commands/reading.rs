@@ -1,0 +1,43 @@
+//! A project that a command reads by itself, without the daemon.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use goondan_config::{Loader, ProcessEnvironment};
+use goondan_vault::Reader;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::project::{self, EnvFiles};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    env: EnvFiles,
+}
+
+impl ReadArgs {
+    /// Does something with the project: where it is, and what reads it with the variables and the secrets that are
+    /// there.
+    pub(super) fn with_loader<T>(
+        &self,
+        context: &Context,
+        work: impl FnOnce(&Path, Loader<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let root = match &self.path {
+            Some(path) => project::find(Some(path))?,
+            None => context.project()?,
+        };
+        let env_files = self.env.absolute()?;
+        let vault = context.vault();
+        let project = super::consent::identity(&root);
+        let secrets = Reader::new(&vault, &project);
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(&env_files)
+            .with_secrets(&secrets);
+        work(&root, loader)
+    }
+}
