@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn pkg_3_a_registry_has_tls_unless_it_is_on_this_machine_and_no_password() {
         for right in [
-            "https://registry.npmjs.org/",
+            DEFAULT_REGISTRY,
             "https://h:8443/npm",
             "http://localhost:4873",
             "http://127.0.0.1:4873/",
@@ -154,7 +154,7 @@ mod tests {
         for wrong in [
             "",
             "https://",
-            "registry.npmjs.org",
+            "npm.example.org",
             "ftp://h",
             "http://h",
             "http://localhost.evil.example",

@@ -24,6 +24,9 @@ use goondan_trees::limits::Limits;
 use goondan_trees::{RealFolder, TreeError, remove_all};
 use serde_json::Value;
 
+/// What makes an archive a package.
+const MANIFEST: &str = "goondan.yaml";
+
 /// The directory that what is being unpacked has.
 const INCOMING: &str = "incoming";
 
@@ -322,6 +325,10 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
 /// Checks that what was unpacked is the package it has to be.
 fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
+    if !dir.join(MANIFEST).exists() {
+        let text = "the archive holds no goondan.yaml, so that it is no package of goondan";
+        return refused(text.to_owned());
+    }
     let package = match package_of(dir) {
         Ok(package) => package,
         Err(problems) => {

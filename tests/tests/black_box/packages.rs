@@ -237,6 +237,10 @@ fn pkg_3_hostile_archives_change_nothing() {
         "is no package",
     );
     refused(
+        &|folder| fs::remove_file(folder.join("goondan.yaml")).unwrap(),
+        "holds no goondan.yaml",
+    );
+    refused(
         &|folder| {
             let zeros = fs::File::create(folder.join("zeros")).unwrap();
             zeros.set_len(40 << 20).unwrap();

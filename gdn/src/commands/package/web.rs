@@ -368,7 +368,7 @@ mod tests {
     fn pkg_3_what_nobody_named_is_asked_for_in_the_internet_alone_and_with_tls() {
         let web = Web::default();
         for wrong in [
-            "http://registry.example.org/a.tgz",
+            "http://packages.example.org/a.tgz",
             "https://127.0.0.1/a.tgz",
             "https://[::1]/a.tgz",
             "https://10.0.0.1/a.tgz",
@@ -389,7 +389,7 @@ mod tests {
         let url = Url::parse("https://h:8443/a.tgz?signature=x#y").unwrap();
         assert_eq!(shown(&url), "https://h:8443/a.tgz");
         assert_eq!(host_key(&url).as_deref(), Some("h-8443"));
-        let usual = Url::parse("https://registry.npmjs.org/").unwrap();
-        assert_eq!(host_key(&usual).as_deref(), Some("registry.npmjs.org"));
+        let usual = Url::parse("https://packages.example.org/npm/").unwrap();
+        assert_eq!(host_key(&usual).as_deref(), Some("packages.example.org"));
     }
 }
