@@ -8,8 +8,9 @@ use std::path::Path;
 use goondan_durable::disk::{DiskFile, Folder, NodeStat, append_all};
 use goondan_trees::TreeError;
 
+use crate::place::OWN;
 use crate::world::{World, at, request};
-use crate::{CheckpointError, Consistency, MakeCheckpoint, Store};
+use crate::{CheckpointError, Consistency, MakeCheckpoint, Store, Which};
 
 #[derive(Debug)]
 struct Busy {
@@ -37,7 +38,12 @@ impl Folder for Busy {
         self.inner.look(path)
     }
     fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.inner.names(path)
+        let mut names = self.inner.names(path)?;
+        if path == Path::new(OWN) {
+            // The daemon puts a file in place of another, and is done when it is looked for.
+            names.push("task.json.tmp".into());
+        }
+        Ok(names)
     }
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.write(path);
@@ -78,16 +84,21 @@ impl Folder for Busy {
     }
 }
 
+/// The checkpoints of a work area in which the daemon goes on writing.
+fn busy(world: &World) -> Store {
+    let busy = Box::new(Busy {
+        inner: world.folder(),
+        world: world.clone(),
+    });
+    Store::open(busy, "task", "boot").unwrap().0
+}
+
 fn made(files: &[&str], consistency: Consistency) -> (World, Result<usize, CheckpointError>) {
     let world = World::new();
     for file in files {
         world.write(file, "first\n");
     }
-    let busy = Box::new(Busy {
-        inner: world.folder(),
-        world: world.clone(),
-    });
-    let (mut store, _) = Store::open(busy, "task", "boot").unwrap();
+    let mut store = busy(&world);
     let request = MakeCheckpoint {
         consistency,
         ..request("periodic")
@@ -118,4 +129,14 @@ fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
     let (world, count) = made(&[], Consistency::Stopped);
     assert_eq!(count.unwrap(), 13);
     assert_eq!(world.store().drill(at(1)).unwrap().problem, None);
+}
+
+#[test]
+fn ckpt_4_a_restore_is_not_refused_for_what_the_daemon_writes_meanwhile() {
+    let (world, count) = made(&[], Consistency::Stopped);
+    count.unwrap();
+    world.write("src/main.rs", "changed\n");
+    let restored = busy(&world).restore(Which::Latest, false, at(1)).unwrap();
+    assert!(restored.differs.is_empty(), "{restored:?}");
+    assert_eq!(world.read("src/main.rs").unwrap(), b"fn main() {}\n");
 }

@@ -37,11 +37,13 @@ pub(crate) const STAGING: &str = ".goondan-restore";
 pub(crate) const OWN: &str = ".metadata";
 
 /// What no snapshot holds (`CKPT-3`), and no restore touches.
-const LEFT_OUT: [&str; 5] = [
+const LEFT_OUT: [&str; 6] = [
     "/.checkpoints",
     "/.cache",
     "/.logs",
     "/.metadata/secrets*",
+    // Files that the daemon is about to put in place.
+    "/.metadata/**/*.tmp",
     "/.goondan-restore*",
 ];
 

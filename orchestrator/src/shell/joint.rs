@@ -26,7 +26,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{Charge, MicroUsd};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
-use goondan_trees::{Digest, RealFolder};
+use goondan_trees::{Digest, RealFolder, TreeError};
 use tokio::sync::mpsc;
 
 use super::event::Event;
@@ -146,7 +146,9 @@ fn told(error: &CheckpointError) -> ControlError {
         CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::CheckpointNotFound,
         CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
         CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
-        CheckpointError::TooMany { .. } | CheckpointError::Busy(_) => ErrorCode::InstanceBusy,
+        CheckpointError::TooMany { .. }
+        | CheckpointError::Busy(_)
+        | CheckpointError::Tree(TreeError::Changing { .. }) => ErrorCode::InstanceBusy,
         _ => ErrorCode::Storage,
     };
     let hint = match error {

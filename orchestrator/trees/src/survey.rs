@@ -118,9 +118,12 @@ impl Work<'_> {
             None => RelativePath::allowed(name.as_bytes(), Names::Local)?,
         };
         let Some(stat) = self.source.look(path.as_path()).during("look at", &path)? else {
-            return match self.writers {
-                Writers::AtRest => Err(TreeError::Changing { path }),
-                Writers::AtWork => Ok(None),
+            // What is left out may come and go whoever rests.
+            let is_left_out = self.excludes.reason(path.as_bytes(), false).is_some();
+            return if is_left_out || self.writers == Writers::AtWork {
+                Ok(None)
+            } else {
+                Err(TreeError::Changing { path })
             };
         };
         let is_directory = stat.kind == NodeKind::Directory;

@@ -10,7 +10,7 @@ use goondan_checkpoints::{
 use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
 use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRestored};
 use goondan_protocol::time::Timestamp;
-use goondan_trees::RealFolder;
+use goondan_trees::{RealFolder, TreeError};
 
 use super::{Ground, disk};
 
@@ -89,6 +89,7 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
         CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
         CheckpointError::TooMany { .. }
         | CheckpointError::Busy(_)
+        | CheckpointError::Tree(TreeError::Changing { .. })
         | CheckpointError::NoRoom { .. } => ErrorCode::TaskRefused,
         _ => ErrorCode::Storage,
     };
@@ -97,6 +98,9 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
         CheckpointError::Unknown { .. } => list_hint(task),
         CheckpointError::Damaged { .. } => {
             format!("`gdn task restore {task}` takes the newest that is whole")
+        }
+        CheckpointError::Tree(TreeError::Changing { .. }) => {
+            format!("`gdn task pause {task}` lets its agent rest; then try again")
         }
         CheckpointError::NoRoom { .. } => format!(
             "make room on that file system; no file of the task is touched, and `gdn task show {task}` tells what it \
