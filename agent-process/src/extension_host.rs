@@ -174,7 +174,7 @@ impl ExtensionHost {
             })
             .collect();
         (!modules.is_empty()).then(|| Self {
-            surroundings: Arc::clone(toolbox.surroundings()),
+            surroundings: Arc::clone(toolbox.extension_surroundings()),
             agent_name: assignment.agent.name.clone(),
             instance_key: assignment.instance_key.clone(),
             contract: assignment.agent.contract,

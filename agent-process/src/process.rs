@@ -138,7 +138,14 @@ pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessE
     own_sandbox::enter(
         assignment.agent.programs(),
         &policy,
-        assignment.egress_socket.as_deref(),
+        // All are in one directory.
+        assignment.egress_socket.as_deref().or_else(|| {
+            assignment
+                .package_sockets
+                .values()
+                .next()
+                .map(PathBuf::as_path)
+        }),
     )
 }
 

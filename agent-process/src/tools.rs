@@ -57,11 +57,11 @@ use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::approval::Approve;
 use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract};
 use goondan_protocol::definition::{
-    AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
+    AgentAssignment, CatalogEntry, ModuleSandbox, ToolDefinition, ToolExport, ToolSource,
 };
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
-use goondan_protocol::sandbox::Level;
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::service::service_of;
 use goondan_protocol::settings;
 use goondan_protocol::working_directory::{Purpose, working_directory};
@@ -368,9 +368,15 @@ impl Toolbox {
         self.places.runtimes.host_of_all(script, entries).await
     }
 
-    /// What hosts are started with.
+    /// What commands and modules of the project are started with.
     pub(crate) fn surroundings(&self) -> &Arc<Surroundings> {
         &self.places.surroundings
+    }
+
+    /// What the host of extensions is started with.
+    pub(crate) fn extension_surroundings(&self) -> &Arc<Surroundings> {
+        let own = self.places.of_extensions.as_ref();
+        own.unwrap_or(&self.places.surroundings)
     }
 
     /// A result that an extension has made, as short as that of a tool.
@@ -458,6 +464,16 @@ const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// What the programs of an agent may touch.
 pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
+    let egress = assignment.egress_socket.as_deref();
+    allowed_by(&assignment.agent.sandbox, egress, assignment)
+}
+
+/// What those may touch for whom this policy holds, beside what each of the agent's may.
+fn allowed_by(
+    policy: &SandboxPolicy,
+    egress: Option<&Path>,
+    assignment: &AgentAssignment,
+) -> Allowed {
     let sandbox = WorkerSandbox::of(assignment);
     let work_dir = sandbox
         .as_ref()
@@ -467,12 +483,11 @@ pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
         project: &assignment.project_root,
         work_dir: Some(work_dir),
         temporary: Some(&temporary),
-        egress: assignment.egress_socket.as_deref(),
+        egress,
     };
-    let asked = &assignment.agent.sandbox;
     let asked = sandbox
         .as_ref()
-        .map_or(asked.clone(), |it| it.beside(asked));
+        .map_or(policy.clone(), |it| it.beside(policy));
     let mut allowed = Allowed::of(&asked, &ground);
     if assignment.task.is_some() {
         keep_directories(&mut allowed, work_dir);
@@ -540,26 +555,65 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
     let path = allowed.path();
+    let surroundings = Surroundings {
+        supervisor,
+        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
+        work_dir: work_dir.to_owned(),
+        project_root: assignment.project_root.clone(),
+        instance_key: assignment.instance_key.clone(),
+        agent_name: assignment.agent.name.clone(),
+        swarm: assignment.agent.swarm.clone(),
+        task: assignment.task.clone(),
+        allowed,
+        packages: Vec::new(),
+        residents: Residents::default(),
+    };
+    let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
+    let of_packages = assignment.agent.package_sandboxes.iter();
+    let of_packages = of_packages.map(|it| (it.clone(), within(it))).collect();
+    let of_extensions = assignment.agent.extension_sandbox.as_deref().map(within);
     Ok(Places {
         work,
         project: open("project root", &assignment.project_root)?,
         beside,
-        surroundings: Arc::new(Surroundings {
-            supervisor,
-            cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
-            work_dir: work_dir.to_owned(),
-            project_root: assignment.project_root.clone(),
-            instance_key: assignment.instance_key.clone(),
-            agent_name: assignment.agent.name.clone(),
-            swarm: assignment.agent.swarm.clone(),
-            task: assignment.task.clone(),
-            allowed,
-            residents: Residents::default(),
-        }),
+        surroundings: Arc::new(surroundings),
+        of_packages,
+        of_extensions,
         sessions: Sessions::default(),
         hosts: Hosts::default(),
         runtimes: Runtimes::in_path(path),
     })
+}
+
+/// What modules of packages are started with: what the agent's programs are, within what the packages were granted.
+fn narrowed(
+    own: &Surroundings,
+    modules: &ModuleSandbox,
+    assignment: &AgentAssignment,
+) -> Surroundings {
+    let caller = modules.caller(&assignment.agent.name).to_string();
+    let egress = assignment
+        .package_sockets
+        .get(&caller)
+        .map(PathBuf::as_path);
+    let mut task = own.task.clone();
+    if let Some(task) = &mut task {
+        task.secrets
+            .retain(|name, _| modules.secrets.contains(name));
+    }
+    Surroundings {
+        supervisor: own.supervisor.clone(),
+        cwd: own.cwd.clone(),
+        work_dir: own.work_dir.clone(),
+        project_root: own.project_root.clone(),
+        instance_key: own.instance_key.clone(),
+        agent_name: own.agent_name.clone(),
+        swarm: own.swarm.clone(),
+        task,
+        allowed: allowed_by(&modules.sandbox, egress, assignment),
+        packages: modules.packages.clone(),
+        residents: own.residents.clone(),
+    }
 }
 
 /// An error is cut by its own limit ([`ToolRules::error_limit_chars`]).

@@ -1,13 +1,14 @@
 //! What a child process is told about itself in the orchestrator's `welcome`.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::approval::ApproveRule;
 use crate::base_package::{BASE_PACKAGE, BaseContract};
-use crate::egress::EgressDoor;
+use crate::egress::{EgressCaller, EgressDoor};
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
 };
@@ -41,6 +42,9 @@ pub struct AgentAssignment {
     /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
+    /// The same for modules of packages, by what [`ModuleSandbox::caller`] says of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub package_sockets: BTreeMap<String, PathBuf>,
     /// Where its sandbox is if one was prepared for it: then that is where it works (`BOX-3`). Only for an
     /// agent that may hand in proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,12 +93,52 @@ pub struct AgentDefinition {
     pub secret_files: Vec<PathBuf>,
     /// How what its tools and modules start is confined, and what that may touch beside the usual.
     pub sandbox: SandboxPolicy,
+    /// How its tools' modules of packages are confined: never to more than `sandbox`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub package_sandboxes: Vec<ModuleSandbox>,
+    /// How the process of its extensions' modules is, if any of them is of a package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension_sandbox: Option<Box<ModuleSandbox>>,
     /// Which contract its tools and modules are written for.
     #[serde(default, skip_serializing_if = "BaseContract::is_own")]
     pub contract: BaseContract,
     /// The Swarm it takes part in, if its tools and modules tell of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<SwarmView>,
+}
+
+/// What modules of packages may touch: what the packages were granted, within what their agent's programs may
+/// (`PKG-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModuleSandbox {
+    /// The packages: one, unless extensions of several share a process.
+    pub packages: Vec<String>,
+    /// The folders of these packages, absolute.
+    pub folders: Vec<PathBuf>,
+    /// What they may touch.
+    pub sandbox: SandboxPolicy,
+    /// Which secrets of a task they are given, by name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub secrets: BTreeSet<String>,
+}
+
+impl ModuleSandbox {
+    /// Who they are to the egress.
+    #[must_use]
+    pub fn caller(&self, agent: &AgentName) -> EgressCaller {
+        EgressCaller::Packages {
+            agent: agent.clone(),
+            packages: self.packages.clone(),
+        }
+    }
+
+    /// Whether a module is of these packages, by its absolute path.
+    #[must_use]
+    pub fn holds_for(&self, module: &Path) -> bool {
+        let mut folders = self.folders.iter();
+        folders.any(|folder| module.starts_with(folder))
+    }
 }
 
 /// A Swarm, as the older contract of `@goondan/base` tells agents of it.
@@ -117,6 +161,12 @@ impl AgentDefinition {
         let is_any =
             self.tools.iter().any(ToolDefinition::starts_programs) || self.has_module_extensions();
         is_any.then_some(self.sandbox.require)
+    }
+
+    /// How modules of packages are confined that it uses.
+    pub fn module_sandboxes(&self) -> impl Iterator<Item = &ModuleSandbox> {
+        let of_extensions = self.extension_sandbox.as_deref();
+        self.package_sandboxes.iter().chain(of_extensions)
     }
 
     /// Whether modules of the project are among its extensions.
@@ -365,7 +415,7 @@ pub struct ConnectorAssignment {
     pub config: JsonObject,
     /// The connection's secrets, by name. Never logged.
     #[serde(default)]
-    pub secrets: std::collections::BTreeMap<String, String>,
+    pub secrets: BTreeMap<String, String>,
     /// What the programs that it starts may touch.
     #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
     pub sandbox: SandboxPolicy,

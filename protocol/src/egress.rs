@@ -20,6 +20,13 @@ pub enum EgressCaller {
     Agent(AgentName),
     /// The program of a connection.
     Connection(ConnectionName),
+    /// Modules of packages that an agent uses.
+    Packages {
+        /// The agent.
+        agent: AgentName,
+        /// The packages: one, unless extensions of several share a process.
+        packages: Vec<String>,
+    },
 }
 
 impl fmt::Display for EgressCaller {
@@ -27,6 +34,10 @@ impl fmt::Display for EgressCaller {
         match self {
             Self::Agent(name) => write!(f, "agent `{name}`"),
             Self::Connection(name) => write!(f, "connection `{name}`"),
+            Self::Packages { agent, packages } => {
+                let packages = packages.join("`, `");
+                write!(f, "modules of `{packages}` of agent `{agent}`")
+            }
         }
     }
 }

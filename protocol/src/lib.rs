@@ -42,6 +42,7 @@ pub mod message;
 pub mod module_file;
 pub mod oauth;
 pub mod observe;
+pub mod permissions;
 pub mod process_limits;
 pub mod question;
 pub mod records;

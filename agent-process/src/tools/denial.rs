@@ -92,6 +92,17 @@ pub(super) fn explain(said: &str, policy: &SandboxPolicy) -> Option<String> {
     Some(format!("[sandbox `{}`: {denial}]\n", policy.require))
 }
 
+/// What is to be known beside that where modules of packages were denied something.
+pub(super) fn of_packages(packages: &[String]) -> Option<String> {
+    if packages.is_empty() {
+        return None;
+    }
+    let packages = packages.join("`, `");
+    Some(format!(
+        "[package `{packages}`: within the agent's `sandbox`, its modules reach what its `permissions` name and a person has granted]\n"
+    ))
+}
+
 fn of_line(line: &str, policy: &SandboxPolicy) -> Option<String> {
     let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
     if let Some(listed) = policy.allow_list()

@@ -1,7 +1,7 @@
 //! Hosts: the processes that run tool modules of the project.
 //!
-//! An agent has one host for all its JavaScript and TypeScript modules, and one for each other module. A
-//! host is started with the first call, under a tool supervisor, and lives as long as the agent process. It is a
+//! An agent has one host for all its JavaScript and TypeScript modules, one for those of each package, and one for each
+//! other module. A host is started with the first call, under a tool supervisor, and lives as long as the agent process. It is a
 //! task of its own that owns the process and every call that is open: whatever the module does, a crash or
 //! a hang is the error of a call and no more.
 
@@ -69,7 +69,8 @@ pub(crate) struct Hosts(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    by_program: BTreeMap<HostProgram, mpsc::Sender<Request>>,
+    /// By the packages they are confined as, too: modules of two packages never share one.
+    by_program: BTreeMap<(Vec<String>, HostProgram), mpsc::Sender<Request>>,
     /// Dropping them closes the hosts' inputs, and that ends the hosts.
     tasks: JoinSet<()>,
 }
@@ -111,7 +112,8 @@ impl Hosts {
         // Nothing is held across a panic that could be half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
-        if let Some(sender) = open.by_program.get(&program)
+        let key = (surroundings.packages.clone(), program.clone());
+        if let Some(sender) = open.by_program.get(&key)
             && !sender.is_closed()
         {
             return sender.clone();
@@ -119,7 +121,7 @@ impl Hosts {
         let (sender, requests) = mpsc::channel(MAX_CALLS_PER_STEP);
         let host = Host {
             surroundings: Arc::clone(surroundings),
-            program: program.clone(),
+            program,
             process: None,
             calls: BTreeMap::new(),
             last_id: 0,
@@ -128,7 +130,7 @@ impl Hosts {
             not_before: None,
         };
         open.tasks.spawn(host.run(requests));
-        open.by_program.insert(program, sender.clone());
+        open.by_program.insert(key, sender.clone());
         sender
     }
 }

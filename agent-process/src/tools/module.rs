@@ -71,7 +71,7 @@ async fn run(
     let program = runtimes
         .host_of(JAVASCRIPT_HOST, entry, &call.module, limits)
         .await?;
-    let surroundings = &places.surroundings;
+    let surroundings = places.surroundings_of(&call.module);
     let called = places
         .hosts
         .call(surroundings, program, call, invocation)

@@ -54,6 +54,8 @@ pub(crate) struct Surroundings {
     pub(crate) task: Option<AssignedTask>,
     /// What of the machine they may touch.
     pub(crate) allowed: Allowed,
+    /// The packages whose modules they are; none for what is the project's own.
+    pub(crate) packages: Vec<String>,
     /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
 }
@@ -118,6 +120,9 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
                 text.push('\n');
             }
             text.push_str(&denial);
+            if let Some(of_package) = denial::of_packages(&surroundings.packages) {
+                text.push_str(&of_package);
+            }
             ToolOutcome { text, ..outcome }
         }
     }

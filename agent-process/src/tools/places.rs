@@ -3,6 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_protocol::definition::ModuleSandbox;
+
 use super::fault::ToolFault;
 use super::host::Hosts;
 use super::pipe::Surroundings;
@@ -26,12 +28,25 @@ pub(crate) struct Places {
     pub(crate) beside: Vec<(Root, Access)>,
     /// What everything that tools start is started with.
     pub(crate) surroundings: Arc<Surroundings>,
+    /// What modules of packages are started with, each with whose modules those are.
+    pub(crate) of_packages: Vec<(ModuleSandbox, Arc<Surroundings>)>,
+    /// What the host of extensions is started with, if any of them is of a package.
+    pub(crate) of_extensions: Option<Arc<Surroundings>>,
     /// The shells of `bash`.
     pub(crate) sessions: Sessions,
     /// The processes of modules.
     pub(crate) hosts: Hosts,
     /// What runs modules on this machine.
     pub(crate) runtimes: Runtimes,
+}
+
+impl Places {
+    /// What a module is started with, by where it is.
+    pub(crate) fn surroundings_of(&self, module: &Path) -> &Arc<Surroundings> {
+        let mut of_packages = self.of_packages.iter();
+        let own = of_packages.find(|(sandbox, _)| sandbox.holds_for(module));
+        own.map_or(&self.surroundings, |(_, surroundings)| surroundings)
+    }
 }
 
 /// What a tool wants of a path.

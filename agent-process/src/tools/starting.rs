@@ -76,8 +76,8 @@ async fn start(
     (entry, limits): (&Path, ProcessLimits),
     waits: Waits,
 ) -> Result<(), String> {
-    let surroundings = &places.surroundings;
-    let module = surroundings.project_root.join(entry);
+    let module = places.surroundings.project_root.join(entry);
+    let surroundings = places.surroundings_of(&module);
     let runtimes = &places.runtimes;
     let program = runtimes
         .host_of(JAVASCRIPT_HOST, entry, &module, limits)

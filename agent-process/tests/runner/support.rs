@@ -1,5 +1,6 @@
 //! A small orchestrator for one child, and what tests need to look at files and processes.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -82,12 +83,15 @@ impl Site {
                 limits: ProcessLimits::default(),
                 secret_files: Vec::new(),
                 sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
+                package_sandboxes: Vec::new(),
+                extension_sandbox: None,
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),
             egress_socket: None,
+            package_sockets: BTreeMap::new(),
             sandbox: None,
             changesets: None,
             task: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use goondan_packages::limits::RELEASE_AGE_DAYS;
 use goondan_packages::{LOCK_FILE, PackageName, Store, tree_digest};
+use goondan_protocol::permissions::Permissions;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -18,6 +19,7 @@ use crate::schemas;
 
 mod audit;
 mod choose;
+mod consent;
 mod contents;
 mod fetch;
 mod find;
@@ -31,6 +33,7 @@ mod web;
 mod why;
 
 use choose::Rules;
+use consent::Consent;
 use fetch::Fetcher;
 use install::{Installed, Mode};
 use plan::{Folder, Plan};
@@ -135,6 +138,32 @@ impl ReleaseAgeArgs {
             only: None,
         }
     }
+
+    /// A command with these arguments, as a person would write it.
+    fn on(&self, command: &str, args: &[String]) -> String {
+        let quoted = |text: &String| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-^~:+#=".contains(c);
+            if text.chars().all(is_plain) {
+                text.clone()
+            } else {
+                format!("'{}'", text.replace('\'', "'\\''"))
+            }
+        };
+        let mut words = vec![command.to_owned()];
+        words.extend(args.iter().map(quoted));
+        if self.min_release_age != RELEASE_AGE_DAYS {
+            words.push(format!("--min-release-age {}", self.min_release_age));
+        }
+        words.join(" ")
+    }
+}
+
+/// A yes beforehand.
+#[derive(Debug, Args)]
+pub(crate) struct GrantArgs {
+    /// Grant what packages ask for, without a question
+    #[arg(long)]
+    grant: bool,
 }
 
 #[derive(Debug, Args)]
@@ -144,6 +173,8 @@ pub(crate) struct PackageAddArgs {
     packages: Vec<String>,
     #[command(flatten)]
     age: ReleaseAgeArgs,
+    #[command(flatten)]
+    grant: GrantArgs,
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +184,8 @@ pub(crate) struct PackageUpdateArgs {
     packages: Vec<String>,
     #[command(flatten)]
     age: ReleaseAgeArgs,
+    #[command(flatten)]
+    grant: GrantArgs,
 }
 
 #[derive(Debug, Args)]
@@ -169,6 +202,8 @@ pub(crate) struct PackageInstallArgs {
     frozen_lockfile: bool,
     #[command(flatten)]
     age: ReleaseAgeArgs,
+    #[command(flatten)]
+    grant: GrantArgs,
 }
 
 #[derive(Debug, Args)]
@@ -178,6 +213,8 @@ pub(crate) struct PackageRemoveArgs {
     packages: Vec<String>,
     #[command(flatten)]
     age: ReleaseAgeArgs,
+    #[command(flatten)]
+    grant: GrantArgs,
 }
 
 pub(crate) async fn run(command: PackageCommand, context: &Context) -> Result<(), Failure> {
@@ -204,7 +241,10 @@ async fn install(args: &PackageInstallArgs, context: &Context) -> Result<(), Fai
         Mode::Locked
     };
     let mut fetcher = Fetcher::new(context, &plan)?;
-    let installed = install::install(&plan, mode, &args.age.rules(), &mut fetcher, context).await?;
+    let command = args.age.on("package install", &[]);
+    let consent = Consent::new(&plan, &plan.folders()?, args.grant.grant, &command);
+    let rules = args.age.rules();
+    let installed = install::install(&plan, mode, &rules, &consent, &mut fetcher, context).await?;
     plan.write_lock(&installed.lock)?;
     told(
         &installed,
@@ -221,12 +261,15 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     let rules = args.age.rules();
     let mut fetcher = Fetcher::new(context, &plan)?;
     let mut text = plan.manifest.clone();
+    let command = args.age.on("package add", &args.packages);
+    let consent = Consent::new(&plan, &before, args.grant.grant, &command);
     for package in &args.packages {
         let (name, requirement) = find::find(package, &plan, &mut fetcher, &rules).await?;
         text = manifest::with(&text, name.as_str(), requirement.as_str())?;
         plan.requires.insert(name, requirement);
     }
-    let installed = install::install(&plan, Mode::Anew, &rules, &mut fetcher, context).await?;
+    let installed =
+        install::install(&plan, Mode::Anew, &rules, &consent, &mut fetcher, context).await?;
     // The lockfile first: what is locked and not required yet hinders nothing.
     plan.write_lock(&installed.lock)?;
     plan.write_manifest(&text)?;
@@ -247,7 +290,10 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
         rules.only = Some(only);
     }
     let mut fetcher = Fetcher::new(context, &plan)?;
-    let installed = install::install(&plan, Mode::Anew, &rules, &mut fetcher, context).await?;
+    let command = args.age.on("package update", &args.packages);
+    let consent = Consent::new(&plan, &plan.folders()?, args.grant.grant, &command);
+    let installed =
+        install::install(&plan, Mode::Anew, &rules, &consent, &mut fetcher, context).await?;
     plan.write_lock(&installed.lock)?;
     told(
         &installed,
@@ -281,7 +327,10 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
     }
     let mut fetcher = Fetcher::new(context, &plan)?;
     let rules = args.age.rules();
-    let installed = install::install(&plan, Mode::Locked, &rules, &mut fetcher, context).await?;
+    let command = args.age.on("package remove", &args.packages);
+    let consent = Consent::new(&plan, &before, args.grant.grant, &command);
+    let installed =
+        install::install(&plan, Mode::Locked, &rules, &consent, &mut fetcher, context).await?;
     plan.write_manifest(&text)?;
     plan.write_lock(&installed.lock)?;
     told(&installed, &plan, &before, schemas::PACKAGE_REMOVE, context)
@@ -338,6 +387,8 @@ struct Listed {
     required: Option<String>,
     from: String,
     state: &'static str,
+    /// What its modules may do beyond what every module may.
+    granted: Permissions,
 }
 
 fn list(context: &Context) -> Result<(), Failure> {
@@ -353,6 +404,7 @@ fn list(context: &Context) -> Result<(), Failure> {
             required: required(name.as_str()),
             from: folder.dir.display().to_string(),
             state: "folder",
+            granted: folder.permissions.clone(),
         });
     }
     for (name, locked) in plan.lock.packages() {
@@ -368,6 +420,7 @@ fn list(context: &Context) -> Result<(), Failure> {
                 Err(_) if dir.is_dir() => "changed",
                 Err(_) => "missing",
             },
+            granted: locked.granted.clone(),
         });
     }
     let missing = plan
@@ -381,6 +434,7 @@ fn list(context: &Context) -> Result<(), Failure> {
             required: Some(requirement.to_string()),
             from: String::new(),
             state: "not locked",
+            granted: Permissions::default(),
         });
     }
     listed.sort_by(|one, other| one.name.cmp(&other.name));
@@ -402,6 +456,7 @@ fn print_list(listed: &[Listed], plan: &Plan, context: &Context) -> Result<(), F
         Column::new("STATE"),
         Column::new("REQUIRED").below(1, "required"),
         Column::new("FROM").below(2, ""),
+        Column::new("GRANTED").below(1, "granted"),
     ]);
     for it in listed {
         let style = match it.state {
@@ -414,6 +469,7 @@ fn print_list(listed: &[Listed], plan: &Plan, context: &Context) -> Result<(), F
             Cell::styled(it.state, style),
             text::printable(it.required.as_deref().unwrap_or_default()).into(),
             text::one_line(&it.from).into(),
+            text::one_line(&it.granted.to_string()).into(),
         ]);
     }
     output.data(table.render(output.canvas()).trim_end())?;

@@ -6,6 +6,7 @@
 //! * `connections`: a connection with its connector, and where its events go.
 //! * `notify`: what connections tell people of tasks.
 //! * `oauth`: who asks for tokens of which application.
+//! * `permissions`: what modules of packages may touch.
 //! * `egress`: the connection of those whose programs may reach some hosts.
 
 mod agents;
@@ -15,6 +16,7 @@ mod egress;
 mod members;
 mod notify;
 mod oauth;
+mod permissions;
 mod sandboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +109,7 @@ fn agents_of(
             if !definition.contract.is_own() {
                 definition.swarm = membership.swarm(entry_agent);
             }
+            permissions::confine(&mut definition, agent.place, resources, ground, report);
             sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);
             agents.insert(definition.name.clone(), definition);
         }

@@ -71,6 +71,8 @@ codes! {
     NOT_INSTALLED = "E_CONFIG_NOT_INSTALLED";
     /// An installed package is not what was locked.
     PACKAGE_CHANGED = "E_CONFIG_PACKAGE_CHANGED";
+    /// A package asks for what no person has granted it, or has a part in what it does not ask for (`PKG-3`).
+    NOT_GRANTED = "E_CONFIG_NOT_GRANTED";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

@@ -17,6 +17,7 @@ pub(crate) mod notify;
 pub(crate) mod oauth_app;
 pub(crate) mod package;
 pub(crate) mod params;
+pub(crate) mod permissions;
 pub(crate) mod prices;
 pub(crate) mod process_limits;
 mod runtime;
@@ -33,10 +34,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use goondan_packages::PackageName;
 use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::{InvalidId, ResourceName};
 use goondan_protocol::oauth::OAuthApp;
+use goondan_protocol::permissions::Permissions;
 use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
@@ -210,6 +213,15 @@ static KINDS: [(Kind, Content, Read); 9] = [
     ),
 ];
 
+/// A package that was found and read.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    /// Where it is, without links.
+    pub(crate) folder: PathBuf,
+    /// What it asks for, all of which it was granted.
+    pub(crate) permissions: Permissions,
+}
+
 /// Everything a project defines, read but not yet connected.
 ///
 /// A resource that could not be read is still in `names`, so that references to it are not reported
@@ -222,8 +234,8 @@ pub(crate) struct Resources {
     pub(crate) package: Option<Package>,
     /// The packages that it requires, with their places.
     pub(crate) dependencies: Vec<Dependency>,
-    /// The folders of the packages that were read.
-    pub(crate) package_folders: Vec<PathBuf>,
+    /// The packages that were read.
+    pub(crate) packages: BTreeMap<PackageName, Installed>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
     /// Those of them that are a provider's.
     pub(crate) hosted: BTreeMap<ResourceName, model::Hosted>,

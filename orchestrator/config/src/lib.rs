@@ -75,6 +75,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::egress::AllowList;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::permissions::Permissions;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::secret::IDENTITY_VAR;
@@ -279,6 +280,8 @@ pub struct Package {
     pub registries: Registries,
     /// Whether everybody may install it once it is published.
     pub is_public: bool,
+    /// What it asks for beyond what every module may do.
+    pub permissions: Permissions,
 }
 
 /// A Connection document with its connector resolved and environment values filled in.

@@ -161,6 +161,9 @@ pub const MAX_SANDBOX_PATHS: usize = 64;
 /// Most hosts that the programs of a sandbox may reach.
 pub const MAX_SANDBOX_HOSTS: usize = 64;
 
+/// Most entries of each list of a Package's `permissions`.
+pub const MAX_PERMISSIONS: usize = 64;
+
 /// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
 pub const MAX_KEY_PREFIX_BYTES: usize = 256;
 

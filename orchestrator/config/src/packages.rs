@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use goondan_packages::limits::{LOCK_BYTES_MAX, PACKAGES_MAX};
 use goondan_packages::{LOCK_FILE, Lock, Locked, PackageName, Store, tree_digest};
 
-use goondan_protocol::sandbox::{SandboxPath, SandboxPolicy};
+use goondan_protocol::permissions::Permissions;
 
 use crate::codes;
 use crate::dependency::{Dependency, SHARED_KINDS};
 use crate::documents;
-use crate::kinds::{Context, Resources};
+use crate::kinds::{Context, Installed, Resources};
 use crate::listing::{FileFailure, PROJECT_FILE};
 use crate::project_files::ProjectFiles;
 use crate::reference::qualified;
@@ -55,21 +55,25 @@ pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
             continue;
         }
         resources.names.require(name);
-        let Some((folder, is_live)) = find(&next, &mut lock, cx) else {
+        let Some(found) = find(&next, &mut lock, cx) else {
             cx.report.set_partial();
             continue;
         };
-        let required = read(resources, name, *place, &folder, cx);
-        waiting.extend(required.into_iter().map(wanted(&folder, is_live)));
+        let required = read(resources, name, *place, &found, cx);
+        let is_live = found.granted.is_none();
+        waiting.extend(required.into_iter().map(wanted(&found.folder, is_live)));
     }
 }
 
-/// Where a package is, and whether it is a folder that is used as it is.
-fn find(
-    wanted: &Wanted,
-    lock: &mut Option<Option<Lock>>,
-    cx: &mut Context<'_>,
-) -> Option<(PathBuf, bool)> {
+/// Where a package is.
+struct Found {
+    folder: PathBuf,
+    /// What it was granted; none of a folder that is used as it is, whose own word counts.
+    granted: Option<Permissions>,
+}
+
+/// Finds a package.
+fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) -> Option<Found> {
     let Dependency {
         name,
         requirement,
@@ -85,7 +89,10 @@ fn find(
                 .add(problem.help("require an archive or a range of versions there"));
             return None;
         }
-        return Some((wanted.from.join(path), true));
+        return Some(Found {
+            folder: wanted.from.join(path),
+            granted: None,
+        });
     }
     let lock = lock.get_or_insert_with(|| read_lock(*place, cx)).as_ref()?;
     let Some(locked) = lock.get(name) else {
@@ -107,8 +114,10 @@ fn find(
             .add(Problem::new(codes::NOT_INSTALLED, *place, message).help(INSTALL));
         return None;
     }
-    let folder = locked_folder(name, locked, *place, cx)?;
-    Some((folder, false))
+    Some(Found {
+        folder: locked_folder(name, locked, *place, cx)?,
+        granted: Some(locked.granted.clone()),
+    })
 }
 
 /// The lockfile; none if it says nothing, which is reported.
@@ -186,9 +195,10 @@ fn read(
     resources: &mut Resources,
     name: &PackageName,
     place: Place,
-    folder: &Path,
+    at: &Found,
     cx: &mut Context<'_>,
 ) -> Vec<Dependency> {
+    let folder = at.folder.as_path();
     let files = match ProjectFiles::open(folder) {
         Ok(files) => files.of_package(),
         Err(error) => {
@@ -239,9 +249,34 @@ fn read(
     resources
         .connectors
         .extend(own.map(|(own, it)| (key(own), it)));
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    resources.package_folders.push(real);
+    let package = found.package.take();
+    let permissions = package.map(|it| it.permissions).unwrap_or_default();
+    check_granted(name, &permissions, at, place, &mut cx.report);
+    let installed = Installed {
+        folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
+        permissions,
+    };
+    resources.packages.insert(name.clone(), installed);
     found.dependencies
+}
+
+/// A package that asks for more than a person has granted it is not used.
+fn check_granted(
+    name: &PackageName,
+    asked: &Permissions,
+    at: &Found,
+    place: Place,
+    report: &mut Report,
+) {
+    let Some(granted) = &at.granted else {
+        return;
+    };
+    let beyond = asked.beyond(granted);
+    if !beyond.is_empty() {
+        let message = format!("package `{name}` asks for what nobody has granted it: {beyond}");
+        let problem = Problem::new(codes::NOT_GRANTED, place, message);
+        report.add(problem.help("grant it: `gdn package install`; in a script, with `--grant`"));
+    }
 }
 
 fn check_name(
@@ -264,23 +299,4 @@ fn check_name(
         ),
     };
     report.add(Problem::new(codes::INVALID_VALUE, place, message));
-}
-
-/// Lets what runs in a sandbox read the folders of the packages that its modules are of.
-pub(crate) fn let_read(
-    sandbox: &mut SandboxPolicy,
-    folders: &[PathBuf],
-    modules: impl Iterator<Item: AsRef<Path>>,
-) {
-    for module in modules {
-        let folder = folders
-            .iter()
-            .find(|folder| module.as_ref().starts_with(folder));
-        let path = folder.and_then(|folder| SandboxPath::try_from(folder.clone()).ok());
-        if let Some(path) = path
-            && !sandbox.read.contains(&path)
-        {
-            sandbox.read.push(path);
-        }
-    }
 }

@@ -380,6 +380,8 @@ mod tests {
                 limits: ProcessLimits::default(),
                 secret_files: Vec::new(),
                 sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
+                package_sandboxes: Vec::new(),
+                extension_sandbox: None,
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
             };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use goondan_protocol::permissions::Permissions;
 use nodejs_semver::Version;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,9 @@ pub struct Locked {
     /// What it requires itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: Requires,
+    /// What a person has granted it.
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub granted: Permissions,
 }
 
 /// Versions as text.
@@ -201,6 +205,7 @@ mod tests {
             integrity: Some(Integrity::of(b"archive")),
             tree: TreeDigest::of_text("tree"),
             requires: self::requires(requires),
+            granted: Permissions::default(),
         }
     }
 
@@ -229,6 +234,19 @@ mod tests {
         let text = one.to_text().unwrap();
         assert_eq!(text, other.to_text().unwrap());
         assert_eq!(Lock::read(&text).unwrap(), one);
+    }
+
+    #[test]
+    fn pkg_3_what_was_granted_is_in_the_lockfile_and_what_was_not_takes_no_room() {
+        let mut locked = locked("1.0.0", "x", &[]);
+        let before = lock(&[("a", locked.clone())]).to_text().unwrap();
+        assert!(!before.contains("granted"));
+        locked.granted.hosts = ["b.org", "a.org"].map(str::to_owned).into();
+        let text = lock(&[("a", locked.clone())]).to_text().unwrap();
+        let read = Lock::read(&text).unwrap();
+        assert_eq!(read.get(&"a".parse().unwrap()), Some(&locked));
+        let unknown = text.replace("hosts", "files");
+        assert!(matches!(Lock::read(&unknown), Err(InvalidLock::Form(_))));
     }
 
     #[test]

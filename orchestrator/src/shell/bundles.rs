@@ -1,5 +1,6 @@
 //! Carrying out what is to be done about what agents make of their own configuration (`BUNDLE-7`).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_bundles::{
@@ -50,6 +51,7 @@ impl FullLoad<'_> {
             work_dir: ground.clone(),
             project_root: self.of.project_root.to_owned(),
             egress_socket: None,
+            package_sockets: BTreeMap::new(),
             sandbox: None,
             changesets: None,
             task: None,
@@ -96,7 +98,11 @@ impl Gate for FullLoad<'_> {
         }
         // They are to start, not to work: nobody is to be reached yet.
         agent.sandbox.network = Network::None;
+        for modules in &mut agent.package_sandboxes {
+            modules.sandbox.network = Network::None;
+        }
         agent.extensions.clear();
+        agent.extension_sandbox = None;
         self.start_apart(agent)
     }
 }

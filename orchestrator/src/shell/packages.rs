@@ -4,7 +4,7 @@
 //! each package whole or not there. The link by its name and version comes last.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use goondan_packages::{
     tree_digest,
 };
 use goondan_protocol::control::{ControlError, ErrorCode, PackageStored, StorePackage};
+use goondan_protocol::permissions::Permissions;
 use goondan_store::root::Layout;
 use goondan_trees::extract::{Options, extract};
 use goondan_trees::limits::Limits;
@@ -109,6 +110,7 @@ struct Own {
     name: PackageName,
     version: Version,
     requires: BTreeMap<String, String>,
+    permissions: Permissions,
 }
 
 impl Wanted {
@@ -189,6 +191,7 @@ impl PackageKeeper {
             integrity: integrity.to_string(),
             tree: tree.to_string(),
             requires: own.requires,
+            permissions: own.permissions,
             directory,
         })
     }
@@ -368,6 +371,7 @@ fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
             name,
             version,
             requires,
+            permissions: package.permissions,
         }),
     }
 }
@@ -402,7 +406,7 @@ fn seal(dir: &Path) -> Result<(), KeepError> {
                 waiting.push(path);
             } else if metadata.is_file() {
                 let mode = metadata.permissions().mode() & 0o555;
-                fs::set_permissions(&path, Permissions::from_mode(mode))
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode))
                     .map_err(io_error("protect", &path))?;
             }
         }

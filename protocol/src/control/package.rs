@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::permissions::Permissions;
+
 /// `package.store`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -49,6 +51,9 @@ pub struct PackageStored {
     /// What it requires, as ranges and places by name, without the package that is built in.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: BTreeMap<String, String>,
+    /// What it asks for.
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub permissions: Permissions,
     /// Where it is, or would be: `packages/<name>@<version>` of the System Root.
     pub directory: PathBuf,
 }

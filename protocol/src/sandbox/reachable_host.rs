@@ -146,6 +146,38 @@ impl ReachableHost {
             }
     }
 
+    /// The places that both this entry and another one mean; none if there is none.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let is_below = |name: &str, parent: &str| {
+            let front = name.strip_suffix(parent);
+            front.is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+        };
+        let host = match (&self.host, &other.host) {
+            (one, another) if one == another => one,
+            (Pattern::Below(parent), only @ Pattern::Only(Host::Name(name)))
+            | (only @ Pattern::Only(Host::Name(name)), Pattern::Below(parent))
+                if is_below(name, parent) =>
+            {
+                only
+            }
+            (Pattern::Below(parent), deeper @ Pattern::Below(name))
+            | (deeper @ Pattern::Below(name), Pattern::Below(parent))
+                if is_below(name, parent) =>
+            {
+                deeper
+            }
+            _ => return None,
+        };
+        let port = match (self.port, other.port) {
+            (one, another) if one == another => one,
+            (None, Some(port)) | (Some(port), None) if USUAL_PORTS.contains(&port) => Some(port),
+            _ => return None,
+        };
+        let host = host.clone();
+        Some(Self { host, port })
+    }
+
     /// Whether it leads to the machine itself.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
@@ -306,6 +338,37 @@ mod tests {
         ] {
             let read: Result<ReachableHost, _> = entry.parse();
             assert_eq!(read, Err(why), "{entry}");
+        }
+    }
+
+    #[test]
+    fn sec_3_what_two_entries_have_in_common_is_what_each_of_them_means() {
+        let read = |text: &str| text.parse::<ReachableHost>().unwrap();
+        for (one, other, common) in [
+            ("a.org", "a.org", "a.org"),
+            ("a.org", "a.org:443", "a.org:443"),
+            ("*.a.org", "x.a.org:80", "x.a.org:80"),
+            ("*.a.org:443", "x.a.org", "x.a.org:443"),
+            ("*.a.org", "*.x.a.org", "*.x.a.org"),
+            ("*.a.org:8443", "*.a.org:8443", "*.a.org:8443"),
+            ("127.0.0.1:8080", "127.0.0.1:8080", "127.0.0.1:8080"),
+        ] {
+            for (one, other) in [(one, other), (other, one)] {
+                let found = read(one).common(&read(other)).map(|it| it.to_string());
+                assert_eq!(found.as_deref(), Some(common), "{one} {other}");
+            }
+        }
+        for (one, other) in [
+            ("a.org", "b.org"),
+            ("a.org", "a.org:8443"),
+            ("*.a.org", "a.org"),
+            ("*.a.org", "*.b.org"),
+            ("*.a.org", "xa.org"),
+            ("a.org:80", "a.org:443"),
+            ("127.0.0.1", "[::1]"),
+        ] {
+            assert_eq!(read(one).common(&read(other)), None, "{one} {other}");
+            assert_eq!(read(other).common(&read(one)), None, "{other} {one}");
         }
     }
 

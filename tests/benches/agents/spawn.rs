@@ -1,6 +1,7 @@
 //! From starting an agent's process to its being ready for turns. The measure plays the daemon: it
 //! starts the real binary with one end of a socket pair and speaks the protocol.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -81,6 +82,8 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
             cwd_mode: CwdMode::default(),
             limits: ProcessLimits::default(),
             secret_files: Vec::new(),
+            package_sandboxes: Vec::new(),
+            extension_sandbox: None,
             contract: goondan_protocol::base_package::BaseContract::Own,
             swarm: None,
             sandbox: SandboxPolicy {
@@ -91,6 +94,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),
         egress_socket: None,
+        package_sockets: BTreeMap::new(),
         sandbox: None,
         changesets: None,
         task: None,

@@ -95,6 +95,8 @@ mod pauses;
 #[cfg(test)]
 mod people;
 #[cfg(test)]
+mod permissions;
+#[cfg(test)]
 mod project_root;
 #[cfg(test)]
 mod proposals;

@@ -9,6 +9,7 @@ use goondan_packages::{
     Integrity, Locked, PackageName, Requirement, Requires, TreeDigest, Version,
 };
 use goondan_protocol::control::{PackageStored, StorePackage};
+use goondan_protocol::permissions::Permissions;
 use tempfile::NamedTempFile;
 
 use super::super::attach::attach_or_start;
@@ -114,6 +115,12 @@ impl<'f> Fetcher<'f> {
         Ok(found)
     }
 
+    /// What a package asks for that was checked; none if it was not.
+    pub(super) fn asked_by(&self, name: &PackageName, locked: &Locked) -> Option<&Permissions> {
+        let (checked, found) = self.checked.get(&locked.resolved)?;
+        (checked == name && found.tree == locked.tree).then_some(&found.granted)
+    }
+
     /// Stores a package as it was checked.
     pub(super) async fn store(
         &mut self,
@@ -199,7 +206,7 @@ fn not_fetched(place: &Requirement) -> Failure {
     )
 }
 
-/// What the lockfile says of a package that was checked.
+/// What the lockfile says of a package that was checked, once it is granted what it asks for.
 fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Locked), Failure> {
     let unexpected = |what: String| {
         Failure::new(
@@ -227,6 +234,7 @@ fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Lock
         integrity: Some(integrity.map_err(|error| unexpected(format!("{error}")))?),
         tree: tree.map_err(|error| unexpected(format!("{error}")))?,
         requires,
+        granted: stored.permissions.clone(),
     };
     Ok((
         name.map_err(|error| unexpected(format!("{error}")))?,

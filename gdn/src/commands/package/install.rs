@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use goondan_packages::{LOCK_FILE, Lock, Locked, PackageName, Requires, Store, tree_digest};
 
 use super::choose::{Choice, Rules, choose};
+use super::consent::Consent;
 use super::fetch::{Expected, Fetcher, place_of};
 use super::plan::{Folder, Plan};
 use crate::context::Context;
@@ -37,6 +38,7 @@ pub(super) async fn install(
     plan: &Plan,
     mode: Mode,
     rules: &Rules,
+    consent: &Consent,
     fetcher: &mut Fetcher<'_>,
     context: &Context,
 ) -> Result<Installed, Failure> {
@@ -67,35 +69,37 @@ pub(super) async fn install(
         tree_digest(&store.tree(&locked.tree)).is_ok_and(|there| there == locked.tree)
     };
     let missing = lock.packages().filter(|(_, locked)| !is_there(locked));
-    store_all(missing.collect(), fetcher).await?;
+    let missing: Vec<_> = missing.collect();
+    check_all(&missing, fetcher).await?;
+    let granted = consent.grant(&lock, &folders, mode, fetcher, context)?;
+    for (name, locked) in missing {
+        fetcher.store(name, locked).await?;
+    }
     Ok(Installed {
         folders,
         stored: fetcher.stored,
-        lock,
+        lock: granted,
         notes,
     })
 }
 
-/// Fetches and checks all of these before the first is stored.
-async fn store_all(
-    missing: Vec<(&PackageName, &Locked)>,
+/// Fetches and checks all of these, so that it is known of each what it is before the first is stored.
+async fn check_all(
+    missing: &[(&PackageName, &Locked)],
     fetcher: &mut Fetcher<'_>,
 ) -> Result<(), Failure> {
     let mut archives = Vec::new();
-    for (name, locked) in &missing {
+    for (name, locked) in missing {
         if let Some(address) = place_of(name, locked)?.archive_url() {
             archives.push((address.to_owned(), locked.integrity.clone()));
         }
     }
     fetcher.download(archives).await?;
-    for (name, locked) in &missing {
+    for (name, locked) in missing {
         let place = place_of(name, locked)?;
         fetcher
             .check(&place, &Expected::locked(name, locked))
             .await?;
-    }
-    for (name, locked) in missing {
-        fetcher.store(name, locked).await?;
     }
     Ok(())
 }

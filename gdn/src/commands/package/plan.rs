@@ -1,5 +1,6 @@
 //! What a project requires, and what its lockfile says.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
@@ -9,11 +10,13 @@ use std::path::{Path, PathBuf};
 use goondan_config::package_of;
 use goondan_packages::limits::PACKAGES_MAX;
 use goondan_packages::{LOCK_FILE, Lock, PackageName, Registries, Requires, Version};
+use goondan_protocol::permissions::Permissions;
 use serde::Serialize;
 
 use super::super::rewrite::rewrite;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::text;
 use crate::project::PROJECT_FILE;
 
 /// A project as its files say it.
@@ -37,6 +40,8 @@ pub(super) struct Folder {
     pub(super) dir: PathBuf,
     pub(super) version: Version,
     pub(super) requires: Requires,
+    /// What it asks for, and has: its own word counts.
+    pub(super) permissions: Permissions,
 }
 
 /// One package that is used otherwise than before.
@@ -48,6 +53,22 @@ pub(super) struct Change {
     before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<String>,
+    /// What it may do from now on.
+    #[serde(skip_serializing_if = "Permissions::is_empty")]
+    granted: Permissions,
+    /// What it may do no more.
+    #[serde(skip_serializing_if = "Permissions::is_empty")]
+    revoked: Permissions,
+    #[serde(skip)]
+    is_elsewhere: bool,
+}
+
+/// What of one package a project uses.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Used<'u> {
+    version: Option<String>,
+    place: Option<String>,
+    granted: Cow<'u, Permissions>,
 }
 
 impl fmt::Display for Change {
@@ -56,13 +77,31 @@ impl fmt::Display for Change {
         match (&self.before, &self.after) {
             (None, Some(after)) => write!(f, "+ {name} {after}"),
             (Some(before), None) => write!(f, "- {name} {before}"),
-            (Some(before), Some(after)) if before == after => {
+            (Some(before), Some(after)) if before != after => {
+                write!(f, "~ {name} {before} → {after}")
+            }
+            (Some(_), Some(after)) if self.is_elsewhere => {
                 write!(f, "~ {name} {after}, from elsewhere")
             }
-            (Some(before), Some(after)) => write!(f, "~ {name} {before} → {after}"),
-            (None, None) => write!(f, "{name}"),
-        }
+            (_, after) => write!(f, "~ {name} {}", after.as_deref().unwrap_or_default()),
+        }?;
+        let signs = [("+", &self.granted), ("-", &self.revoked)];
+        signs
+            .into_iter()
+            .flat_map(|(sign, permissions)| lines(sign, permissions))
+            .try_for_each(|line| write!(f, "\n{line}"))
     }
+}
+
+/// What a package may do, in lines.
+pub(super) fn lines(sign: &str, permissions: &Permissions) -> Vec<String> {
+    let sections = permissions.sections().into_iter();
+    let said = sections.filter(|(_, texts)| !texts.is_empty());
+    said.map(|(name, texts)| {
+        let texts: Vec<String> = texts.iter().map(|it| text::one_line(it)).collect();
+        format!("    {sign} {name}: {}", texts.join(", "))
+    })
+    .collect()
 }
 
 /// The version that a folder's package has if it says none.
@@ -137,12 +176,6 @@ impl Plan {
         new: &Lock,
         new_folders: &BTreeMap<PackageName, Folder>,
     ) -> Vec<Change> {
-        let place = |lock: &Lock, folders: &BTreeMap<PackageName, Folder>, name: &PackageName| {
-            let folder = folders.get(name);
-            let folder = folder.map(|it| (it.version.to_string(), it.dir.display().to_string()));
-            let locked = lock.get(name);
-            folder.or_else(|| locked.map(|it| (it.version.to_string(), it.tree.to_string())))
-        };
         let names = self.lock.packages().chain(new.packages());
         let names = names.map(|(name, _)| name);
         let names: BTreeSet<&PackageName> = names
@@ -150,14 +183,17 @@ impl Plan {
             .chain(new_folders.keys())
             .collect();
         let both = names.into_iter().map(|name| {
-            let before = place(&self.lock, folders, name);
-            (name, before, place(new, new_folders, name))
+            let before = used(&self.lock, folders, name);
+            (name, before, used(new, new_folders, name))
         });
         both.filter(|(_, before, after)| before != after)
             .map(|(name, before, after)| Change {
                 name: name.clone(),
-                before: before.map(|it| it.0),
-                after: after.map(|it| it.0),
+                granted: after.granted.beyond(&before.granted),
+                revoked: before.granted.beyond(&after.granted),
+                is_elsewhere: before.place != after.place,
+                before: before.version,
+                after: after.version,
             })
             .collect()
     }
@@ -183,6 +219,28 @@ impl Plan {
         let before = Some(self.manifest.as_bytes());
         rewrite(&self.root.join(PROJECT_FILE), before, text.as_bytes())
             .map_err(|error| error.failure("gdn package add"))
+    }
+}
+
+fn used<'u>(
+    lock: &'u Lock,
+    folders: &'u BTreeMap<PackageName, Folder>,
+    name: &PackageName,
+) -> Used<'u> {
+    if let Some(folder) = folders.get(name) {
+        return Used {
+            version: Some(folder.version.to_string()),
+            place: Some(folder.dir.display().to_string()),
+            granted: Cow::Borrowed(&folder.permissions),
+        };
+    }
+    match lock.get(name) {
+        None => Used::default(),
+        Some(locked) => Used {
+            version: Some(locked.version.to_string()),
+            place: Some(locked.tree.to_string()),
+            granted: Cow::Borrowed(&locked.granted),
+        },
     }
 }
 
@@ -238,6 +296,7 @@ pub(super) fn read_named_folder(
         dir,
         version: version.unwrap_or_else(|| UNVERSIONED.into()),
         requires: package.requires,
+        permissions: package.permissions,
     };
     Ok((own, folder))
 }

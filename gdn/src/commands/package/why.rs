@@ -91,9 +91,12 @@ pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
         ));
     }
     let version = graph.get(&name).map(|it| it.0.clone());
+    let folder = folders.get(&name).map(|it| it.permissions.clone());
+    let granted = folder.or_else(|| plan.lock.get(&name).map(|it| it.granted.clone()));
+    let granted = granted.unwrap_or_default();
     context.output.object(
         schemas::PACKAGE_WHY,
-        &serde_json::json!({"name": name, "version": version, "chains": chains}),
+        &serde_json::json!({"name": name, "version": version, "chains": chains, "granted": granted}),
     )?;
     let version = version.unwrap_or_else(|| "is not locked".to_owned());
     let mut lines = vec![format!("{name} {version}")];
@@ -102,6 +105,10 @@ pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
             let indent = "  ".repeat(depth + 1);
             lines.push(format!("{indent}{}", text::one_line(&step.line())));
         }
+    }
+    if !granted.is_empty() {
+        lines.push("  it was granted:".to_owned());
+        lines.extend(super::plan::lines("+", &granted));
     }
     context.output.data(lines.join("\n"))
 }

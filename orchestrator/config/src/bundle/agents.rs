@@ -7,16 +7,15 @@ use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
     ToolSource,
 };
-use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
+use super::permissions;
 use crate::codes;
 use crate::fields::one_of;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
 use crate::outgoing;
-use crate::packages;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
@@ -61,8 +60,6 @@ pub(super) fn resolve_agent(
         );
     }
     let tools = resolve_tools(agent, resources, report);
-    let mut sandbox = agent.sandbox.within(&policy.sandbox);
-    let_read_packages(&mut sandbox, &tools, &extensions, resources);
     Some(AgentDefinition {
         name: agent.name.clone(),
         description: agent.description.clone(),
@@ -75,7 +72,9 @@ pub(super) fn resolve_agent(
         cwd_mode: agent.runtime.cwd_mode,
         limits: agent.runtime.limits,
         secret_files: resources.env_files.clone(),
-        sandbox,
+        sandbox: agent.sandbox.within(&policy.sandbox),
+        package_sandboxes: Vec::new(),
+        extension_sandbox: None,
         contract: resources.contract,
         swarm: None,
     })
@@ -106,25 +105,6 @@ fn resolve_tools(
         tools.extend(resolve_tool(reference, resources, report));
     }
     tools
-}
-
-/// Lets an agent's programs read the packages that its modules are of.
-fn let_read_packages(
-    sandbox: &mut SandboxPolicy,
-    tools: &[ToolDefinition],
-    extensions: &[ExtensionDefinition],
-    resources: &Resources,
-) {
-    let of_tools = tools.iter().filter_map(|tool| match &tool.source {
-        ToolSource::Module { entry, .. } => Some(entry.as_path()),
-        ToolSource::Builtin { .. } => None,
-    });
-    let of_extensions = extensions.iter().filter_map(|it| match &it.source {
-        ExtensionSource::Module { entry, .. } => Some(entry.as_path()),
-        ExtensionSource::Builtin { .. } => None,
-    });
-    let modules = of_tools.chain(of_extensions);
-    packages::let_read(sandbox, &resources.package_folders, modules);
 }
 
 fn resolve_extensions(
@@ -272,6 +252,7 @@ fn resolve_tool(
     } else {
         resources.tools.get(reference.key().as_ref()).cloned()
     }?;
+    permissions::check_tool(&tool, reference, resources, report);
     outgoing::connect(&mut tool, reference, resources, report);
     check_approved_exports(&tool, reference, report);
     tool.approve = reference

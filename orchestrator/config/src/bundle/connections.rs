@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::ids::{AgentName, ConnectionName};
 
 use super::members::Membership;
+use super::permissions;
 use super::sandboxes::{self, Ground};
 use crate::codes;
 use crate::fields::{Located, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::{Resources, settings};
-use crate::packages;
 use crate::reference::LOCAL_CLIENT;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
@@ -30,7 +30,7 @@ pub(super) fn resolve_connections(
     let mut connections = BTreeMap::new();
     let mut local = None;
     for connection in &resources.connections {
-        let definition = resolve_connection(&connection.value, membership, resources, report);
+        let definition = resolve_connection(connection, membership, resources, ground, report);
         let Some(definition) = definition else {
             continue;
         };
@@ -46,11 +46,13 @@ pub(super) fn resolve_connections(
 }
 
 fn resolve_connection(
-    connection: &ConnectionSpec,
+    written: &Located<ConnectionSpec>,
     membership: &Membership,
     resources: &Resources,
+    ground: &Ground<'_>,
     report: &mut Report,
 ) -> Option<ConnectionDefinition> {
+    let connection = &written.value;
     if let Some(swarm) = &connection.swarm {
         resources.names.check(swarm, report)?;
     }
@@ -93,11 +95,12 @@ fn resolve_connection(
         Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
     };
     let mut sandbox = connection.sandbox.within(&membership.policy.sandbox);
-    packages::let_read(
-        &mut sandbox,
-        &resources.package_folders,
-        entry.as_deref().into_iter(),
-    );
+    let reference = connection.connector.as_ref();
+    let of = reference.and_then(|it| permissions::referred(it, resources));
+    if let Some(of) = of.filter(|_| entry.is_some()) {
+        permissions::check_secrets(connection, of, written.place, report);
+        sandbox = permissions::of_connector(&sandbox, of.1, ground);
+    }
     Some(ConnectionDefinition {
         name: connection.name.clone(),
         connector,

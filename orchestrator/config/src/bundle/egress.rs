@@ -66,6 +66,13 @@ fn lists_of(
         let allow = sandbox.allow_list()?.to_vec();
         Some(AllowList { caller, allow })
     };
+    let mut of_modules: Vec<AllowList> = Vec::new();
+    for agent in agents.values() {
+        for modules in agent.module_sandboxes() {
+            let own = list(modules.caller(&agent.name), &modules.sandbox);
+            of_modules.extend(own.filter(|it| !of_modules.contains(it)));
+        }
+    }
     let agents = agents.values().filter(|agent| agent.programs().is_some());
     let of_agents = agents.filter_map(|agent| {
         let caller = EgressCaller::Agent(agent.name.clone());
@@ -80,5 +87,9 @@ fn lists_of(
         let caller = EgressCaller::Agent(agent.name.clone());
         list(caller, &agent.sandbox)
     });
-    of_agents.chain(of_programs).chain(of_connections).collect()
+    of_agents
+        .chain(of_modules)
+        .chain(of_programs)
+        .chain(of_connections)
+        .collect()
 }

@@ -2,7 +2,9 @@
 
 use goondan_packages::{PackageName, Registries, Requirement};
 use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::permissions::Permissions;
 
+use super::permissions;
 use crate::Package;
 use crate::codes;
 use crate::contract::asks_for_older;
@@ -36,6 +38,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             "Who may install the package once it is published.",
         )
         .or(Default::Text("restricted")),
+        permissions::FIELD,
         Field::optional(
             "dependencies",
             Content::List(&Content::Mapping(&DEPENDENCY)),
@@ -83,6 +86,7 @@ pub(crate) fn read(
     let name = read_name(&document.name, report);
     let mut version = None;
     let mut is_public = false;
+    let mut asked = Permissions::default();
     let mut registries = Registries::default();
     let mut dependencies: Vec<Dependency> = Vec::new();
     if let Some(mut spec) = document.optional_spec(report) {
@@ -90,6 +94,7 @@ pub(crate) fn read(
         let _description = spec.text("description", report);
         let access = spec.word("access", report);
         is_public = access.is_some_and(|access| access.value == "public");
+        asked = permissions::read(&mut spec, report);
         for dependency in spec.mappings("dependencies", report).into_iter().flatten() {
             let Some((at, dependency)) = read_dependency(dependency, report) else {
                 continue;
@@ -126,6 +131,7 @@ pub(crate) fn read(
         requires: required.collect(),
         registries,
         is_public,
+        permissions: asked,
     });
     (package, dependencies)
 }

@@ -272,7 +272,7 @@ fn read_path(text: &Located<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> 
 }
 
 /// Finds what a path names, or says why it cannot be granted and how to mend that.
-fn find(
+pub(crate) fn find(
     text: &str,
     project: &Path,
     machine: &dyn Machine,

@@ -58,6 +58,10 @@ fn corpus() -> Vec<Value> {
                 "version": "1.0.0", "description": "d", "access": "public",
                 "dependencies": [{"name": "@goondan/base", "version": "*"}],
                 "registries": [{"url": "https://npm.example.org", "scope": "@acme"}],
+                "permissions": {
+                    "hosts": ["api.example.org"], "read": ["~/r"], "write": ["~/w"], "secrets": ["s"],
+                    "tools": ["bash"], "connections": ["telegram"],
+                },
             },
         }),
         document(

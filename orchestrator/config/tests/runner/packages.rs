@@ -4,7 +4,7 @@ use std::path::Path;
 
 use goondan_config::{AnyMachine, Machine};
 use goondan_protocol::definition::ToolSource;
-use goondan_protocol::sandbox::SandboxPath;
+use goondan_protocol::sandbox::{Network, SandboxPath, SandboxPolicy};
 
 use crate::support::{Project, SMALLEST};
 
@@ -97,6 +97,96 @@ fn pkg_2_what_a_package_does_not_have_is_told() {
     let broken = with_words(project(REFERENCE));
     let broken = broken.file("words/goondan.yaml", WORDS.replace("say.mjs", "../say.mjs"));
     assert!(problems(&broken)[0].starts_with("E_CONFIG_PATH_OUTSIDE"));
+}
+
+#[test]
+fn pkg_3_modules_of_packages_may_do_what_those_ask_for_within_what_their_agent_may() {
+    let package = |name: &str, permissions: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: {name}}}\nspec: {{permissions: {permissions}}}\n---\n\
+             apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\n\
+             spec: {{entry: say.mjs, exports: [{{name: say, description: S., parameters: {{type: object}}}}]}}\n---\n\
+             apiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: {name}}}\nspec: {{entry: say.mjs}}\n"
+        )
+    };
+    let uses = |sandbox: &str| {
+        let requires = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: shop}\n\
+                        spec: {dependencies: [{name: a, version: 'file:a'}, {name: b, version: 'file:b'}]}\n---\n";
+        let refer =
+            |kind: &str, name: &str| format!("{{kind: {kind}, name: {name}, package: {name}}}");
+        let agent = SMALLEST.replace(
+            "modelRef: Model/main}}",
+            &format!(
+                "modelRef: Model/main}}, tools: [{}, {}], extensions: [{}, {}], sandbox: {{{sandbox}}}}}",
+                refer("Tool", "a"),
+                refer("Tool", "b"),
+                refer("Extension", "a"),
+                refer("Extension", "b"),
+            ),
+        );
+        let project = Project::new(&format!("{requires}{agent}"))
+            .file(
+                "a/goondan.yaml",
+                package("a", "{hosts: [x.org, z.org], read: [/srv/data/a, /opt], write: [/srv/out], secrets: [k, l]}"),
+            )
+            .file("b/goondan.yaml", package("b", "{hosts: ['*.x.org', x.org], secrets: [l]}"))
+            .file("a/say.mjs", "")
+            .file("b/say.mjs", "");
+        let checked = project.loader().check(&project.root());
+        let agent = checked.bundle.unwrap().agents.into_values().next().unwrap();
+        let root = project.root().canonicalize().unwrap();
+        (agent, checked.warnings, root)
+    };
+    let paths = |paths: &[SandboxPath]| -> Vec<std::path::PathBuf> {
+        paths.iter().map(|it| it.as_path().to_owned()).collect()
+    };
+    let allowed = |policy: &SandboxPolicy| policy.network.clone();
+    let hosts =
+        |listed: &[&str]| Network::Allow(listed.iter().map(|it| it.parse().unwrap()).collect());
+
+    let (agent, warnings, root) =
+        uses("read: [/srv/data], write: [/srv/out/x], network: {allow: ['x.org:443', 'y.x.org']}");
+    let of = |name: &str| {
+        let mut all = agent.package_sandboxes.iter();
+        all.find(|it| it.packages == [name]).unwrap()
+    };
+    let (a, b) = (of("a"), of("b"));
+    assert_eq!(
+        paths(&a.sandbox.read),
+        [
+            Path::new("/srv/data/a"),
+            Path::new("/srv/out/x"),
+            &root.join("a")
+        ]
+    );
+    assert_eq!(paths(&a.sandbox.write), [Path::new("/srv/out/x")]);
+    assert_eq!(allowed(&a.sandbox), hosts(&["x.org:443"]));
+    assert_eq!(paths(&b.sandbox.read), [root.join("b")]);
+    assert_eq!(allowed(&b.sandbox), hosts(&["x.org:443", "y.x.org"]));
+    assert!(b.sandbox.write.is_empty());
+    // Extensions share a process, and so what they may.
+    let both = agent.extension_sandbox.as_ref().unwrap();
+    assert_eq!(both.packages, ["a", "b"]);
+    assert_eq!(allowed(&both.sandbox), hosts(&["x.org:443"]));
+    assert_eq!(paths(&both.sandbox.read), [root.join("a"), root.join("b")]);
+    assert_eq!(both.secrets, ["l".to_owned()].into());
+    assert!(
+        warnings
+            .iter()
+            .any(|it| it.message.contains("package `a` reaches z.org"))
+    );
+
+    let (agent, ..) = uses("network: any");
+    assert_eq!(
+        allowed(&agent.package_sandboxes[0].sandbox),
+        hosts(&["x.org", "z.org"])
+    );
+    let (agent, ..) = uses("network: none");
+    assert!(
+        agent
+            .module_sandboxes()
+            .all(|it| it.sandbox.network == Network::None)
+    );
 }
 
 #[test]

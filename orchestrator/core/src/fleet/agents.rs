@@ -341,16 +341,23 @@ impl Fleet {
         let entry = workspace.instances.get(&at.instance_key)?;
         let instances = self.facts.layout.instances(&at.workspace_id);
         let caller = EgressCaller::Agent(entry.agent.clone());
-        let sandbox = &entry.running.as_ref()?.definition.sandbox;
+        let agent = &entry.running.as_ref()?.definition;
+        let of_modules = agent.module_sandboxes().filter_map(|it| {
+            let caller = it.caller(&entry.agent);
+            let socket = self.egress_socket(&at.workspace_id, &caller, &it.sandbox)?;
+            Some((caller.to_string(), socket))
+        });
+        let package_sockets = of_modules.collect();
         let own_dir = || work_dir(&instances.join(instance_dir_name(&at.instance_key)));
         let (task, work_area) = self.assigned_task(at).unzip();
         Some(Assignment::Agent(Box::new(AgentAssignment {
             workspace_id: at.workspace_id.clone(),
             instance_key: at.instance_key.clone(),
-            agent: entry.running.as_ref()?.definition.clone(),
+            agent: agent.clone(),
             work_dir: work_area.unwrap_or_else(own_dir),
             project_root: workspace.record.project_root.clone(),
-            egress_socket: self.egress_socket(&at.workspace_id, &caller, sandbox),
+            egress_socket: self.egress_socket(&at.workspace_id, &caller, &agent.sandbox),
+            package_sockets,
             sandbox: task.is_none().then(|| self.sandbox_dir_of(at)).flatten(),
             changesets: self.changesets_dir_of(at),
             task,

@@ -1,0 +1,140 @@
+//! What packages ask for, and a person's yes to it, before anything of them is kept (`PKG-3`).
+
+use std::collections::BTreeMap;
+
+use goondan_config::package_of;
+use goondan_packages::{LOCK_FILE, Lock, PackageName, Store};
+use goondan_protocol::permissions::Permissions;
+
+use super::super::confirm::confirm;
+use super::fetch::Fetcher;
+use super::install::Mode;
+use super::plan::{Folder, Plan, lines};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Asks a person, unless they said yes beforehand.
+pub(super) struct Consent {
+    /// What packages may do already.
+    before: BTreeMap<PackageName, Permissions>,
+    is_given: bool,
+    /// The command that says yes.
+    command: String,
+}
+
+impl Consent {
+    /// For what a project has packages do so far; `folders` are those that it used so far. `command` is what is run, without
+    /// the flag that says yes.
+    pub(super) fn new(
+        plan: &Plan,
+        folders: &BTreeMap<PackageName, Folder>,
+        is_given: bool,
+        command: &str,
+    ) -> Self {
+        let locked = plan.lock.packages();
+        let locked = locked.map(|(name, it)| (name.clone(), it.granted.clone()));
+        let of_folders = folders.iter();
+        let of_folders = of_folders.map(|(name, it)| (name.clone(), it.permissions.clone()));
+        Self {
+            before: locked.chain(of_folders).collect(),
+            is_given,
+            command: format!("{command} --grant"),
+        }
+    }
+
+    /// Grants what packages ask for that were chosen, if it is no more than before, or if a person agrees. All of them are in
+    /// the store, or were checked.
+    pub(super) fn grant(
+        &self,
+        lock: &Lock,
+        folders: &BTreeMap<PackageName, Folder>,
+        mode: Mode,
+        fetcher: &Fetcher<'_>,
+        context: &Context,
+    ) -> Result<Lock, Failure> {
+        let store = Store::of(&context.state_root);
+        let (mut packages, mut new) = (BTreeMap::new(), Vec::new());
+        let nothing = Permissions::default();
+        let mut compare = |name: &PackageName, version: String, asked: &Permissions| {
+            let before = self.before.get(name).unwrap_or(&nothing);
+            let beyond = asked.beyond(before);
+            if !beyond.is_empty() {
+                let title = format!("{name} {version}");
+                new.push((title, beyond, before.beyond(asked)));
+            }
+        };
+        for (name, locked) in lock.packages() {
+            let asked = match fetcher.asked_by(name, locked) {
+                Some(asked) => asked.clone(),
+                None => asked_in(&store.tree(&locked.tree), name)?,
+            };
+            compare(name, locked.version.to_string(), &asked);
+            let mut locked = locked.clone();
+            // A frozen lockfile stays as it is, and grants no more than is asked for either way.
+            if mode != Mode::Frozen {
+                locked.granted = asked;
+            }
+            packages.insert(name.clone(), locked);
+        }
+        for (name, folder) in folders {
+            compare(name, folder.version.to_string(), &folder.permissions);
+        }
+        self.agree(&new, mode, context)?;
+        Ok(Lock::new(packages))
+    }
+
+    fn agree(
+        &self,
+        new: &[(String, Permissions, Permissions)],
+        mode: Mode,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        let Some((first, beyond, _)) = new.first() else {
+            return Ok(());
+        };
+        if mode == Mode::Frozen {
+            return Err(Failure::new(
+                Exit::Conflict,
+                format!("`{first}` asks for what {LOCK_FILE} does not grant it: {beyond}"),
+                format!(
+                    "run `{}` and commit {LOCK_FILE}",
+                    context.command("package install")
+                ),
+            ));
+        }
+        if self.is_given {
+            return Ok(());
+        }
+        let output = context.output;
+        output.note("packages ask for what they were not granted yet:");
+        for (title, beyond, gone) in new {
+            output.note(format!("  {title}"));
+            let signs = [("+", beyond), ("-", gone)].into_iter();
+            for line in signs.flat_map(|(sign, it)| lines(sign, it)) {
+                output.note(line);
+            }
+        }
+        let more = match new.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more what they ask for"),
+        };
+        confirm(
+            context,
+            &format!("Grant `{first}` {beyond}{more}?"),
+            &self.command,
+        )
+    }
+}
+
+/// What a package in the store asks for.
+fn asked_in(dir: &std::path::Path, name: &PackageName) -> Result<Permissions, Failure> {
+    let package = package_of(dir).map_err(|problems| {
+        Failure::new(
+            Exit::Damaged,
+            format!("what is in the store of `{name}` cannot be read: {problems}"),
+            format!("remove {} and install again", dir.display()),
+        )
+    })?;
+    Ok(package.map(|it| it.permissions).unwrap_or_default())
+}

@@ -1,0 +1,148 @@
+//! `permissions` of a Package: what its modules ask for beyond what every module may do (`PKG-3`).
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+use goondan_protocol::base_package::tool_names;
+use goondan_protocol::permissions::Permissions;
+use goondan_protocol::sandbox::ReachableHost;
+
+use crate::codes;
+use crate::fields::{Fields, Located};
+use crate::limits::MAX_PERMISSIONS;
+use crate::reference::builtin_connectors;
+use crate::report::{Problem, Report};
+use crate::shape::{Content, Field, Shape};
+use crate::similar::nearest;
+
+const TEXTS: Content = Content::List(&Content::Text);
+
+/// The field of a Package.
+pub(crate) const FIELD: Field = Field::optional(
+    "permissions",
+    Content::Mapping(&PERMISSIONS),
+    "What the modules of the package ask for. Whoever installs it grants that or does without the package, and they reach \
+     nothing else.",
+);
+
+static PERMISSIONS: Shape = Shape::of(
+    "Permissions",
+    "What the modules of a package ask for. They may always read the system's programs, the project and their own \
+     folder, and write in the work directory.",
+    &[
+        Field::optional(
+            "hosts",
+            TEXTS,
+            "Hosts that they reach: `example.org`, `*.example.org` or an address, with `:port` behind it for another port \
+             than 80 and 443.",
+        ),
+        Field::optional(
+            "read",
+            TEXTS,
+            "More that they read and execute: absolute paths, below `~/`, or within the project that uses them.",
+        ),
+        Field::optional(
+            "write",
+            TEXTS,
+            "More that they change as well: absolute paths, below `~/`, or within the project that uses them.",
+        ),
+        Field::optional(
+            "secrets",
+            TEXTS,
+            "Names of secrets that they are given: those of `secrets` of a Connection, and of a task.",
+        ),
+        Field::optional(
+            "connections",
+            TEXTS,
+            "Built-in connectors by whose Connections its Tools work, such as `telegram`.",
+        ),
+        Field::optional(
+            "tools",
+            TEXTS,
+            "Built-in tools that its Tools stand for, such as `bash`.",
+        ),
+    ],
+);
+
+/// Reads the field.
+pub(crate) fn read(spec: &mut Fields<'_>, report: &mut Report) -> Permissions {
+    let Some(mut fields) = spec.nested("permissions", report) else {
+        return Permissions::default();
+    };
+    let connectors: Vec<&str> = builtin_connectors().collect();
+    let tools: Vec<&str> = tool_names().collect();
+    let permissions = Permissions {
+        hosts: texts(&mut fields, "hosts", report, check_host),
+        read: texts(&mut fields, "read", report, check_path),
+        write: texts(&mut fields, "write", report, check_path),
+        secrets: texts(&mut fields, "secrets", report, check_secret),
+        connections: texts(&mut fields, "connections", report, |it| {
+            known(it, "connector", &connectors)
+        }),
+        tools: texts(&mut fields, "tools", report, |it| known(it, "tool", &tools)),
+    };
+    fields.close();
+    permissions
+}
+
+fn texts(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    report: &mut Report,
+    check: impl Fn(&Located<&str>) -> Option<Problem>,
+) -> BTreeSet<String> {
+    let place = fields.place_of(name);
+    let listed = fields.texts(name, report);
+    if let Some(place) = place.filter(|_| listed.len() > MAX_PERMISSIONS) {
+        let message = format!(
+            "`{name}` names {}; at most {MAX_PERMISSIONS} are allowed",
+            listed.len()
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        report.add(problem.help("name what holds them, such as a directory or `*.example.org`"));
+        return BTreeSet::new();
+    }
+    let mut found = BTreeSet::new();
+    for text in listed {
+        match check(&text) {
+            Some(problem) => report.add(problem),
+            None => drop(found.insert(text.value.to_owned())),
+        }
+    }
+    found
+}
+
+fn check_host(text: &Located<&str>) -> Option<Problem> {
+    let error = text.value.parse::<ReachableHost>().err()?;
+    let message = format!("`{}` {error}", text.value);
+    Some(Problem::new(codes::INVALID_VALUE, text.place, message))
+}
+
+/// Where it leads is found out on the machine that a project runs on.
+fn check_path(text: &Located<&str>) -> Option<Problem> {
+    let path = Path::new(text.value);
+    let climbs = path.components().any(|it| it == Component::ParentDir);
+    (text.value.is_empty() || climbs || text.value.contains(char::is_control)).then(|| {
+        let message = format!("`{}` cannot be a path of a sandbox", text.value);
+        let problem = Problem::new(codes::SANDBOX_PATH, text.place, message);
+        problem
+            .help("write an absolute path, or one below `~/` or within the project, without `..`")
+    })
+}
+
+fn check_secret(text: &Located<&str>) -> Option<Problem> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (text.value.is_empty() || !text.value.chars().all(is_name)).then(|| {
+        let message = format!("`{}` is no name of a secret", text.value);
+        let problem = Problem::new(codes::INVALID_VALUE, text.place, message);
+        problem.help("letters, digits, `-`, `_` and `.` are allowed")
+    })
+}
+
+fn known(text: &Located<&str>, what: &str, known: &[&str]) -> Option<Problem> {
+    (!known.contains(&text.value)).then(|| {
+        let message = format!("there is no built-in {what} `{}`", text.value);
+        let problem = Problem::new(codes::UNKNOWN_REFERENCE, text.place, message);
+        problem.did_you_mean(nearest(text.value, known.iter().copied()))
+    })
+}

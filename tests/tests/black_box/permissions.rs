@@ -1,0 +1,324 @@
+//! Goal: a module of a package reaches what the package asks for and a person has granted, within what its agent may, and
+//! nothing else (`PKG-3`).
+//!
+//! Method: the tool of an installed package tries hosts, paths and secrets with the real programs; the agent's own sandbox
+//! opens more than the package was granted, and a command of `bash` gets there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use goondan_tests::tree::{Entry, snapshot};
+use goondan_tests::{Home, needs};
+
+/// Serves a file over HTTP, says its port, and ends with the test.
+const SERVER: &str = "import http.server\n\
+    class Found(http.server.BaseHTTPRequestHandler):\n    \
+        def do_GET(self):\n        \
+            self.send_response(200); self.end_headers(); self.wfile.write(b'reached')\n    \
+        def log_message(self, *_): pass\n\
+    server = http.server.HTTPServer(('127.0.0.1', 0), Found)\n\
+    print(server.server_port, flush=True)\n\
+    server.serve_forever()\n";
+
+/// A tool in Python that does what it is told with the shell.
+const TOOL: &str = "import json, subprocess, sys\n\
+    for line in sys.stdin:\n    \
+        call = json.loads(line)\n    \
+        if call.get('type') != 'call': continue\n    \
+        ran = subprocess.run(['sh', '-c', call['input']['command']], capture_output=True, text=True)\n    \
+        said = (ran.stdout + ran.stderr).strip()\n    \
+        print(json.dumps({'type': 'result', 'id': call['id'], 'output': f'{ran.returncode} {said}'}), flush=True)\n";
+
+const PROJECT: &str = r#"apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: shop}
+spec:
+  version: 1.0.0
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: main}
+spec:
+  modelConfig: {modelRef: Model/scripted}
+  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  sandbox: {read: ["HOME/data"], network: {allow: ["127.0.0.1:ONE", "127.0.0.1:TWO"]}}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: scripted}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: "^package (?P<command>.*)$", step: 1}
+        call: [{tool: words__try, args: {command: "${command}"}}]
+      - when: {user: "^own (?P<command>.*)$", step: 1}
+        call: [{tool: bash__exec, args: {command: "${command}"}}]
+      - {when: {result: "(?P<said>(?s:.*))"}, say: "${said}"}
+"#;
+
+/// Whether the machine has what the programs of these tests need.
+fn can_run() -> bool {
+    needs::program("python3") && needs::program("curl") && needs::sandbox("full")
+}
+
+struct Server {
+    process: std::process::Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        use std::io::BufRead as _;
+        let mut process = Command::new("python3")
+            .args(["-c", SERVER])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(process.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        Self {
+            process,
+            port: line.trim().parse().unwrap(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// Packs a version of the package, which asks for `permissions`.
+fn pack(home: &Home, version: &str, permissions: &str) {
+    let yaml = format!(
+        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: words}}\nspec: {{version: {version}{permissions}}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: words}}\nspec:\n  entry: try.py\n  exports:\n    \
+         - {{name: try, description: Tries., parameters: {{type: object}}}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: shell}}\nspec: {{builtin: bash}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: program}}\nspec: {{entry: try.py}}\n"
+    );
+    home.write("package/goondan.yaml", &yaml);
+    home.write("package/try.py", TOOL);
+    let packed = Command::new("tar")
+        .args(["-czf", "words.tgz", "package"])
+        .current_dir(home.path())
+        .status()
+        .unwrap();
+    assert!(packed.success());
+}
+
+fn project(one: u16, two: u16) -> Home {
+    let yaml = PROJECT
+        .replace("ONE", &one.to_string())
+        .replace("TWO", &two.to_string());
+    let home = Home::new(&yaml);
+    let own = yaml.replace("HOME", home.path().to_str().unwrap());
+    home.write("project/goondan.yaml", &own);
+    home.write("data/open/note", "the note");
+    home.write("data/closed/note", "another note");
+    home
+}
+
+fn change(home: &Home, from: &str, to: &str) {
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    assert!(yaml.contains(from), "{yaml}");
+    home.write("project/goondan.yaml", &yaml.replace(from, to));
+}
+
+/// The project and the store, to see whether anything changed.
+fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
+    let keeps = |path: &std::path::Path| path.file_name().is_none_or(|it| it != ".trees");
+    let packages = home.state_root().join("packages");
+    let mut kept = snapshot(&packages, keeps);
+    kept.extend(snapshot(&packages.join(".trees"), |_| true));
+    [snapshot(&home.project(), |_| true), kept]
+}
+
+#[test]
+fn pkg_3_a_packages_tool_reaches_what_was_granted_and_nothing_else() {
+    if !can_run() {
+        return;
+    }
+    let (one, two) = (Server::start(), Server::start());
+    let home = project(one.port, two.port);
+    let data = home.path().join("data");
+    let asked = format!(
+        ", permissions: {{hosts: [\"127.0.0.1:{}\"], read: [\"{}\"]}}",
+        one.port,
+        data.join("open").display()
+    );
+    pack(&home, "1.0.0", &asked);
+    home.gdn(&["package", "add", "../words.tgz", "--grant"])
+        .exits(0)
+        .prints(&[
+            "+ words 1.0.0",
+            &format!("    + hosts: 127.0.0.1:{}", one.port),
+            "    + read: ",
+        ]);
+    change(
+        &home,
+        "\"@goondan/base\"}]",
+        "\"@goondan/base\"}, {kind: Tool, name: words, package: words}]",
+    );
+    home.gdn(&["validate"]).exits(0);
+    home.gdn(&["run"]).exits(0);
+    let say = |who: &str, command: &str| home.ask("main", &format!("{who} {command}"));
+
+    let fetch = |server: &Server| format!("curl -sSf http://127.0.0.1:{}/", server.port);
+    assert_eq!(say("package", &fetch(&one)), "0 reached");
+    assert!(say("own", &fetch(&two)).contains("reached"));
+    let refused = say("package", &fetch(&two));
+    assert!(!refused.contains("reached"), "{refused}");
+
+    let cat = |of: &str| format!("cat {}/{of}/note", data.display());
+    assert_eq!(say("package", &cat("open")), "0 the note");
+    assert!(say("own", &cat("closed")).contains("another note"));
+    let refused = say("package", &cat("closed"));
+    assert!(!refused.contains("another note"), "{refused}");
+    home.gdn(&["package", "why", "words"])
+        .exits(0)
+        .prints(&["it was granted:", "+ hosts: 127.0.0.1:"]);
+}
+
+#[test]
+fn pkg_3_a_package_that_asks_for_nothing_reaches_nothing() {
+    if !can_run() {
+        return;
+    }
+    let server = Server::start();
+    let home = project(server.port, server.port);
+    pack(&home, "1.0.0", "");
+    home.gdn(&["package", "add", "../words.tgz"]).exits(0);
+    let lock = fs::read_to_string(home.project().join("goondan.lock")).unwrap();
+    assert!(!lock.contains("granted"), "{lock}");
+    change(
+        &home,
+        "\"@goondan/base\"}]",
+        "\"@goondan/base\"}, {kind: Tool, name: words, package: words}]",
+    );
+    home.gdn(&["run"]).exits(0);
+    let fetch = format!("curl -sSf http://127.0.0.1:{}/", server.port);
+    let told = home.ask("main", &format!("own {fetch}"));
+    assert!(told.contains("reached"), "{told}");
+    for command in [
+        fetch,
+        format!("cat {}/data/open/note", home.path().display()),
+    ] {
+        let told = home.ask("main", &format!("package {command}"));
+        assert!(
+            !told.contains("reached") && !told.contains("the note"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_one() {
+    let home = project(1, 2);
+    pack(
+        &home,
+        "1.0.0",
+        ", permissions: {hosts: [a.example.org, b.example.org]}",
+    );
+    let before = snapshot(&home.project(), |_| true);
+    home.gdn(&["package", "add", "../words.tgz"])
+        .exits(2)
+        .tells(&[
+            "  words 1.0.0",
+            "    + hosts: a.example.org, b.example.org",
+            "no terminal is there to ask: Grant `words 1.0.0` hosts a.example.org, b.example.org?",
+            "package add ../words.tgz --grant",
+        ]);
+    assert_eq!(snapshot(&home.project(), |_| true), before);
+    assert!(!home.state_root().join("packages/words@1.0.0").exists());
+    home.gdn(&["package", "add", "../words.tgz", "--grant"])
+        .exits(0);
+    let listed = home.gdn_json(&["package", "list"]);
+    let hosts = &listed["packages"][0]["granted"]["hosts"];
+    assert_eq!(hosts[1], "b.example.org");
+
+    // More of one thing, and less of another.
+    pack(
+        &home,
+        "1.1.0",
+        ", permissions: {hosts: [a.example.org], secrets: [token]}",
+    );
+    let before = all(&home);
+    home.gdn(&["package", "update"]).exits(2).tells(&[
+        "    + secrets: token",
+        "    - hosts: b.example.org",
+        "package update --grant",
+    ]);
+    assert_eq!(all(&home), before);
+    home.gdn(&["package", "update", "--grant"])
+        .exits(0)
+        .prints(&[
+            "~ words 1.0.0 → 1.1.0",
+            "    + secrets: token",
+            "    - hosts: b.example.org",
+        ]);
+
+    // Less needs nobody, and coming back does.
+    pack(&home, "1.2.0", "");
+    home.gdn(&["package", "update"])
+        .exits(0)
+        .prints(&["    - hosts: a.example.org", "    - secrets: token"]);
+    pack(&home, "1.3.0", ", permissions: {hosts: [a.example.org]}");
+    home.gdn(&["package", "update"]).exits(2);
+}
+
+#[test]
+fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
+    let home = project(1, 2);
+    pack(&home, "1.0.0", ", permissions: {secrets: [token]}");
+    home.gdn(&["package", "add", "../words.tgz", "--grant"])
+        .exits(0);
+    home.gdn(&["validate"]).exits(0);
+
+    // A lockfile of before there were grants.
+    let lock = fs::read_to_string(home.project().join("goondan.lock")).unwrap();
+    let mut read: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    let package = read["packages"]["words"].as_object_mut().unwrap();
+    assert!(package.remove("granted").is_some());
+    home.write("project/goondan.lock", &read.to_string());
+    home.gdn(&["validate"]).exits(6).tells(&[
+        "E_CONFIG_NOT_GRANTED",
+        "package `words` asks for what nobody has granted it: secrets token",
+        "gdn package install",
+    ]);
+    home.gdn(&["run"]).exits(6);
+    home.gdn(&["package", "install", "--frozen-lockfile"])
+        .exits(10)
+        .tells(&["`words 1.0.0` asks for what goondan.lock does not grant it: secrets token"]);
+    home.gdn(&["package", "install", "--grant"]).exits(0);
+    assert_eq!(
+        fs::read_to_string(home.project().join("goondan.lock")).unwrap(),
+        lock
+    );
+
+    // Resources of it that take what it does not ask for.
+    let other = "\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: given}\nspec:\n  \
+                 connectorRef: {kind: Connector, name: program, package: words}\n  \
+                 secrets: {token: {value: a-token}, key: {value: a-key}}\n";
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let yaml = yaml.replace(
+        "\"@goondan/base\"}]",
+        "\"@goondan/base\"}, {kind: Tool, name: shell, package: words}]",
+    );
+    home.write("project/goondan.yaml", &(yaml + other));
+    let refused = home.gdn(&["validate"]).exits(6);
+    assert!(
+        !refused.stderr.contains("the secret `token`"),
+        "{refused:?}"
+    );
+    refused.tells(&[
+        "Tool `shell` of package `words` is the built-in tool `bash`, which the package does not ask for",
+        "Connection `given` gives the secret `key` to package `words`, which does not ask for it",
+    ]);
+}
