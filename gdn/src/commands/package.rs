@@ -23,6 +23,7 @@ mod consent;
 mod contents;
 mod fetch;
 mod find;
+mod git;
 mod install;
 mod manifest;
 mod pack;
@@ -48,6 +49,8 @@ Examples:
   gdn package add @acme/tools@~1.2         versions of a range
   gdn package add ../our-tools             a folder, which is used as it is
   gdn package add vendor/tools-1.2.0.tgz   an archive, here or at an address
+  gdn package add git+https://example.org/tools.git#v1:packages/tools
+                                           a folder of a repository, of a branch, a tag or a commit
 
 What it has is referred to in goondan.yaml: {kind: Tool, name: NAME, package: \"PACKAGE\"}")]
     Add(PackageAddArgs),

@@ -48,5 +48,11 @@ pub const REGISTRY_REDIRECTS_MAX: usize = 3;
 /// Requests to registries at the same time.
 pub const REGISTRY_REQUESTS_MAX: usize = 8;
 
+/// Milliseconds that git takes at most to fetch a commit.
+pub const GIT_FETCH_TIMEOUT_MS: u64 = 300_000;
+
+/// Bytes of what git fetches of a repository at most.
+pub const GIT_FETCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
 /// Days that a version must have been in its registry before it is chosen, unless a person says otherwise.
 pub const RELEASE_AGE_DAYS: u32 = 3;

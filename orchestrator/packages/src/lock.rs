@@ -178,7 +178,22 @@ impl Lock {
     }
 }
 
+/// Digits of a commit that are shown.
+const COMMIT_DIGITS_SHOWN: usize = 10;
+
 impl Locked {
+    /// Its version for people, with the commit if it came from a repository.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let commit = self.resolved.strip_prefix("git+");
+        let commit = commit.and_then(|rest| Some(rest.split_once('#')?.1));
+        let commit = commit.and_then(|rest| rest.split(':').next()?.get(..COMMIT_DIGITS_SHOWN));
+        match commit {
+            Some(commit) => format!("{} (commit {commit})", self.version),
+            None => self.version.to_string(),
+        }
+    }
+
     /// Whether it came from the place that a requirement names. A repository's commit stands for whichever
     /// revision was asked for.
     #[must_use]
@@ -238,7 +253,8 @@ mod tests {
 
     #[test]
     fn pkg_3_what_was_granted_is_in_the_lockfile_and_what_was_not_takes_no_room() {
-        let mut locked = locked("1.0.0", "x", &[]);
+        let mut locked = locked("1.0.0", "git+https://h/r#0123456789abcdef:x", &[]);
+        assert_eq!(locked.shown(), "1.0.0 (commit 0123456789)");
         let before = lock(&[("a", locked.clone())]).to_text().unwrap();
         assert!(!before.contains("granted"));
         locked.granted.hosts = ["b.org", "a.org"].map(str::to_owned).into();

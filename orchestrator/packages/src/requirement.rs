@@ -196,6 +196,16 @@ impl From<Requirement> for String {
     }
 }
 
+impl GitSource {
+    /// The requirement of one commit of the repository, which nobody can move.
+    #[must_use]
+    pub fn pinned(&self, commit: &str) -> String {
+        let folder = self.folder.as_deref();
+        let folder = folder.map_or_else(String::new, |folder| format!(":{folder}"));
+        format!("git+{}#{commit}{folder}", self.url)
+    }
+}
+
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -230,6 +240,9 @@ mod tests {
         assert_eq!(git.url, "https://h/r.git");
         assert_eq!(git.revision.as_deref(), Some("v1"));
         assert_eq!(git.folder.as_deref(), Some("packages/a"));
+        let pinned = git.pinned("0123");
+        assert_eq!(pinned, "git+https://h/r.git#0123:packages/a");
+        assert_eq!(read(&pinned).git().unwrap().folder, git.folder);
         assert_eq!(read("git+ssh://git@h/r").git().unwrap().revision, None);
         for wrong in [
             "latest!",

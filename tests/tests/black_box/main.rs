@@ -51,6 +51,8 @@ mod forget;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod git_packages;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;

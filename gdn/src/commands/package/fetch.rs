@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use goondan_packages::limits::REGISTRY_REQUESTS_MAX;
 use goondan_packages::{
-    Integrity, Locked, PackageName, Requirement, Requires, TreeDigest, Version,
+    GitSource, Integrity, Locked, PackageName, Requirement, Requires, TreeDigest, Version,
 };
 use goondan_protocol::control::{PackageStored, StorePackage};
 use goondan_protocol::permissions::Permissions;
 use tempfile::NamedTempFile;
 
 use super::super::attach::attach_or_start;
+use super::git::{self, CheckedOut};
 use super::plan::Plan;
 use super::registry::Registry;
 use crate::client::Client;
@@ -30,6 +32,8 @@ pub(super) struct Fetcher<'f> {
     pub(super) registry: Registry<'f>,
     /// What was downloaded, by its address. Gone when this is.
     downloads: BTreeMap<String, NamedTempFile>,
+    /// What was taken from repositories, by its place. Gone when this is.
+    check_outs: BTreeMap<String, Rc<CheckedOut>>,
     /// What was checked, by its place.
     checked: BTreeMap<String, (PackageName, Locked)>,
     /// How many were stored.
@@ -71,6 +75,7 @@ impl<'f> Fetcher<'f> {
             client: None,
             registry,
             downloads: BTreeMap::new(),
+            check_outs: BTreeMap::new(),
             checked: BTreeMap::new(),
             stored: 0,
         })
@@ -109,7 +114,17 @@ impl<'f> Fetcher<'f> {
             }
         }
         let stored = self.hand_over(place, expected, true).await?;
-        let found = locked(&stored, place.to_string())?;
+        let mut found = locked(&stored, place.to_string())?;
+        if let (Some(source), Some(got)) =
+            (place.git(), self.check_outs.get(place.as_str()).cloned())
+        {
+            // The commit is locked, whatever was asked for. Its archive is made anew each time; what it holds is locked.
+            found.1.resolved = source.pinned(&got.commit);
+            found.1.integrity = None;
+            let pinned = found.1.resolved.clone();
+            self.check_outs.insert(pinned.clone(), got);
+            self.checked.insert(pinned, found.clone());
+        }
         self.checked
             .insert(place.as_str().to_owned(), found.clone());
         Ok(found)
@@ -178,12 +193,33 @@ impl<'f> Fetcher<'f> {
                 .ok_or_else(|| not_fetched(place))?;
             return Ok(file.path().to_owned());
         }
+        if let Some(source) = place.git() {
+            return self.check_out(place, source).await;
+        }
         let path = place.archive_file().ok_or_else(|| not_fetched(place))?;
         let archive = self.root.join(path);
         archive.canonicalize().map_err(|error| {
             let message = format!("there is no archive {}: {error}", archive.display());
             Failure::new(Exit::NotFound, message, "correct the path in goondan.yaml")
         })
+    }
+
+    /// The archive of a commit, taken from its repository once.
+    async fn check_out(
+        &mut self,
+        place: &Requirement,
+        source: &GitSource,
+    ) -> Result<PathBuf, Failure> {
+        if let Some(got) = self.check_outs.get(place.as_str()) {
+            return Ok(got.archive.path().to_owned());
+        }
+        let source = source.clone();
+        let taking = tokio::task::spawn_blocking(move || git::check_out(&source));
+        let got = taking.await.map_err(std::io::Error::other)??;
+        let path = got.archive.path().to_owned();
+        self.check_outs
+            .insert(place.as_str().to_owned(), Rc::new(got));
+        Ok(path)
     }
 }
 

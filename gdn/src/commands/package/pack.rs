@@ -323,6 +323,7 @@ mod tests {
             requires: requires.iter().map(read).collect(),
             registries: goondan_packages::Registries::default(),
             is_public: false,
+            permissions: goondan_protocol::permissions::Permissions::default(),
         }
     }
 

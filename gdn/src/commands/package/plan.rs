@@ -237,7 +237,7 @@ fn used<'u>(
     match lock.get(name) {
         None => Used::default(),
         Some(locked) => Used {
-            version: Some(locked.version.to_string()),
+            version: Some(locked.shown()),
             place: Some(locked.tree.to_string()),
             granted: Cow::Borrowed(&locked.granted),
         },
