@@ -8,7 +8,6 @@ use goondan_protocol::permissions::Permissions;
 
 use super::super::confirm::confirm;
 use super::fetch::Fetcher;
-use super::install::Mode;
 use super::plan::{Folder, Plan, lines};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -49,7 +48,7 @@ impl Consent {
         &self,
         lock: &Lock,
         folders: &BTreeMap<PackageName, Folder>,
-        mode: Mode,
+        is_frozen: bool,
         fetcher: &Fetcher<'_>,
         context: &Context,
     ) -> Result<Lock, Failure> {
@@ -72,7 +71,7 @@ impl Consent {
             compare(name, locked.version.to_string(), &asked);
             let mut locked = locked.clone();
             // A frozen lockfile stays as it is, and grants no more than is asked for either way.
-            if mode != Mode::Frozen {
+            if !is_frozen {
                 locked.granted = asked;
             }
             packages.insert(name.clone(), locked);
@@ -80,20 +79,20 @@ impl Consent {
         for (name, folder) in folders {
             compare(name, folder.version.to_string(), &folder.permissions);
         }
-        self.agree(&new, mode, context)?;
+        self.agree(&new, is_frozen, context)?;
         Ok(Lock::new(packages))
     }
 
     fn agree(
         &self,
         new: &[(String, Permissions, Permissions)],
-        mode: Mode,
+        is_frozen: bool,
         context: &Context,
     ) -> Result<(), Failure> {
         let Some((first, beyond, _)) = new.first() else {
             return Ok(());
         };
-        if mode == Mode::Frozen {
+        if is_frozen {
             return Err(Failure::new(
                 Exit::Conflict,
                 format!("`{first}` asks for what {LOCK_FILE} does not grant it: {beyond}"),

@@ -71,7 +71,7 @@ pub(super) async fn install(
     let missing = lock.packages().filter(|(_, locked)| !is_there(locked));
     let missing: Vec<_> = missing.collect();
     check_all(&missing, fetcher).await?;
-    let granted = consent.grant(&lock, &folders, mode, fetcher, context)?;
+    let granted = consent.grant(&lock, &folders, mode == Mode::Frozen, fetcher, context)?;
     for (name, locked) in missing {
         fetcher.store(name, locked).await?;
     }
