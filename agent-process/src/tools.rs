@@ -546,6 +546,9 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         ],
         None => Vec::new(),
     };
+    for folder in &assignment.agent.skills {
+        beside.push((open("folder of a skill", folder)?, Access::Read));
+    }
     if let Some(changesets) = changesets_of(assignment) {
         let opened = open("directory of the changesets", changesets)?;
         beside.push((opened, Access::Write));

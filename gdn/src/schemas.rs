@@ -162,6 +162,8 @@ pub const PACKAGE_PACK: &str = "gdn.package.pack/v1";
 pub const PACKAGE_PUBLISH: &str = "gdn.package.publish/v1";
 /// `gdn package audit`.
 pub const PACKAGE_AUDIT: &str = "gdn.package.audit/v1";
+/// `gdn package prune`.
+pub const PACKAGE_PRUNE: &str = "gdn.package.prune/v1";
 /// `gdn package why`.
 pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.

@@ -74,7 +74,7 @@ pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
     RefreshGrant, RevokeGrant, ShowGrant,
 };
-pub use package::{PackageStored, StorePackage};
+pub use package::{PackageStored, PackagesPruned, PrunePackages, PrunedPackage, StorePackage};
 pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
@@ -327,6 +327,8 @@ methods! {
     RotateSecrets = "secret.rotate" -> SecretsRotated;
     /// Unpacks a package into the store. Only a person may.
     StorePackage = "package.store" -> PackageStored;
+    /// Removes packages from the store that nobody uses. Only a person may.
+    PrunePackages = "package.prune" -> PackagesPruned;
     /// How the tokens of applications stand.
     ListGrants = "oauth.list" -> Vec<GrantInfo>;
     /// How those of one stand.

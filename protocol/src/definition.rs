@@ -99,6 +99,9 @@ pub struct AgentDefinition {
     /// How the process of its extensions' modules is, if any of them is of a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension_sandbox: Option<Box<ModuleSandbox>>,
+    /// Folders of skills, which its file tools may read as well. Absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<PathBuf>,
     /// Which contract its tools and modules are written for.
     #[serde(default, skip_serializing_if = "BaseContract::is_own")]
     pub contract: BaseContract,

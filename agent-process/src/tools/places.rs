@@ -24,7 +24,8 @@ pub(crate) struct Places {
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
-    /// What else the file tools may open, by absolute paths: of a sandbox its baseline and its proposal.
+    /// What else the file tools may open, by absolute paths: of a sandbox its baseline and its proposal,
+    /// and the folders of skills.
     pub(crate) beside: Vec<(Root, Access)>,
     /// What everything that tools start is started with.
     pub(crate) surroundings: Arc<Surroundings>,
@@ -108,7 +109,7 @@ pub(crate) fn locate<'a>(
         if access == Access::Write && granted == Access::Read {
             return Err(ToolFault::new(
                 "E_PATH_READ_ONLY",
-                format!("`{path}` is in the baseline of the sandbox; write in the work directory"),
+                format!("`{path}` may only be read; write in the work directory"),
             ));
         }
         (root, relative)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use goondan_packages::limits::RELEASE_AGE_DAYS;
+use goondan_packages::limits::{PRUNE_AGE_DAYS, RELEASE_AGE_DAYS};
 use goondan_packages::{LOCK_FILE, PackageName, Store, tree_digest};
 use goondan_protocol::permissions::Permissions;
 use serde::Serialize;
@@ -28,6 +28,7 @@ mod install;
 mod manifest;
 mod pack;
 mod plan;
+mod prune;
 mod publish;
 mod registry;
 mod web;
@@ -82,6 +83,12 @@ Examples:
 Examples:
   gdn package why @acme/words")]
     Why(PackageWhyArgs),
+    /// Remove packages from the store that nobody uses
+    #[command(after_help = "\
+Examples:
+  gdn package prune --dry-run              only show what would go
+  gdn package prune --min-age 0            also what was installed lately")]
+    Prune(PackagePruneArgs),
     /// Make an archive of the project, for others
     #[command(after_help = "\
 Examples:
@@ -102,6 +109,16 @@ Examples:
   gdn package audit                        ends with 16 if something is known
   gdn package audit --json | jq -r '.advisories[].url'")]
     Audit,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackagePruneArgs {
+    /// Days that a package has been in the store before it goes
+    #[arg(long, value_name = "DAYS", default_value_t = PRUNE_AGE_DAYS)]
+    min_age: u32,
+    /// Only show what would go
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -228,6 +245,7 @@ pub(crate) async fn run(command: PackageCommand, context: &Context) -> Result<()
         PackageCommand::Remove(args) => remove(&args, context).await,
         PackageCommand::List => list(context),
         PackageCommand::Why(args) => why::why(&args.package, context),
+        PackageCommand::Prune(args) => prune::prune(args.min_age, args.dry_run, context).await,
         PackageCommand::Pack(args) => pack::pack(args.output.as_deref(), args.dry_run, context),
         PackageCommand::Publish(args) => {
             publish::publish(&args.tag, args.dry_run, args.yes, context).await

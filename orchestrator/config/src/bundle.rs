@@ -109,7 +109,7 @@ fn agents_of(
             if !definition.contract.is_own() {
                 definition.swarm = membership.swarm(entry_agent);
             }
-            permissions::confine(&mut definition, agent.place, resources, ground, report);
+            permissions::confine(&mut definition, agent, resources, ground, report);
             sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);
             agents.insert(definition.name.clone(), definition);
         }

@@ -12,6 +12,7 @@ use crate::limits::MAX_YAML_BYTES;
 use crate::listing::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Report};
+use crate::skill;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, Node};
 
@@ -53,6 +54,21 @@ pub(crate) fn read_tree(
         Ok(text) => {
             let text = with_yaml_line_ends(&text);
             let file = report.add_file(path, text.as_ref());
+            Some((file, tree::parse(file, &text, report)?))
+        }
+        Err(FileFailure::NotFound(_))
+            if files.may_be_skill() && path == Path::new(PROJECT_FILE) =>
+        {
+            let Some(text) = skill::project_text(files, report) else {
+                report.set_partial();
+                if !report.has_errors() {
+                    let file = report.add_file(path, "");
+                    let missing = FileFailure::NotFound(path.display().to_string());
+                    report.add(missing.at(Place::start_of(file)));
+                }
+                return None;
+            };
+            let file = report.add_file(path, text.as_str());
             Some((file, tree::parse(file, &text, report)?))
         }
         Err(failure) => {

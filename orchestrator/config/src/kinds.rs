@@ -220,6 +220,8 @@ pub(crate) struct Installed {
     pub(crate) folder: PathBuf,
     /// What it asks for, all of which it was granted.
     pub(crate) permissions: Permissions,
+    /// Whether it is a skill, whose files are for the model to read.
+    pub(crate) is_skill: bool,
 }
 
 /// Everything a project defines, read but not yet connected.

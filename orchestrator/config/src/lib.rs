@@ -61,6 +61,7 @@ mod schema;
 mod secrets;
 mod shape;
 mod similar;
+mod skill;
 mod sources;
 mod syntax;
 mod tree;
@@ -81,6 +82,8 @@ use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::secret::IDENTITY_VAR;
 use serde_json::Value;
 
+use project_files::ProjectFiles;
+
 pub use autofix::{Change, FixedFile};
 pub use bundle::Bundle;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
@@ -91,6 +94,7 @@ pub use machine::{AnyMachine, Machine, ThisMachine};
 pub use migrate::MigratedFile;
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;
+pub use skill::SKILL_FILE;
 pub use sources::Sources;
 pub use written::{is_resource_file, resources_of};
 
@@ -162,7 +166,7 @@ pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> 
 /// As there.
 pub fn package_of(root: &Path) -> Result<Option<Package>, Diagnostics> {
     let mut report = report::Report::of(&misplaced::VOCABULARY);
-    let files = load::open(root, &mut report);
+    let files = load::open(root, &mut report).map(ProjectFiles::of_package);
     load::package(files, report)
 }
 

@@ -161,6 +161,9 @@ pub const MAX_SANDBOX_PATHS: usize = 64;
 /// Most hosts that the programs of a sandbox may reach.
 pub const MAX_SANDBOX_HOSTS: usize = 64;
 
+/// Longest description of a skill that a model is told, in characters.
+pub const MAX_SKILL_DESCRIPTION_CHARS: usize = 1_024;
+
 /// Most entries of each list of a Package's `permissions`.
 pub const MAX_PERMISSIONS: usize = 64;
 

@@ -213,6 +213,7 @@ fn read(
             return Vec::new();
         }
     };
+    let is_skill = files.check_is_file(Path::new(PROJECT_FILE)).is_err();
     let mut found = {
         let mut inner = Context {
             files: &files,
@@ -255,6 +256,7 @@ fn read(
     let installed = Installed {
         folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
         permissions,
+        is_skill,
     };
     resources.packages.insert(name.clone(), installed);
     found.dependencies

@@ -64,6 +64,11 @@ impl ProjectFiles {
         }
     }
 
+    /// Whether a bare `SKILL.md` is enough to make something of them.
+    pub(crate) fn may_be_skill(&self) -> bool {
+        self.is_package
+    }
+
     /// The path by which a module is started that was checked: from the Project Root, or that of a package whole.
     pub(crate) fn started_as(&self, path: PathBuf) -> PathBuf {
         if self.is_package {

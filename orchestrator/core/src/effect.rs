@@ -8,7 +8,7 @@ use goondan_config::Sources;
 use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
-use goondan_protocol::control::{ControlError, StorePackage, UsageBy};
+use goondan_protocol::control::{ControlError, PrunePackages, StorePackage, UsageBy};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::process_limits::ProcessLimits;
@@ -133,6 +133,13 @@ pub enum Effect {
         token: RequestToken,
         /// What is to be unpacked.
         request: StorePackage,
+    },
+    /// Remove packages from the store that nobody uses, and answer with what went.
+    PrunePackages {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// What is to stay.
+        request: PrunePackages,
     },
     /// Do something about sandboxes and proposals. Of one workspace only one of these is under way.
     Proposals {

@@ -556,6 +556,13 @@ impl Core {
                     Err(error) => self.fleet.respond_error(token, error),
                 }
             }
+            Call::PrunePackages(request) => {
+                let person = peer.must_be_person("to remove packages", "gdn package prune");
+                match person {
+                    Ok(()) => self.fleet.push(Effect::PrunePackages { token, request }),
+                    Err(error) => self.fleet.respond_error(token, error),
+                }
+            }
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
         }

@@ -382,6 +382,7 @@ mod tests {
                 sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
                 package_sandboxes: Vec::new(),
                 extension_sandbox: None,
+                skills: Vec::new(),
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
             };

@@ -54,5 +54,9 @@ pub const GIT_FETCH_TIMEOUT_MS: u64 = 300_000;
 /// Bytes of what git fetches of a repository at most.
 pub const GIT_FETCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// Days that a package nobody uses stays in the store, unless a person says otherwise: projects that never ran are not
+/// known.
+pub const PRUNE_AGE_DAYS: u32 = 7;
+
 /// Days that a version must have been in its registry before it is chosen, unless a person says otherwise.
 pub const RELEASE_AGE_DAYS: u32 = 3;

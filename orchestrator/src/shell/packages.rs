@@ -3,6 +3,8 @@
 //! A tree is unpacked beside its place, checked, and put there under its digest; so a crash at any moment leaves
 //! each package whole or not there. The link by its name and version comes last.
 
+mod prune;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use goondan_config::package_of;
+use goondan_config::{SKILL_FILE, package_of};
 use goondan_durable::disk::Folder as _;
 use goondan_packages::limits::{ARCHIVE_BYTES_MAX, PACKAGE_BYTES_MAX, PACKAGE_ENTRIES_MAX};
 use goondan_packages::{
@@ -328,8 +330,8 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
 /// Checks that what was unpacked is the package it has to be.
 fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
-    if !dir.join(MANIFEST).exists() {
-        let text = "the archive holds no goondan.yaml, so that it is no package of goondan";
+    if !dir.join(MANIFEST).exists() && !dir.join(SKILL_FILE).exists() {
+        let text = "the archive holds no goondan.yaml and no SKILL.md, so that it is no package of goondan";
         return refused(text.to_owned());
     }
     let package = match package_of(dir) {

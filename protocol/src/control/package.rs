@@ -57,3 +57,39 @@ pub struct PackageStored {
     /// Where it is, or would be: `packages/<name>@<version>` of the System Root.
     pub directory: PathBuf,
 }
+
+/// `package.prune`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrunePackages {
+    /// Digests of packages that stay, whoever uses them: those of the project that asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<String>,
+    /// Days that a package has been in the store before it may go.
+    pub min_age_days: u32,
+    /// Whether it is only said what would go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// Result of `package.prune`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PackagesPruned {
+    /// What went, or would go.
+    pub pruned: Vec<PrunedPackage>,
+    /// How many packages stay.
+    pub kept: u64,
+}
+
+/// One package of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrunedPackage {
+    /// The digest of what it held.
+    pub tree: String,
+    /// By which names and versions it was found.
+    pub names: Vec<String>,
+    /// Bytes of its files.
+    pub bytes: u64,
+}

@@ -386,6 +386,7 @@ fn check_result(method: &str, result: &str) {
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
         control::RotateSecrets::NAME => result_round_trip::<control::RotateSecrets>(result),
         control::StorePackage::NAME => result_round_trip::<control::StorePackage>(result),
+        control::PrunePackages::NAME => result_round_trip::<control::PrunePackages>(result),
         control::ListGrants::NAME => result_round_trip::<control::ListGrants>(result),
         control::ShowGrant::NAME => result_round_trip::<control::ShowGrant>(result),
         control::BeginLogin::NAME => result_round_trip::<control::BeginLogin>(result),

@@ -84,6 +84,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
             secret_files: Vec::new(),
             package_sandboxes: Vec::new(),
             extension_sandbox: None,
+            skills: Vec::new(),
             contract: goondan_protocol::base_package::BaseContract::Own,
             swarm: None,
             sandbox: SandboxPolicy {

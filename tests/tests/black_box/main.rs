@@ -129,6 +129,8 @@ mod self_restart;
 #[cfg(test)]
 mod services;
 #[cfg(test)]
+mod skills;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod system_documents;
@@ -160,6 +162,8 @@ mod tool_calls;
 mod tool_search;
 #[cfg(test)]
 mod usage;
+#[cfg(test)]
+mod verdaccio;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]

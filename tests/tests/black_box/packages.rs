@@ -10,6 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Running};
 use goondan_tests::tree::snapshot;
 use goondan_tests::{Daemon, Home};
 
@@ -238,7 +240,7 @@ fn pkg_3_hostile_archives_change_nothing() {
     );
     refused(
         &|folder| fs::remove_file(folder.join("goondan.yaml")).unwrap(),
-        "holds no goondan.yaml",
+        "holds no goondan.yaml and no SKILL.md",
     );
     refused(
         &|folder| {
@@ -273,4 +275,53 @@ fn pkg_3_a_frozen_lockfile_is_not_changed() {
     home.gdn(&["package", "install"])
         .exits(0)
         .prints(&["~ @acme/words 1.0.0 → 2.0.0"]);
+}
+
+#[test]
+fn pkg_1_what_nobody_uses_is_pruned_and_what_runs_or_is_locked_stays() {
+    let home = home();
+    let stored = |version: &str| {
+        let link = home
+            .state_root()
+            .join(format!("packages/@acme/words@{version}"));
+        link.join("bin/word.txt").exists()
+    };
+    for (version, word) in [("1.0.0", "one"), ("1.1.0", "two"), ("1.2.0", "three")] {
+        package(&home, "package", version, word);
+        pack(&home, "package", "words.tgz");
+        home.gdn(&["package", "add", "../words.tgz"]).exits(0);
+        if version == "1.1.0" {
+            refer(&home);
+            home.gdn(&["run"]).exits(0);
+            assert_eq!(home.ask("main", "say it"), "two");
+        }
+    }
+    // What came lately stays.
+    home.gdn(&["package", "prune"])
+        .exits(0)
+        .prints(&["0 packages removed, 3 kept"]);
+    home.gdn(&["package", "prune", "--min-age", "0", "--dry-run"])
+        .exits(0)
+        .prints(&["- @acme/words@1.0.0 (", "1 package would go, 2 would stay"]);
+    assert!(stored("1.0.0"));
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let prune = ["package", "prune", "--min-age", "0"];
+    let mut command = home.command(&bin(GDN), &prune);
+    command.current_dir(&elsewhere);
+    Running::start(command)
+        .wait()
+        .exits(0)
+        .prints(&["1 package removed, 2 kept"]);
+    // One runs, the other is locked and does not run yet.
+    assert!(!stored("1.0.0") && stored("1.1.0") && stored("1.2.0"));
+    assert_eq!(home.ask("main", "say it"), "two");
+    home.gdn(&["reload"]).exits(0);
+    assert_eq!(home.ask("main", "say it"), "three");
+    home.gdn(&["package", "prune", "--min-age", "0"])
+        .exits(0)
+        .prints(&["- @acme/words@1.1.0 (", "1 package removed, 1 kept"]);
+    home.gdn(&["validate"]).exits(0);
+    let trees = home.state_root().join("packages/.trees");
+    assert_eq!(fs::read_dir(trees).unwrap().count(), 1);
 }

@@ -75,6 +75,7 @@ pub(super) fn resolve_agent(
         sandbox: agent.sandbox.within(&policy.sandbox),
         package_sandboxes: Vec::new(),
         extension_sandbox: None,
+        skills: Vec::new(),
         contract: resources.contract,
         swarm: None,
     })

@@ -96,7 +96,7 @@ fn resolve_connection(
     };
     let mut sandbox = connection.sandbox.within(&membership.policy.sandbox);
     let reference = connection.connector.as_ref();
-    let of = reference.and_then(|it| permissions::referred(it, resources));
+    let of = reference.and_then(|it| permissions::referred_to(it, resources));
     if let Some(of) = of.filter(|_| entry.is_some()) {
         permissions::check_secrets(connection, of, written.place, report);
         sandbox = permissions::of_connector(&sandbox, of.1, ground);

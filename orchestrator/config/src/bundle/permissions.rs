@@ -15,6 +15,8 @@ use goondan_protocol::service::service_of;
 
 use super::sandboxes::Ground;
 use crate::codes;
+use crate::fields::Located;
+use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::sandbox::find;
 use crate::kinds::{Installed, Resources};
@@ -24,7 +26,7 @@ use crate::report::{Place, Problem, Report};
 /// Confines an agent's modules of packages, and lets its programs read those packages.
 pub(super) fn confine(
     agent: &mut AgentDefinition,
-    place: Place,
+    written: &Located<AgentSpec>,
     resources: &Resources,
     ground: &Ground<'_>,
     report: &mut Report,
@@ -56,9 +58,14 @@ pub(super) fn confine(
         let Some(installed) = resources.packages.get(name) else {
             continue;
         };
-        tell_unreachable(name, installed, agent, place, report);
+        tell_unreachable(name, installed, agent, written.place, report);
         folders.push(installed.folder.clone());
     }
+    let referred = written.value.extensions.iter();
+    let referred = referred.filter_map(|it| referred_to(it, resources));
+    let skills = referred.filter(|(_, installed)| installed.is_skill);
+    agent.skills = skills.map(|(_, it)| it.folder.clone()).collect();
+    folders.extend(agent.skills.iter().cloned());
     agent.package_sandboxes = sandboxes;
     agent.extension_sandbox = extension_sandbox;
     let_read(&mut agent.sandbox, folders);
@@ -243,7 +250,8 @@ pub(super) fn check_tool(
     let ToolSource::Builtin { package, name } = &tool.source else {
         return;
     };
-    let Some((of, installed)) = referred(reference, resources).filter(|_| package == BASE_PACKAGE)
+    let Some((of, installed)) =
+        referred_to(reference, resources).filter(|_| package == BASE_PACKAGE)
     else {
         return;
     };
@@ -293,7 +301,7 @@ pub(super) fn check_secrets(
 }
 
 /// The package that a reference is into, if it is into one.
-pub(super) fn referred<'r>(
+pub(super) fn referred_to<'r>(
     reference: &Reference,
     resources: &'r Resources,
 ) -> Option<(&'r PackageName, &'r Installed)> {

@@ -198,6 +198,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         sandbox: goondan_protocol::sandbox::SandboxPolicy::off(),
         package_sandboxes: Vec::new(),
         extension_sandbox: None,
+        skills: Vec::new(),
         contract: goondan_protocol::base_package::BaseContract::Own,
         swarm: None,
     }

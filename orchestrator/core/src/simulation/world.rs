@@ -486,6 +486,7 @@ impl World {
             | Effect::Read { .. }
             | Effect::Secrets { .. }
             | Effect::StorePackage { .. }
+            | Effect::PrunePackages { .. }
             | Effect::Proposals { .. }
             | Effect::Joint(_)
             | Effect::Bundle(_)

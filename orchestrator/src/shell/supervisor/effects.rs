@@ -102,6 +102,13 @@ impl Supervisor {
                     Event::Answer { token, result }
                 });
             }
+            Effect::PrunePackages { token, request } => {
+                let (keeper, layout) = (self.packages.clone(), self.layout.clone());
+                self.in_background(move || {
+                    let result = keeper.prune(&request, &layout);
+                    Event::Answer { token, result }
+                });
+            }
             Effect::Proposals {
                 at,
                 project_root,
