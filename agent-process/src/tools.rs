@@ -558,19 +558,7 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
     let path = allowed.path();
-    let surroundings = Surroundings {
-        supervisor,
-        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
-        work_dir: work_dir.to_owned(),
-        project_root: assignment.project_root.clone(),
-        instance_key: assignment.instance_key.clone(),
-        agent_name: assignment.agent.name.clone(),
-        swarm: assignment.agent.swarm.clone(),
-        task: assignment.task.clone(),
-        allowed,
-        packages: Vec::new(),
-        residents: Residents::default(),
-    };
+    let surroundings = surroundings_of(assignment, supervisor, work_dir, allowed);
     let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
     let of_packages = assignment.agent.package_sandboxes.iter();
     let of_packages = of_packages.map(|it| (it.clone(), within(it))).collect();
@@ -586,6 +574,28 @@ fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places
         hosts: Hosts::default(),
         runtimes: Runtimes::in_path(path),
     })
+}
+
+/// What everything that tools start is started with, but modules of packages.
+fn surroundings_of(
+    assignment: &AgentAssignment,
+    supervisor: PathBuf,
+    work_dir: &Path,
+    allowed: Allowed,
+) -> Surroundings {
+    Surroundings {
+        supervisor,
+        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
+        work_dir: work_dir.to_owned(),
+        project_root: assignment.project_root.clone(),
+        instance_key: assignment.instance_key.clone(),
+        agent_name: assignment.agent.name.clone(),
+        swarm: assignment.agent.swarm.clone(),
+        task: assignment.task.clone(),
+        allowed,
+        packages: Vec::new(),
+        residents: Residents::default(),
+    }
 }
 
 /// What modules of packages are started with: what the agent's programs are, within what the packages were granted.
