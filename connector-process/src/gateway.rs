@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
@@ -214,12 +215,29 @@ impl Gateway {
     /// Tells people what the connector does, or why it does nothing.
     pub(crate) async fn report(&self, ready: bool, detail: impl Into<String>) {
         let detail = detail.into();
+        let token = None;
+        self.tell(Status {
+            ready,
+            detail,
+            token,
+        })
+        .await;
+    }
+
+    /// The same of one that does nothing since the other side does not like its token.
+    pub(crate) async fn report_declined(&self, detail: String, token: Option<TokenVerdict>) {
+        let ready = false;
+        self.tell(Status {
+            ready,
+            detail,
+            token,
+        })
+        .await;
+    }
+
+    async fn tell(&self, status: Status) {
         // Without a session there is nobody left to tell, and the process is about to end.
-        drop(
-            self.commands
-                .send(SessionCommand::Report(Status { ready, detail }))
-                .await,
-        );
+        drop(self.commands.send(SessionCommand::Report(status)).await);
     }
 }
 

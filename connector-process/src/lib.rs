@@ -30,6 +30,7 @@
 //! * Secrets and bodies are never logged (`SEC-2`).
 
 mod back_off;
+mod bearer;
 mod call_clock;
 mod calls;
 mod certificates;

@@ -42,7 +42,7 @@ mod wording;
 use actions::{Actions, Serving};
 use client::Client;
 use questions::{Asking, OpenCalls};
-use session::Session;
+use session::{NotStarted, Session};
 
 /// How a server is reached.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Mcp {
                 () = stop.cancelled() => return,
                 started = timeout(self.start_timeout, self.start(&asking)) => started,
             };
-            let reason = match started {
+            let (reason, token) = match started {
                 Ok(Ok((session, client))) => {
                     let peer = session.peer();
                     // Whoever waits for the server calls as soon as it is told to be there.
@@ -139,13 +139,13 @@ impl Mcp {
                     gateway.report(true, session.introduction()).await;
                     let end = session.wait_for_end(&stop).await;
                     serving.send_replace(None);
-                    end
+                    (end, None)
                 }
-                Ok(Err(reason)) => reason,
-                Err(_elapsed) => format!(
-                    "the server was not ready within {} s",
-                    self.start_timeout.as_secs()
-                ),
+                Ok(Err(NotStarted { reason, token })) => (reason, token),
+                Err(_elapsed) => {
+                    let seconds = self.start_timeout.as_secs();
+                    (format!("the server was not ready within {seconds} s"), None)
+                }
             };
             if stop.is_cancelled() {
                 return;
@@ -167,12 +167,8 @@ impl Mcp {
                 pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
                 "the MCP server is not there"
             );
-            gateway
-                .report(
-                    false,
-                    format!("{reason}; trying again after {} s", pause.as_secs()),
-                )
-                .await;
+            let detail = format!("{reason}; trying again after {} s", pause.as_secs());
+            gateway.report_declined(detail, token).await;
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(pause) => {}
@@ -181,7 +177,7 @@ impl Mcp {
     }
 
     /// Starts or finds the server, and agrees with it on the protocol.
-    async fn start(&self, asking: &Asking) -> Result<(Session, Client), String> {
+    async fn start(&self, asking: &Asking) -> Result<(Session, Client), NotStarted> {
         match &self.address {
             ServerAddress::Http(config) => {
                 let client = Client::new(asking.clone());
@@ -198,7 +194,11 @@ impl Mcp {
                 let client = Client::in_directory(asking.clone(), project_root);
                 let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
                 let session =
-                    Session::of_program(&client, command, env, project_root, allowed).await?;
+                    Session::of_program(&client, command, env, project_root, allowed).await;
+                let session = session.map_err(|reason| NotStarted {
+                    reason,
+                    token: None,
+                })?;
                 Ok((session, client))
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan_clock::timeout;
 use goondan_log::error_chain;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder, TokenVerdict};
 use goondan_protocol::service::of_call;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde::de::DeserializeOwned;
@@ -196,7 +196,7 @@ impl Failed<'_> {
         let message = format!("{} answered {status}: {said}", self.service);
         let error = |code| CallError::new(code, message.clone());
         match status {
-            401 => error(CallErrorCode::Unauthorized),
+            401 => error(CallErrorCode::Unauthorized).of_token(Some(TokenVerdict::Declined)),
             403 => error(CallErrorCode::Refused),
             404 | 410 => error(CallErrorCode::NotFound),
             413 => error(CallErrorCode::TooLarge),

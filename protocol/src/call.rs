@@ -249,7 +249,27 @@ pub struct CallError {
     pub retry_after_ms: Option<u64>,
     /// What a model took all the same, if its provider says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<Box<Usage>>,
+    /// What the other side says of the token of an authorization server that it was called with. It did nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Box<TokenVerdict>>,
+}
+
+/// What the other side says of the token that it was called with (RFC 6750, 3.1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum TokenVerdict {
+    /// It does not take it (401).
+    Declined,
+    /// It allows too little (403, `insufficient_scope`).
+    TooLittle {
+        /// What it would have to allow, as far as the other side says.
+        scopes: Vec<String>,
+    },
 }
 
 impl CallError {
@@ -263,6 +283,7 @@ impl CallError {
             retryable: false,
             retry_after_ms: None,
             usage: None,
+            token: None,
         }
     }
 
@@ -278,7 +299,15 @@ impl CallError {
     /// The same of a model that took so much all the same.
     #[must_use]
     pub fn having_taken(self, usage: Option<Usage>) -> Self {
+        let usage = usage.map(Box::new);
         Self { usage, ..self }
+    }
+
+    /// The same of a call whose token the other side does not like.
+    #[must_use]
+    pub fn of_token(self, token: Option<TokenVerdict>) -> Self {
+        let token = token.map(Box::new);
+        Self { token, ..self }
     }
 
     /// The same, but it may succeed later: after `after_ms`, if that is known.

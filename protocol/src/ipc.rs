@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::agents::{AgentAnswer, AgentAsk, TurnInput};
-use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall};
+use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall, TokenVerdict};
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
@@ -530,6 +530,9 @@ pub struct Status {
     pub ready: bool,
     /// What it does, such as `listening on 127.0.0.1:8080`, or why it cannot.
     pub detail: String,
+    /// What the other side says of the token that it comes with, if it does no work for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenVerdict>,
 }
 
 /// `shutdown`.

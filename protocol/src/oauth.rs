@@ -155,6 +155,9 @@ pub struct OAuthApp {
     /// What it asks for.
     #[serde(default)]
     pub scopes: Vec<String>,
+    /// What people may be asked for beyond that when a server says that a token allows too little.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wider_scopes: Vec<String>,
     /// Where the server sends people back to, exactly as it is registered there; none: a port of this
     /// machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -57,6 +57,8 @@ pub enum Lie {
     HugeRegistration,
     /// It registers other redirect addresses than it was told.
     OtherRedirect,
+    /// The MCP server takes no token at all.
+    TakesNone,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +75,12 @@ struct State {
     /// The kinds of grants that it was asked for, each with the resource.
     asked: Vec<(String, String)>,
     secrets: Vec<String>,
+    /// What the access token allows.
+    scope: String,
+    /// What it must allow for a call of a tool, beside what it is asked for at a login.
+    needed: Option<String>,
+    /// How often the MCP server declined a token.
+    declined: usize,
     /// How many registrations it was asked for.
     registrations: usize,
     lie: Option<Lie>,
@@ -141,6 +149,22 @@ impl McpWithLogin {
         lock(&self.state).registrations
     }
 
+    /// The MCP server takes the access token no more that was given last. It can be renewed.
+    pub fn take_back(&self) {
+        lock(&self.state).access = Some("taken back".to_owned());
+    }
+
+    /// A tool is called from now on only with a token that allows this.
+    pub fn needs_scope(&self, scope: &str) {
+        lock(&self.state).needed = Some(scope.to_owned());
+    }
+
+    /// How often the MCP server declined a token.
+    #[must_use]
+    pub fn declined(&self) -> usize {
+        lock(&self.state).declined
+    }
+
     /// The access token that is good now.
     #[must_use]
     pub fn access_token(&self) -> Option<String> {
@@ -171,7 +195,10 @@ impl McpWithLogin {
         let mut state = lock(&self.state);
         assert_eq!(fields["resource"], state.resource);
         assert_eq!(fields["code_challenge_method"], "S256");
-        assert_eq!(fields["scope"], "tools offline_access");
+        let needed = state.needed.iter().map(|scope| format!(" {scope}"));
+        let scope = format!("tools offline_access{}", needed.collect::<String>());
+        // Nobody is asked for more before somebody was declined for want of it.
+        assert!(scope.starts_with(&fields["scope"]), "{}", fields["scope"]);
         assert_eq!(state.clients[&fields["client_id"]], fields["redirect_uri"]);
         state.next += 1;
         let code = format!("code-{}-never-shown", state.next);
@@ -200,7 +227,9 @@ fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer 
     let is_open = state.lie == Some(Lie::NoLogin);
     let token = received.header("authorization");
     let token = token.and_then(|header| header.strip_prefix("Bearer "));
-    if !is_open && (token.is_none() || token != state.access.as_deref()) {
+    let takes = state.lie != Some(Lie::TakesNone) && token == state.access.as_deref();
+    if !is_open && (token.is_none() || !takes) {
+        state.declined += usize::from(token.is_some());
         let origin = state.resource.trim_end_matches(BASE);
         let place = match state.lie {
             Some(Lie::PlainPlace) => "http://mcp.example/said".to_owned(),
@@ -215,6 +244,13 @@ fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer 
             Some(Lie::Endless) => answer.repeating(b"and so on "),
             _ => answer,
         };
+    }
+    let lacks = |needed: &&String| !state.scope.split(' ').any(|scope| scope == *needed);
+    let is_call = received.body["method"] == "tools/call";
+    if let Some(needed) = state.needed.as_ref().filter(lacks).filter(|_| is_call) {
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"tools {needed}\"");
+        state.declined += 1;
+        return Answer::error(403, &json!({})).with_header("www-authenticate", &challenge);
     }
     let empty = |status: u16| Answer {
         chunks: Vec::new(),
@@ -361,6 +397,7 @@ fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
         if !is_good {
             return refused("invalid_grant");
         }
+        state.scope.clone_from(&asked["scope"]);
     } else if state.refresh.as_ref() != Some(&field("refresh_token")) {
         return refused("invalid_grant");
     }
@@ -372,6 +409,6 @@ fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
     state.refresh = Some(refresh.clone());
     Answer::json(&json!({
         "access_token": access, "refresh_token": refresh, "token_type": "bearer",
-        "expires_in": 3600, "scope": "tools",
+        "expires_in": 3600, "scope": state.scope,
     }))
 }

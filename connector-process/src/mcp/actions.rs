@@ -217,6 +217,12 @@ fn to_error(error: &ServiceError) -> CallError {
             let message = format!("the MCP server cannot be reached: {reason}");
             CallError::new(CallErrorCode::Unavailable, message).later(None)
         }
+        declined if wording::verdict_of(declined).is_some() => {
+            let reason = wording::of_request(declined);
+            let message = format!("the MCP server declines: {reason}");
+            CallError::new(CallErrorCode::Unauthorized, message)
+                .of_token(wording::verdict_of(declined))
+        }
         ServiceError::TransportSend(_) | ServiceError::TransportClosed => CallError::new(
             CallErrorCode::Interrupted,
             format!(

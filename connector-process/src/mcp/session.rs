@@ -8,6 +8,7 @@ use std::time::Duration;
 use goondan_clock::timeout;
 use goondan_confinement::Allowed;
 use goondan_log::error_chain;
+use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, RunningService, serve_client};
@@ -24,6 +25,14 @@ use crate::http;
 use crate::limits::{MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, SERVICE_CONNECT_TIMEOUT_MS};
 use crate::lines::Lines;
 
+/// Why a server is not there.
+pub(super) struct NotStarted {
+    /// In words.
+    pub(super) reason: String,
+    /// What it says of the token that it was asked with, if that is why.
+    pub(super) token: Option<TokenVerdict>,
+}
+
 /// A server that is there.
 pub(super) struct Session {
     running: RunningService<RoleClient, Client>,
@@ -37,18 +46,25 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Why it cannot be spoken to, in words.
+    /// [`NotStarted`] if it cannot be spoken to.
     pub(super) async fn over_http(
         client: &Client,
         config: &StreamableHttpClientTransportConfig,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotStarted> {
         let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
-        let http = http.map_err(|error| error_chain(&error))?;
+        let http = http.map_err(|error| NotStarted {
+            reason: error_chain(&error),
+            token: None,
+        })?;
         let transport = StreamableHttpClientTransport::with_client(http, config.clone());
         let running = serve_client(client.clone(), transport).await;
         let running = running.map_err(|error| {
+            let token = error
+                .auth_challenge()
+                .and_then(wording::verdict_of_challenge);
             let error = wording::of_start(&error);
-            format!("`{}` cannot be spoken to: {error}", config.uri)
+            let reason = format!("`{}` cannot be spoken to: {error}", config.uri);
+            NotStarted { reason, token }
         })?;
         Ok(Self {
             running,

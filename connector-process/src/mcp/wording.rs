@@ -3,8 +3,12 @@
 use std::error::Error as StdError;
 
 use goondan_log::error_chain;
+use goondan_protocol::call::TokenVerdict;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+
+use crate::bearer::verdict_of_header;
 
 /// Why there is no session with a server.
 pub(super) fn of_start(error: &ClientInitializeError) -> String {
@@ -30,6 +34,30 @@ pub(super) fn is_unsent(error: &ServiceError) -> bool {
         }
         _ => false,
     }
+}
+
+/// What a server says of the token that a request came with; none if that is not why there is no answer.
+pub(super) fn verdict_of(error: &ServiceError) -> Option<TokenVerdict> {
+    let ServiceError::TransportSend(error) = error else {
+        return None;
+    };
+    let mut next: Option<&(dyn StdError + 'static)> = Some(&*error.error);
+    while let Some(error) = next {
+        if let Some(declined) = error.downcast_ref::<AuthRequiredError>() {
+            return verdict_of_header(401, &declined.www_authenticate_header);
+        }
+        if let Some(narrow) = error.downcast_ref::<InsufficientScopeError>() {
+            return verdict_of_header(403, &narrow.www_authenticate_header);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// What the challenge of a server that does not begin says of the token: it comes with 403 if that allows too little,
+/// and else with 401.
+pub(super) fn verdict_of_challenge(header: &str) -> Option<TokenVerdict> {
+    verdict_of_header(403, header).or_else(|| verdict_of_header(401, header))
 }
 
 fn of_transport(error: &DynamicTransportError) -> String {

@@ -8,6 +8,8 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use crate::bearer::verdict_of;
+
 /// Characters of a provider's own words that an error quotes.
 const QUOTED_CHARS: usize = 500;
 
@@ -76,7 +78,8 @@ pub(super) fn of_status(
             .suggest(format!(
                 "check the `apiKey` of Model `{}` and what it may be used for",
                 model.name
-            )),
+            ))
+            .of_token(headers.and_then(|headers| verdict_of(status.as_u16(), headers))),
         StatusCode::NOT_FOUND => error(CallErrorCode::NotFound).suggest(format!(
             "check `model` (`{}`) and `endpoint` of Model `{}`",
             model.model, model.name

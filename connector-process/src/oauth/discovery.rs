@@ -9,8 +9,9 @@ use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use super::resource::{self, Challenge, Said};
+use super::resource::{self, Said};
 use super::{Clients, metadata};
+use crate::bearer::{self, Challenge};
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
 use crate::service::{Answered, Broken, Failed, exchange_within};
 
@@ -256,7 +257,7 @@ fn must_be_up(service: &str, answered: &Answered) -> Found<()> {
 fn challenge_in(answered: &Answered) -> Found<Challenge> {
     must_be_up(SERVER, answered)?;
     match answered.status {
-        401 | 403 => Ok(resource::challenge_of(&answered.headers)),
+        401 | 403 => Ok(bearer::challenge_of(&answered.headers)),
         200..=299 => refused("it takes requests without a token: nobody has to log in there"),
         300..=399 => refused("the server sends elsewhere: name the address where it is itself"),
         status => refused(format!(

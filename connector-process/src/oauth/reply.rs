@@ -235,6 +235,33 @@ mod tests {
     }
 
     #[test]
+    fn sys_4_the_habits_of_servers_that_say_more_than_they_should() {
+        // The type of a token in any case, or none, or another: it is sent as a bearer token all the same.
+        for kind in [
+            r#""token_type":"bEARER","#,
+            r#""token_type":"mac","#,
+            r#""token_type":null,"#,
+            "",
+        ] {
+            let body = format!(r#"{{{kind}"access_token":"a","expires_in":60}}"#);
+            assert_eq!(granted(&body).expires_in_s, Some(60), "{body}");
+        }
+        // A token of identity, and fields of the server's own.
+        let more = r#"{"access_token":"a","id_token":"e30.e30.","user":{"access_token":"no"},"not_before":-1,
+            "expires_at":1,"scope":null,"refresh_token":null,"refresh_token_expires_in":5}"#;
+        let more = granted(more);
+        assert_eq!(more.access_token.expose(), "a");
+        assert_eq!((more.refresh_token, more.scope), (None, None));
+        // A clock that goes wrong there says nothing here: only how long a token lives counts.
+        assert_eq!(more.expires_in_s, None);
+        // An error within a page.
+        for status in [400, 403, 502] {
+            let page = "<html><a href=\"?error=invalid_grant\">Bad Gateway</a></html>";
+            assert_eq!(token(&answer(status, page)), None, "{status}");
+        }
+    }
+
+    #[test]
     fn sys_4_the_habits_of_servers_that_decline() {
         let body = r#"{"error":"invalid_grant","error_description":"revoked"}"#;
         assert_eq!(refused(400, body), "`invalid_grant`: revoked");

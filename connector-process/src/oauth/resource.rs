@@ -4,25 +4,13 @@ use std::net::IpAddr;
 
 use goondan_connectors::{Reach, reach_of};
 use reqwest::Url;
-use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use serde_json::Value;
 
 use crate::http::{Forbidden, may_reach};
 use crate::limits::{OAUTH_SAID_CHARS_MAX, OAUTH_SCOPES_MAX};
 
-/// The scheme of bearer tokens.
-const BEARER: &str = "Bearer";
 /// Where it says of itself whose tokens it takes, before its path.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-/// What it answers to who comes without a token.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Challenge {
-    /// Where it says whose tokens it takes.
-    pub(super) metadata: Option<String>,
-    /// What is to be asked for.
-    pub(super) scopes: Vec<String>,
-}
 
 /// What it says of its tokens.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,81 +21,6 @@ pub(super) struct Said {
     pub(super) issuer: String,
     /// What may be asked for.
     pub(super) scopes: Vec<String>,
-}
-
-/// Reads the challenge of an answer. What cannot be read says nothing.
-pub(super) fn challenge_of(headers: &HeaderMap) -> Challenge {
-    let mut challenge = Challenge::default();
-    let values = headers.get_all(WWW_AUTHENTICATE).into_iter();
-    for value in values.filter_map(|value| value.to_str().ok()) {
-        let mut scheme = String::new();
-        for (name, value) in parts_of(value) {
-            let Some(value) = value else {
-                scheme = name;
-                continue;
-            };
-            if !scheme.eq_ignore_ascii_case(BEARER) {
-                continue;
-            }
-            match name.to_ascii_lowercase().as_str() {
-                "resource_metadata" => challenge.metadata = Some(value),
-                "scope" => challenge.scopes = words(&value),
-                _ => {}
-            }
-        }
-    }
-    challenge
-}
-
-/// The schemes of a header, each with its parameters behind it.
-fn parts_of(header: &str) -> Vec<(String, Option<String>)> {
-    let is_name = |c: char| !c.is_whitespace() && !matches!(c, ',' | '=' | '"');
-    let mut parts = Vec::new();
-    let mut rest = header;
-    loop {
-        rest = rest.trim_start_matches(|c: char| !is_name(c));
-        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-        let (name, behind) = rest.split_at(end);
-        if name.is_empty() {
-            return parts;
-        }
-        let value = behind.trim_start().strip_prefix('=').map(str::trim_start);
-        let (value, next) = match value {
-            None => (None, behind),
-            Some(value) => match value.strip_prefix('"') {
-                Some(quoted) => {
-                    let (value, next) = unquoted(quoted);
-                    (Some(value), next)
-                }
-                None => {
-                    let end = value.find(|c| !is_name(c)).unwrap_or(value.len());
-                    let (value, next) = value.split_at(end);
-                    (Some(value.to_owned()), next)
-                }
-            },
-        };
-        parts.push((name.to_owned(), value));
-        rest = next;
-    }
-}
-
-/// The text up to the quotation mark, and what is behind that.
-fn unquoted(text: &str) -> (String, &str) {
-    let mut value = String::new();
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '"' => break,
-            '\\' => value.extend(rest.next()),
-            c => value.push(c),
-        }
-    }
-    (value, rest.as_str())
-}
-
-fn words(text: &str) -> Vec<String> {
-    let words = text.split_whitespace().take(OAUTH_SCOPES_MAX);
-    words.map(str::to_owned).collect()
 }
 
 /// The texts of a list.
@@ -228,37 +141,6 @@ mod tests {
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
-    }
-
-    fn challenge(headers: &[&'static str]) -> Challenge {
-        let mut map = HeaderMap::new();
-        for header in headers {
-            map.append(WWW_AUTHENTICATE, header.parse().unwrap());
-        }
-        challenge_of(&map)
-    }
-
-    #[test]
-    fn sys_4_a_challenge_is_read_among_others_and_however_it_is_written() {
-        let place = Some("https://mcp.example/.well-known/x".to_owned());
-        for good in [
-            r#"Bearer resource_metadata="https://mcp.example/.well-known/x", scope="a b""#,
-            r#"bearer realm="a, \"b\" = c",scope="a b",Resource_Metadata = "https://mcp.example/.well-known/x""#,
-            r#"Basic realm="x", Bearer scope="a b", resource_metadata=https://mcp.example/.well-known/x"#,
-        ] {
-            let read = challenge(&[r#"Digest nonce="y""#, good]);
-            assert_eq!(read.metadata, place, "{good}");
-            assert_eq!(read.scopes, ["a", "b"], "{good}");
-        }
-        for other in [
-            "",
-            "Bearer",
-            "=",
-            "\"",
-            r#"Basic resource_metadata="https://evil.example""#,
-        ] {
-            assert_eq!(challenge(&[other]), Challenge::default(), "{other}");
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What agents have a Slack app do, by Slack's Web API.
 
-use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::call::{CallError, CallErrorCode, TokenVerdict};
 use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Action, SlackFormat};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
@@ -294,6 +294,9 @@ fn token_at(text: &str) -> Option<&str> {
     is_token.then(|| text.get(..=end)).flatten()
 }
 
+/// What a person does about a token that Slack does not like.
+const MEND: &str = "mend the app's scopes or the secret `botToken` of the Connection";
+
 /// What Slack answers: a success is a 200 with `ok`.
 fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
     let body = answered.json();
@@ -313,15 +316,14 @@ fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallErro
     Err(match said {
         // What is so already need not be done.
         "already_reacted" | "no_reaction" => return Ok(json!({})),
+        "invalid_auth" | "token_expired" | "token_revoked" => error(CallErrorCode::Unauthorized)
+            .suggest(MEND)
+            .of_token(Some(TokenVerdict::Declined)),
         "not_authed"
-        | "invalid_auth"
         | "account_inactive"
-        | "token_revoked"
-        | "token_expired"
         | "no_permission"
         | "missing_scope"
-        | "not_allowed_token_type" => error(CallErrorCode::Unauthorized)
-            .suggest("mend the app's scopes or the secret `botToken` of the Connection"),
+        | "not_allowed_token_type" => error(CallErrorCode::Unauthorized).suggest(MEND),
         "channel_not_found" | "message_not_found" | "thread_not_found" | "user_not_found"
         | "no_item_specified" => error(CallErrorCode::NotFound),
         "not_in_channel" => {

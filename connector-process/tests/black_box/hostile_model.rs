@@ -371,7 +371,10 @@ fn a_refusal_is_no_reply_and_its_words_are_told() {
         );
         assert!(error.message.contains(told), "{kind}: {error:?}");
         assert!(
-            error.usage.is_some_and(|usage| usage.output_tokens > 0),
+            error
+                .usage
+                .as_ref()
+                .is_some_and(|usage| usage.output_tokens > 0),
             "{kind}: {error:?}"
         );
     }

@@ -360,7 +360,7 @@ fn google_is_asked_and_answers_and_its_silence_is_no_end() {
     // What a provider tells of a reply that is none was taken all the same.
     let made = model.hi();
     assert_eq!(made.error().code, CallErrorCode::Refused);
-    let taken = made.error().usage.unwrap();
+    let taken = made.error().usage.as_deref().copied().unwrap();
     assert_eq!((taken.input_tokens, taken.output_tokens), (12, 3));
 }
 

@@ -168,6 +168,10 @@ fn tell_begun(begun: &LoginBegun, is_heard: bool, context: &Context) -> Result<(
         let issuer = text::printable(issuer);
         output.note(format!("You log in at {issuer}"));
     }
+    if let Some(scope) = &begun.scope {
+        let scope = text::printable(scope);
+        output.note(format!("You are asked to allow: {scope}"));
+    }
     let next = match (&begun.user_code, is_heard) {
         (Some(code), _) => format!("Open this address on any device, and type {code}:"),
         (None, true) => "Open this address in a browser of this machine:".to_owned(),
@@ -305,6 +309,12 @@ fn tell(info: &GrantInfo, context: &Context) -> Result<(), Failure> {
         info.scope
             .as_ref()
             .map(|scope| format!("  allows  {}", text::printable(scope))),
+        info.wider_scope.as_ref().map(|scope| {
+            format!(
+                "  wanted  {}; the next login asks for it",
+                text::printable(scope)
+            )
+        }),
     ];
     for line in lines.into_iter().flatten() {
         output.data(line)?;

@@ -25,6 +25,7 @@ use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceRef, QuestionId, ResourceName, StepId, TurnId, WorkspaceId,
 };
 use goondan_protocol::ipc::{ToAgent, ToConnector};
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::Charge;
 use goondan_store::ledger::Entry;
@@ -33,6 +34,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use self::accounts::{Accounts, Payer};
 use self::budgets::Verdict;
 use self::charges::Charges;
+pub(crate) use self::declined::SaidOfTokens;
+use self::declined::{Declined, runs_with_declined};
 use self::lane::{Lane, Who};
 use self::messages::{answer_call, check_call, credential_of, send_provider, tell_watchers};
 use self::open_questions::Questions;
@@ -54,6 +57,7 @@ pub(super) mod accounts;
 mod budgets;
 mod charges;
 mod consent;
+mod declined;
 mod for_oauth;
 mod for_tasks;
 mod lane;
@@ -120,6 +124,8 @@ struct OpenCall {
     /// Since when it waits for a login, if it does: that time does not count.
     held_since_ms: Option<u64>,
     not_before_ms: u64,
+    /// What the other side said of the token that it was made with: it waits for another one.
+    declined: Option<Declined>,
     /// How often it was begun.
     attempts: u32,
     /// Whether anybody has heard a piece of the attempt at hand.
@@ -169,6 +175,8 @@ pub(super) struct Calls {
     charged: BTreeSet<WorkspaceId>,
     /// The same of calls for tokens.
     done_for_oauth: Vec<OAuthCalled>,
+    /// What was said of tokens that calls were made with.
+    verdicts: Vec<SaidOfTokens>,
     /// What replies took so far, of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
@@ -180,6 +188,10 @@ impl Work for Calls {
 
     fn waiting_targets(&self, at: &InstanceRef) -> Vec<CallTarget> {
         self.targets_waited_for(at)
+    }
+
+    fn wider_needs(&self, at: &InstanceRef) -> Vec<OAuthNeed> {
+        self.consents_to_more(at)
     }
 
     fn questions_in(&self, id: &WorkspaceId) -> usize {
@@ -324,6 +336,7 @@ impl Calls {
             deadline_ms: fleet.now().mono_ms.saturating_add(deadline_ms),
             held_since_ms: None,
             not_before_ms: 0,
+            declined: None,
             attempts: 0,
             has_streamed: false,
             payers: self.payers_of(fleet, at, &asked.target),
@@ -418,7 +431,8 @@ impl Calls {
             };
             let process_for = |id: CallId| {
                 let call = open.get(&id).filter(|call| call.not_before_ms <= now_ms)?;
-                ready.get(&call.target).copied()
+                let process = ready.get(&call.target).copied()?;
+                (!runs_with_declined(fleet, call, process)).then_some(process)
             };
             let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
                 break;
@@ -456,6 +470,7 @@ impl Calls {
         };
         call.attempts = call.attempts.saturating_add(1);
         call.state = CallState::Running { process };
+        call.declined = None;
         call.reserved = reserved;
         let (target, trace) = (call.target.clone(), call.trace);
         let caller = Caller {
@@ -583,12 +598,15 @@ impl Calls {
         };
         let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
         fleet.provider_worked(process);
+        self.note_verdict(fleet, process, &result.outcome);
         match result.outcome {
             CallOutcome::Ok(answer) if is_recorded => self.record_reply(fleet, id, &answer),
             CallOutcome::Ok(answer) => self.end_call(fleet, id, CallOutcome::Ok(answer)),
             CallOutcome::Error(error) => {
-                self.count_failure(fleet, id, error.usage);
-                self.on_call_failed(fleet, id, error);
+                self.count_failure(fleet, id, error.usage.as_deref().copied());
+                if let Err(error) = self.hold_for_token(fleet, id, process, error) {
+                    self.on_call_failed(fleet, id, error);
+                }
             }
         }
         self.serve_lane(fleet, &lane);
@@ -755,6 +773,12 @@ impl Calls {
             let Some(call) = self.open.get(&id) else {
                 continue;
             };
+            // There was no other token in time: what it was declined with stands.
+            if let Some(declined) = &call.declined {
+                let error = declined.error.clone();
+                self.end_call(fleet, id, CallOutcome::Error(error));
+                continue;
+            }
             let (target, trace, process) = (call.target.clone(), call.trace, call.process());
             let is_harmless = process.is_none() || call.is_idempotent;
             let (message, suggestion) = if is_harmless {

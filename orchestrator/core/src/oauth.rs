@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use goondan_oauth::{
-    Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ticket,
-    Waiter, limits::REQUEST_TIMEOUT_MS,
+    Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ruling,
+    Ticket, Waiter, limits::REQUEST_TIMEOUT_MS,
 };
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
 
+use crate::calls::SaidOfTokens;
 use crate::exchange::oauth::{OAuthDone, OAuthWork};
 use crate::fleet::Fleet;
 use crate::{Effect, LogEvent, Peer, RequestToken};
@@ -106,6 +107,27 @@ impl OAuth {
         let answered = answered(&called.method, called.outcome);
         self.machine.on_answered(called.ticket, answered);
         self.say(fleet);
+    }
+
+    /// What a server says of the tokens that it was called with.
+    pub(crate) fn on_verdict(&mut self, fleet: &mut Fleet, verdict: &SaidOfTokens) -> Ruling {
+        self.machine.begin(fleet.now().wall);
+        let mut ruling = Ruling::OtherToken;
+        for (need, token) in &verdict.tokens {
+            let key = GrantKey {
+                workspace_id: verdict.workspace_id.clone(),
+                need: need.clone(),
+            };
+            match &verdict.said {
+                None => self.machine.worked(&key, token),
+                Some(said) => {
+                    let needs_all = verdict.call.is_none();
+                    ruling = self.machine.declined(&key, token, said, needs_all);
+                }
+            }
+        }
+        self.say(fleet);
+        ruling
     }
 
     /// What clients ask for: only a person changes anything.
@@ -207,6 +229,15 @@ fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {
         Happening::NeedsAuth(why) => (
             LogEvent::warn("a person has to log in again").with("reason", why),
             Some("oauth.needsAuth"),
+        ),
+        Happening::Declined => (
+            LogEvent::warn("a server declines a token; it is renewed"),
+            None,
+        ),
+        Happening::NeedsWider(scopes) => (
+            LogEvent::warn("a token allows too little; a person has to consent to more")
+                .with("scopes", scopes),
+            Some("oauth.needsConsent"),
         ),
         Happening::NotRenewed(why) => (
             LogEvent::warn("a token could not be renewed").with("reason", why),

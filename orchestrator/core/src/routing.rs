@@ -39,7 +39,10 @@ impl Core {
             (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
             (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
             (ToOrchestrator::Confined(confined), _) => self.fleet.on_confined(&owner, confined),
-            (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
+            (ToOrchestrator::Status(mut status), Owner::Connector(id, name)) => {
+                let token = status.token.take();
+                status.token =
+                    token.filter(|said| self.calls.is_declined_start(&self.fleet, process, said));
                 self.on_connector_status(id, name, status);
             }
             (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
@@ -192,8 +195,13 @@ impl Core {
         loop {
             let asked = self.oauth.take_calls();
             let called = self.calls.take_done_for_oauth();
-            if asked.is_empty() && called.is_empty() {
+            let verdicts = self.calls.take_verdicts();
+            if asked.is_empty() && called.is_empty() && verdicts.is_empty() {
                 return;
+            }
+            for verdict in verdicts {
+                let ruling = self.oauth.on_verdict(&mut self.fleet, &verdict);
+                self.calls.on_ruling(&mut self.fleet, &verdict, ruling);
             }
             for call in asked {
                 self.calls.on_oauth_call(&mut self.fleet, call);

@@ -208,6 +208,10 @@ pub(crate) struct Grant {
     pub(crate) obtained_at_ms: i64,
     pub(crate) expires_at_ms: Option<i64>,
     pub(crate) scope: Option<String>,
+    /// What it would have to allow besides, as servers said that were called with it.
+    pub(crate) wider: Option<String>,
+    /// Whether it was asked for since the token before was declined, and nobody has seen it taken yet.
+    pub(crate) is_on_trial: bool,
 }
 
 impl Grant {
@@ -229,6 +233,8 @@ impl Grant {
             fields.put_time("expiresAt", ms);
         }
         fields.put_some("scope", self.scope.as_deref());
+        fields.put_some("widerScope", self.wider.as_deref());
+        fields.put_some("onTrial", self.is_on_trial.then_some("true"));
         if let Some(binding) = &self.binding {
             binding.put(&mut fields);
         }
@@ -250,6 +256,8 @@ impl Grant {
             obtained_at_ms: fields.time("obtainedAt")?,
             expires_at_ms: fields.time("expiresAt"),
             scope: fields.owned("scope"),
+            wider: fields.owned("widerScope"),
+            is_on_trial: fields.text("onTrial") == Some("true"),
         })
     }
 }
@@ -288,6 +296,8 @@ pub(crate) struct Session {
     pub(crate) binding: Option<Binding>,
     pub(crate) how: How,
     pub(crate) expires_at_ms: i64,
+    /// What the person is asked to consent to, if anything is named.
+    pub(crate) scope: Option<String>,
     /// Whether its code was handed in already.
     pub(crate) is_used: bool,
 }
@@ -320,6 +330,7 @@ impl Session {
         fields.put("fingerprint", &self.fingerprint);
         fields.put("status", if self.is_used { "used" } else { "open" });
         fields.put_time("expiresAt", self.expires_at_ms);
+        fields.put_some("scope", self.scope.as_deref());
         if let Some(binding) = &self.binding {
             binding.put(&mut fields);
         }
@@ -368,6 +379,7 @@ impl Session {
             binding: Binding::read(fields)?,
             how,
             expires_at_ms: fields.time("expiresAt")?,
+            scope: fields.owned("scope"),
             is_used: fields.text("status") != Some("open"),
         })
     }

@@ -14,6 +14,9 @@
 //!
 //! * Of one grant there is at most one refresh under way, however many want one.
 //! * A refresh is on disk as under way before the server is asked, and its token before anybody gets it.
+//! * A token that a server declines is renewed once, however many were declined with it; if the next one is declined,
+//!   too, a person is asked.
+//! * Nobody's token gets to allow more unless a person has logged in for that.
 //! * A grant is deleted when a person says so, and never because a server declines.
 //! * A login is used once: that it was is on disk before its code is exchanged.
 //! * Tokens go to the server that gave them, and to no other: a grant of another application of the same
@@ -32,6 +35,6 @@ mod simulation;
 pub use documents::{Documents, Fields};
 pub use key::{GrantKey, Place};
 pub use machine::{
-    Answer, Answered, DocumentWork, Effect, Happening, Machine, Request, Ticket, Waiter,
+    Answer, Answered, DocumentWork, Effect, Happening, Machine, Request, Ruling, Ticket, Waiter,
 };
 pub use pkce::ENTROPY_BYTES;

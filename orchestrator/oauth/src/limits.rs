@@ -21,6 +21,12 @@ pub const RETRY_MAX_MS: i64 = 300_000;
 /// How often one refresh is sent, at most: a second time if nobody knows whether the first was heard.
 pub const REFRESH_SENDINGS_MAX: u32 = 2;
 
+/// How long after a renewal that a server's no has led to another no is answered by asking a person, in milliseconds.
+pub const DECLINED_AGAIN_WITHIN_MS: i64 = 300_000;
+
+/// Scopes that people are asked for at most beyond what the application says.
+pub const WIDER_SCOPES_MAX: usize = 64;
+
 /// How long a server may take to answer a request, in milliseconds.
 pub const REQUEST_TIMEOUT_MS: u64 = 30_000;
 

@@ -7,6 +7,7 @@
 //! * `revocation`: taking tokens back.
 //! * `servers`: where requests go.
 //! * `reading`: what was on disk when the application was first seen.
+//! * `verdicts`: what servers say of the tokens that they are called with.
 //! * `views`: what people are told.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use self::logins::{Beginning, Finishing, Login};
 use self::renewal::Phase;
 use self::revocation::Revoking;
 use self::servers::{Asked, Server, Which};
+pub use self::verdicts::Ruling;
 use crate::documents::{Binding, Fields, Grant};
 use crate::key::{GrantKey, Place, fingerprint};
 
@@ -34,6 +36,7 @@ mod registration;
 mod renewal;
 mod revocation;
 mod servers;
+mod verdicts;
 mod views;
 
 /// Somebody who waits for an answer, as whoever asks names them.
@@ -100,6 +103,10 @@ pub enum Happening {
     NeedsAuth(String),
     /// The token could not be renewed now; says why.
     NotRenewed(String),
+    /// A server does not take the token, and the next one is asked for.
+    Declined,
+    /// A person has to consent to more; says to what.
+    NeedsWider(String),
     /// The tokens are taken back, or forgotten.
     Revoked,
     /// A document cannot be read; says why.
@@ -224,6 +231,8 @@ struct Entry {
     failures: u32,
     /// The generation whose token was handed out.
     handed: Option<u64>,
+    /// The generation whose token a server has declined.
+    declined: Option<u64>,
     /// What went wrong last.
     problem: Option<String>,
 }

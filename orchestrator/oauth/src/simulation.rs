@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
+use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::control::{ErrorCode, GrantState};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{
@@ -15,7 +16,7 @@ use goondan_protocol::time::Timestamp;
 use crate::machine::DocumentWork;
 use crate::{
     Answer, Answered, Documents, ENTROPY_BYTES, Effect, Fields, GrantKey, Machine, Place, Request,
-    Waiter,
+    Ruling, Waiter,
 };
 
 const LIFE_S: u64 = 1_000;
@@ -30,6 +31,8 @@ struct Server {
     access: Option<String>,
     requests: usize,
     challenge: Option<String>,
+    /// Whether a refresh token stays good, and no new one is given.
+    keeps_refresh: bool,
     codes: BTreeSet<String>,
 }
 
@@ -42,6 +45,19 @@ impl Server {
         Answered::Token(Reply::Granted(Token {
             access_token: SecretValue::new(access),
             refresh_token: Some(SecretValue::new(refresh)),
+            expires_in_s: Some(LIFE_S),
+            scope: None,
+        }))
+    }
+
+    /// A new access token, and no new refresh token.
+    fn grant_again(&mut self) -> Answered {
+        self.next += 1;
+        let access = format!("a{}", self.next);
+        self.access = Some(access.clone());
+        Answered::Token(Reply::Granted(Token {
+            access_token: SecretValue::new(access),
+            refresh_token: None,
             expires_in_s: Some(LIFE_S),
             scope: None,
         }))
@@ -61,6 +77,9 @@ impl Server {
             return if is_good { self.grant() } else { invalid };
         }
         let token = field("refresh_token").unwrap();
+        if self.keeps_refresh && self.refresh.as_ref() == Some(&token) {
+            return self.grant_again();
+        }
         if self.refresh.as_ref() == Some(&token) {
             self.spent.insert(token);
             return self.grant();
@@ -92,6 +111,8 @@ struct World {
     steps: usize,
     answers: Vec<(Waiter, Result<Answer, ErrorCode>)>,
     token: Option<String>,
+    /// The address that a person consented at last.
+    asked: String,
     /// Whether a reply of the server that mattered was lost.
     is_reply_lost: bool,
     /// Whether a reply could not be written down yet.
@@ -134,6 +155,7 @@ fn app() -> OAuthApp {
         client_secret: None,
         client_auth: ClientAuth::None,
         scopes: vec!["repo".to_owned()],
+        wider_scopes: vec!["write".to_owned()],
         redirect_uri: None,
         per_user: false,
         params: BTreeMap::new(),
@@ -150,6 +172,7 @@ impl World {
             steps: 0,
             answers: Vec::new(),
             token: None,
+            asked: String::new(),
             is_reply_lost: false,
             is_unkept: false,
         };
@@ -306,6 +329,7 @@ impl World {
         };
         self.server.challenge = Some(parameter("code_challenge"));
         self.server.codes.insert(format!("c{n}"));
+        self.asked.clone_from(&begun.url);
         let redirect = begun.redirect_uri.unwrap();
         let callback = format!("{redirect}?code=c{n}&state={}", parameter("state"));
         let callback = SecretValue::new(callback);
@@ -370,6 +394,22 @@ fn sys_4_a_thousand_who_want_a_token_renewed_make_one_request() {
 }
 
 #[test]
+fn sys_4_a_server_that_gives_no_new_refresh_token_goes_on_with_the_one_before() {
+    let mut world = World::logged_in();
+    world.server.keeps_refresh = true;
+    for access in ["a2", "a3"] {
+        world.pass(800_000);
+        world.settle(&mut |_| None);
+        assert_eq!(world.token.as_deref(), Some(access));
+    }
+    let kept = world.disk.values().flat_map(Fields::iter);
+    let kept = kept.filter(|(name, _)| *name == "refreshToken");
+    let kept: Vec<&str> = kept.map(|(_, value)| value.expose()).collect();
+    assert_eq!(kept, ["r1"]);
+    world.check("renewed twice with one refresh token");
+}
+
+#[test]
 fn sys_4_a_token_is_renewed_at_eighty_percent_of_its_life() {
     let mut world = World::logged_in();
     world.pass(799_999);
@@ -418,6 +458,167 @@ fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
     assert_eq!(logins, 9);
 }
 
+/// A server that is called with tokens: it takes the one that the authorization server gave last, unless it takes none.
+fn call_resource(world: &mut World, takes_none: bool) {
+    let Some(token) = world.token.clone() else {
+        return;
+    };
+    let is_good = world.server.access.as_ref() == Some(&token) && !takes_none;
+    let token = SecretValue::new(token);
+    if is_good {
+        return world.machine.worked(&key(), &token);
+    }
+    let said = TokenVerdict::Declined;
+    let ruling = world.machine.declined(&key(), &token, &said, false);
+    assert_eq!(ruling, Ruling::OtherToken);
+}
+
+/// The authorization server takes the token back that it gave last, and still renews it.
+fn take_back(world: &mut World) {
+    world.server.access = Some("taken back".to_owned());
+}
+
+#[test]
+fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
+    let mut world = World::logged_in();
+    take_back(&mut world);
+    let before = world.server.requests;
+    for _ in 0..100 {
+        call_resource(&mut world, false);
+    }
+    world.settle(&mut |_| None);
+    assert_eq!(world.server.requests, before + 1);
+    world.check("after a hundred");
+    // Who comes late with the old one takes the new one.
+    let old = SecretValue::new("a1".to_owned());
+    let ruling = world
+        .machine
+        .declined(&key(), &old, &TokenVerdict::Declined, false);
+    world.settle(&mut |_| None);
+    assert_eq!(ruling, Ruling::OtherToken);
+    assert_eq!(world.server.requests, before + 1);
+    // One that was taken and is declined later is renewed as the first was.
+    call_resource(&mut world, false);
+    take_back(&mut world);
+    call_resource(&mut world, false);
+    world.settle(&mut |_| None);
+    assert_eq!(world.server.requests, before + 2);
+    world.check("declined again, long after it was taken");
+}
+
+#[test]
+fn sys_4_a_token_that_is_declined_after_its_renewal_asks_a_person_and_is_not_deleted() {
+    let mut world = World::logged_in();
+    let before = world.server.requests;
+    for _ in 0..3 {
+        call_resource(&mut world, true);
+        world.settle(&mut |_| None);
+    }
+    assert_eq!(world.server.requests, before + 1, "it is renewed once");
+    assert!(world.needs_login());
+    assert_eq!(world.token, None);
+    let is_kept = |name: &str, value: &str| {
+        let fields = world.disk.values().flat_map(Fields::iter);
+        let mut found = fields.filter(|(of, it)| *of == name && it.expose() == value);
+        found.next().is_some()
+    };
+    assert!(is_kept("refreshToken", "r2") && is_kept("status", "needs_auth"));
+    world.start();
+    world.settle(&mut |_| None);
+    assert!(world.needs_login(), "after a restart, too");
+    world.log_in(2);
+    world.settle(&mut |_| None);
+    world.check("somebody has logged in");
+}
+
+#[test]
+fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
+    let live = |takes_none: bool, fault: &mut dyn FnMut(usize) -> Option<Fault>| {
+        let mut world = World::logged_in();
+        take_back(&mut world);
+        for _ in 0..4 {
+            call_resource(&mut world, takes_none);
+            world.settle(&mut |step| fault(step));
+            world.pass(4_000);
+        }
+        for _ in 0..4 {
+            world.pass(10_000);
+            world.settle(&mut |_| None);
+            call_resource(&mut world, takes_none);
+            world.settle(&mut |_| None);
+        }
+        world
+    };
+    let mut end = 0;
+    drop(live(true, &mut |step| {
+        end = end.max(step + 1);
+        None
+    }));
+    let begin = World::logged_in().steps;
+    assert!(end - begin >= 8, "{begin} {end}");
+    for at in begin..end {
+        for fault in [
+            Fault::CrashBefore,
+            Fault::CrashAfter,
+            Fault::Fails,
+            Fault::UnknownNotMade,
+            Fault::UnknownMade,
+        ] {
+            let told = format!("{fault:?} at step {at}");
+            let mut inject = |step| (step == at).then_some(fault);
+            live(false, &mut inject).check(&told);
+            let world = live(true, &mut inject);
+            assert!(world.needs_login(), "{told}");
+            assert!(world.is_on_disk(), "the grant is gone: {told}");
+            let requests = world.server.requests;
+            assert!(requests <= 4, "{requests} requests: {told}");
+        }
+    }
+}
+
+#[test]
+fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_others() {
+    let mut world = World::logged_in();
+    let narrow = |world: &mut World, scopes: &[&str]| {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        let token = SecretValue::new(world.token.clone().unwrap());
+        let said = TokenVerdict::TooLittle { scopes };
+        let ruling = world.machine.declined(&key(), &token, &said, false);
+        world.settle(&mut |_| None);
+        ruling
+    };
+    let stays = |ruling: Ruling| match ruling {
+        Ruling::Stays { why, .. } => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(stays(narrow(&mut world, &["admin"])).contains("may not be asked for `admin`"));
+    assert!(stays(narrow(&mut world, &["repo", "admin"])).contains("`admin`"));
+    assert!(stays(narrow(&mut world, &[])).contains("does not say"));
+    // What was asked for at the login counts as allowed, since the server says nothing else.
+    assert!(stays(narrow(&mut world, &["repo"])).contains("says that the token allows that"));
+    assert_eq!(world.machine.show(&key()).unwrap().wider_scope, None);
+
+    assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
+    assert_eq!(world.token.as_deref(), Some("a1"), "others go on with it");
+    // It is known after a restart, and after a renewal.
+    world.start();
+    world.settle(&mut |_| None);
+    world.machine.refresh(Waiter(5), &key());
+    world.settle(&mut |_| None);
+    let info = world.machine.show(&key()).unwrap();
+    assert_eq!(info.wider_scope.as_deref(), Some("write"));
+    assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
+    world.log_in(2);
+    assert!(
+        world.asked.contains("scope=repo%20write"),
+        "{}",
+        world.asked
+    );
+    world.settle(&mut |_| None);
+    world.check("somebody has consented to more");
+    assert!(stays(narrow(&mut world, &["write"])).contains("allows that"));
+}
+
 #[test]
 fn sys_4_seeded_lives_with_faults_everywhere_lose_no_grant() {
     for seed in 0..300 {
@@ -427,6 +628,9 @@ fn sys_4_seeded_lives_with_faults_everywhere_lose_no_grant() {
             world.pass(rng.i64(1..400_000));
             if rng.u8(0..4) == 0 {
                 world.machine.refresh(Waiter(round), &key());
+            }
+            if rng.u8(0..4) == 0 {
+                call_resource(&mut world, false);
             }
             world.settle(&mut |_| match rng.u8(0..12) {
                 0 => Some(Fault::CrashBefore),

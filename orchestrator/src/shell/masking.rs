@@ -19,7 +19,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use goondan_config::Secrets;
 use goondan_log::line_bytes;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::CallOutcome;
+use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::ToOrchestrator;
@@ -191,11 +191,21 @@ impl Masks {
         error
     }
 
+    /// What a server wants a token to allow is written down and shown.
+    fn verdict(&self, verdict: &mut TokenVerdict) {
+        if let TokenVerdict::TooLittle { scopes } = verdict {
+            scopes.iter_mut().for_each(|scope| self.mask(scope));
+        }
+    }
+
     /// What a child says about itself.
     pub(super) fn message(&self, message: &mut ToOrchestrator) {
         match message {
             ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
-            ToOrchestrator::Status(status) => self.mask(&mut status.detail),
+            ToOrchestrator::Status(status) => {
+                self.mask(&mut status.detail);
+                status.token.iter_mut().for_each(|it| self.verdict(it));
+            }
             ToOrchestrator::TurnComplete(complete) => {
                 if let TurnOutcome::Failed { message, .. } = &mut complete.outcome {
                     self.mask(message);
@@ -210,6 +220,7 @@ impl Masks {
                 if let CallOutcome::Error(error) = &mut result.outcome {
                     self.mask(&mut error.message);
                     self.mask_any(&mut error.suggestion);
+                    error.token.iter_mut().for_each(|it| self.verdict(it));
                 }
             }
             ToOrchestrator::TaskNotStarted(not) => self.mask(&mut not.error),
@@ -597,7 +608,11 @@ mod tests {
         let masks = masks(&[VALUE]);
         let detail = format!("cannot reach h?{VALUE}");
         let ready = false;
-        let mut message = ToOrchestrator::Status(Status { ready, detail });
+        let mut message = ToOrchestrator::Status(Status {
+            ready,
+            detail,
+            token: None,
+        });
         masks.message(&mut message);
         let shown = format!("{message:?}");
         assert!(shown.contains("h?[masked]"), "{shown}");

@@ -48,6 +48,9 @@ pub struct GrantInfo {
     /// What it allows, as the server said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+    /// What it would have to allow besides, as a server said that was called with it. The next login asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wider_scope: Option<String>,
     /// When the token was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obtained_at: Option<Timestamp>,
@@ -119,6 +122,9 @@ pub struct LoginBegun {
     /// The authorization server that a person logs in at, if it says who it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
+    /// What a person is asked to consent to, if anything is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// Where the server sends people back to from there; `None` of a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,

@@ -245,3 +245,128 @@ fn sys_4_two_logins_at_once_are_registered_apart_and_the_later_one_counts() {
     assert_eq!(home.ask("a", "call echo well"), "so: echo: well");
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
 }
+
+#[test]
+fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_made_again() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    log_in(&home, &server);
+    assert_eq!(home.ask("a", "call echo first"), "so: echo: first");
+
+    // Many conversations are declined with the same token.
+    server.take_back();
+    let sendings: Vec<_> = (0..8)
+        .map(|n| {
+            let key = format!("k{n}");
+            home.start_gdn(&["send", "--instance", &key, "call echo together"])
+        })
+        .collect();
+    for sending in sendings {
+        sending.wait().exits(0).prints(&["so: echo: together"]);
+    }
+    let renewals = || {
+        let asked = server.asked();
+        asked
+            .iter()
+            .filter(|(kind, _)| kind == "refresh_token")
+            .count()
+    };
+    assert_eq!(renewals(), 1);
+    assert!(server.declined() > 0);
+
+    // One that is taken, and declined later, is renewed as well: also when the daemon has just started.
+    daemon.kill();
+    server.take_back();
+    let daemon = Daemon::start(&home);
+    assert_eq!(home.ask("a", "call echo later"), "so: echo: later");
+    assert_eq!(renewals(), 2);
+    assert!(
+        daemon
+            .log()
+            .lines()
+            .iter()
+            .any(|line| line["message"] == "a server declines a token; it is renewed")
+    );
+    are_nowhere(&home, &server.secrets(), &daemon.log().lines());
+}
+
+#[test]
+fn sys_4_a_token_that_is_declined_after_its_renewal_parks_the_turn_until_somebody_logs_in() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    log_in(&home, &server);
+    assert_eq!(home.ask("a", "call echo first"), "so: echo: first");
+
+    server.lie(Some(Lie::TakesNone));
+    let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
+    sending.wait_for_stderr("gdn oauth login server");
+    let waits = || {
+        let agent = home.ps_agent("a");
+        agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
+    };
+    wait_until("the turn waits for consent", waits);
+    let kinds: Vec<String> = server.asked().into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(
+        kinds,
+        ["authorization_code", "refresh_token"],
+        "it is renewed once"
+    );
+    home.gdn(&["oauth", "show", "server"])
+        .exits(0)
+        .prints(&["needs login"])
+        .tells(&["a server declines the token"]);
+
+    server.lie(None);
+    log_in(&home, &server);
+    sending.wait().exits(0).prints(&["so: echo: hello"]);
+    are_nowhere(&home, &server.secrets(), &daemon.log().lines());
+}
+
+#[test]
+fn sys_4_a_token_that_allows_too_little_parks_the_call_until_a_person_consents_to_more() {
+    let server = McpWithLogin::start();
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    log_in(&home, &server);
+    server.needs_scope("write");
+    let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
+    sending.wait_for_stderr("gdn oauth login server");
+    wait_until("the turn waits for consent", || {
+        let agent = home.ps_agent("a");
+        agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
+    });
+    let shown = home.gdn(&["oauth", "show", "server"]);
+    shown.exits(0).prints(&["active", "tools write"]);
+    // Nobody is asked by anything but the login of a person, which says what for.
+    assert_eq!(server.asked().len(), 1);
+    let login = home.start_gdn(&["oauth", "login", "server"]);
+    let back = server.consent(&address_of(&login));
+    assert_eq!(visit(&back), 200);
+    let login = login.wait().exits(0);
+    login.tells(&["tools offline_access write"]);
+    sending.wait().exits(0).prints(&["so: echo: hello"]);
+    are_nowhere(&home, &server.secrets(), &daemon.log().lines());
+}
+
+#[test]
+fn sys_4_scopes_that_the_application_may_not_ask_for_are_asked_of_nobody() {
+    let server = McpWithLogin::start();
+    let connection = format!("  config: {{url: '{}', auth: oauth}}\n", server.url());
+    let app = |wider: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {{name: server}}\nspec: {{resource: '{}', \
+             scopes: [tools, offline_access]{wider}}}\n",
+            server.url()
+        )
+    };
+    let home = Home::new(&(project(&connection) + &app("")));
+    let _daemon = Daemon::serving(&home);
+    log_in(&home, &server);
+    server.needs_scope("write");
+    home.ask("a", "call echo hello");
+    let said = last_result(&home, "a");
+    assert!(said.contains("may not be asked for `write`"), "{said}");
+    assert_eq!(server.asked().len(), 1);
+}

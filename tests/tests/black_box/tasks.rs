@@ -246,6 +246,57 @@ fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
 }
 
 #[test]
+fn sys_3_what_was_provided_for_a_task_is_rotated_with_all_secrets_and_stays_of_use() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    new_task(&home);
+    for (before, act, _) in &STEPS[..4] {
+        wait_for(&home, before);
+        act(&home);
+    }
+    wait_for(&home, "waiting_review");
+    let identity = || {
+        let path = home.state_root().join("system/identity.age");
+        fs::read_to_string(path).unwrap()
+    };
+    let kept = area(&home).join(".metadata/secrets.yaml");
+    let of_whom = || {
+        let text = fs::read_to_string(&kept).unwrap();
+        let words = text.split_whitespace();
+        let whom: Vec<String> = words
+            .filter(|word| word.starts_with("age1"))
+            .map(str::to_owned)
+            .collect();
+        assert!(!whom.is_empty(), "{text}");
+        whom
+    };
+    let (former, former_whom) = (identity(), of_whom());
+    let rotated = home.gdn_json(&["secret", "rotate", "--yes"]);
+    assert_eq!(rotated["documents"], 1, "{rotated}");
+    assert_ne!(identity(), former);
+    let is_former = |whom: &String| former_whom.contains(whom);
+    assert!(!of_whom().iter().any(is_former), "the former one opens it");
+    assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
+
+    // The next run of the agent has it, and asks for nothing.
+    home.gdn(&["task", "rework", "shop", "In euros."]).exits(0);
+    wait_until("the prices are written anew", || {
+        let prices = fs::read_to_string(area(&home).join("docs/design/prices.md"));
+        prices.is_ok_and(|prices| prices.contains("- In euros."))
+    });
+    wait_for(&home, "waiting_review");
+    assert_eq!(count(&history(&home), "dependency_requested"), 1);
+
+    // With the former identity in its place, nobody can open it.
+    let current = identity();
+    home.write("state/system/identity.age", &former);
+    let found = home.gdn(&["verify", "--all", "--json"]).exits(15);
+    assert!(found.stdout.contains("secrets.yaml"), "{found:?}");
+    home.write("state/system/identity.age", &current);
+    assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
     let home = example();
     let daemon = Daemon::serving(&home);

@@ -61,6 +61,26 @@ fn every_test_of_the_older_contract_exists() {
 }
 
 #[test]
+fn every_habit_of_authorization_servers_has_its_test() {
+    let tests = all_tests();
+    let page = Page::read("docs/oauth.md");
+    let (_, habits) = page.text.split_once("\n## Habits of servers\n").unwrap();
+    let habits = Page {
+        path: page.path.clone(),
+        text: habits.split("\n## ").next().unwrap().to_owned(),
+    };
+    let rows = habits.rows();
+    assert!(rows.len() > 20, "{} rows", rows.len());
+    for row in rows.iter().filter(|row| !row[0].starts_with("A server")) {
+        let named = quoted(&row[2]);
+        assert!(!named.is_empty(), "{}: by which test?", row[0]);
+        for name in named {
+            assert!(tests.contains(name), "{}: there is no test {name}", row[0]);
+        }
+    }
+}
+
+#[test]
 fn every_requirement_has_its_row() {
     let ids: Vec<String> = rows().into_iter().map(|row| row[0].clone()).collect();
     let expected: Vec<String> = GROUPS

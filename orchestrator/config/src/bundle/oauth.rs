@@ -158,6 +158,7 @@ fn app_for(
         client_secret: None,
         client_auth: ClientAuth::None,
         scopes: Vec::new(),
+        wider_scopes: Vec::new(),
         redirect_uri: None,
         per_user: false,
         params: BTreeMap::new(),

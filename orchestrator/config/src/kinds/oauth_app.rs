@@ -92,6 +92,12 @@ pub(crate) static SPEC: Shape = Shape::of(
         .or(Default::Meaning("`basic` with a secret, `none` without")),
         Field::optional("scopes", Content::List(&Content::Text), "What it asks for."),
         Field::optional(
+            "widerScopes",
+            Content::List(&Content::Text),
+            "What a person may be asked for besides, when a server says that a token allows too little.",
+        )
+        .or(Default::Meaning("none if `scopes` is written, else what the server names")),
+        Field::optional(
             "redirectUri",
             Content::Text,
             "Where the server sends people back to, exactly as it is registered there.",
@@ -152,6 +158,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
     }
     let client_auth = read_auth(&mut spec, has_secret, cx);
     let scopes = spec.texts("scopes", &mut cx.report);
+    let wider_scopes = spec.texts("widerScopes", &mut cx.report);
     let subject_mode = spec.word("subjectMode", &mut cx.report);
     let params = read_params(&mut spec, cx);
     spec.close();
@@ -164,6 +171,10 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
         client_secret: client_secret.map(SecretValue::new),
         client_auth,
         scopes: scopes.iter().map(|scope| scope.value.to_owned()).collect(),
+        wider_scopes: wider_scopes
+            .iter()
+            .map(|scope| scope.value.to_owned())
+            .collect(),
         redirect_uri,
         per_user: subject_mode.is_some_and(|mode| mode.value == USER),
         params,

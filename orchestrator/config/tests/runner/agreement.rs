@@ -89,7 +89,7 @@ fn corpus() -> Vec<Value> {
                 "deviceAuthorizationEndpoint": "https://as.example/device",
                 "resource": "https://mcp.example/mcp",
                 "clientId": "c", "clientSecret": {"valueFrom": {"env": "KEY"}}, "clientAuth": "post",
-                "scopes": ["a"], "redirectUri": "https://example.org/cb", "subjectMode": "user",
+                "scopes": ["a"], "widerScopes": ["b"], "redirectUri": "https://example.org/cb", "subjectMode": "user",
                 "params": {"access_type": "offline"},
             }),
         ),

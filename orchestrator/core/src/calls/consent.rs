@@ -7,6 +7,7 @@ use goondan_protocol::call::{CallTarget, ModelPiece};
 use goondan_protocol::ids::InstanceRef;
 use serde_json::value::to_raw_value;
 
+use super::declined::consent_to_more;
 use super::messages::tell_watchers;
 use super::{CallState, Calls};
 use crate::LogEvent;
@@ -19,9 +20,11 @@ impl Calls {
         let mut begun = Vec::new();
         for call in self.open.values_mut() {
             let is_waiting = matches!(call.state, CallState::Waiting);
-            let lacking = is_waiting
-                .then(|| fleet.lacking(&call.at.workspace_id, &call.target))
-                .flatten();
+            let lacking = is_waiting.then(|| {
+                let lacking = fleet.lacking(&call.at.workspace_id, &call.target);
+                lacking.or_else(|| consent_to_more(fleet, call))
+            });
+            let lacking = lacking.flatten();
             match (lacking, call.held_since_ms) {
                 (Some(need), None) => {
                     call.held_since_ms = Some(now_ms);

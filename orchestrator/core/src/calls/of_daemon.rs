@@ -51,6 +51,7 @@ impl Calls {
             trace: None,
             deadline_ms: fleet.now().mono_ms.saturating_add(deadline_ms),
             held_since_ms: None,
+            declined: None,
             not_before_ms: 0,
             attempts: 0,
             has_streamed: false,

@@ -159,7 +159,7 @@ impl Calls {
                 self.write_reply(fleet, id, message);
             }
             Err(error) => {
-                self.count_failure(fleet, id, error.usage);
+                self.count_failure(fleet, id, error.usage.as_deref().copied());
                 self.end_call(fleet, id, CallOutcome::Error(error));
             }
         }

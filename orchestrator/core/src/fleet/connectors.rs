@@ -88,6 +88,18 @@ impl Fleet {
         self.announce(id, event, None);
     }
 
+    /// A connection cannot begin its work with its token, and no other one would help.
+    pub(crate) fn stays_declined(&mut self, process: ProcessId, why: &str) {
+        let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(connector) = self.connector_mut(&id, &name) {
+            connector.readiness = Readiness::NotReady;
+            let detail = connector.slot.detail.take().unwrap_or_default();
+            connector.slot.detail = Some(format!("{detail}; {why}"));
+        }
+    }
+
     /// Starts a connection's process if one is wanted and may start.
     pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let now = self.now;

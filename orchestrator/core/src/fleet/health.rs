@@ -12,6 +12,9 @@ use crate::limits::UNHEALTHY_SHOWN;
 pub(crate) fn readiness_of(status: &Status) -> Readiness {
     if status.ready {
         Readiness::Ready
+    } else if status.token.is_some() {
+        // There is to be another token, with which its successor starts.
+        Readiness::Starting
     } else {
         Readiness::NotReady
     }

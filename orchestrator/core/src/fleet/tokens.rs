@@ -14,7 +14,8 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
-use super::Fleet;
+use super::{Fleet, Owner};
+use crate::ProcessId;
 
 /// Tokens by what needs them.
 pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
@@ -117,10 +118,15 @@ impl Fleet {
     }
 
     /// The logins without which these calls of a conversation are not made.
-    pub(super) fn consents_of(&self, at: &InstanceRef, targets: Vec<CallTarget>) -> Vec<String> {
+    pub(super) fn consents_of(
+        &self,
+        at: &InstanceRef,
+        targets: Vec<CallTarget>,
+        wider: Vec<OAuthNeed>,
+    ) -> Vec<String> {
         let targets = targets.into_iter();
         let needs = targets.filter_map(|target| self.lacking(&at.workspace_id, &target));
-        let needs: BTreeSet<OAuthNeed> = needs.collect();
+        let needs: BTreeSet<OAuthNeed> = needs.chain(wider).collect();
         needs.iter().map(ToString::to_string).collect()
     }
 
@@ -174,6 +180,25 @@ impl Fleet {
             Ok((need.clone(), token.clone()))
         });
         found.collect()
+    }
+
+    /// Whether these are the tokens that are good now.
+    pub(crate) fn has_tokens(&self, id: &WorkspaceId, tokens: &Tokens) -> bool {
+        let needs = tokens.keys().cloned().collect();
+        self.tokens_for(id, &needs).ok().as_ref() == Some(tokens)
+    }
+
+    /// The tokens that a process was started with, and in which workspace; none if it has none.
+    pub(crate) fn tokens_of(&self, process: ProcessId) -> Option<(&WorkspaceId, &Tokens)> {
+        let (id, tokens) = match self.owner_of(process)? {
+            Owner::Connector(id, name) => {
+                let connector = self.workspaces.get(id)?.connectors.get(name)?;
+                (id, &connector.running.as_ref()?.tokens)
+            }
+            Owner::Model(id, name) => (id, &self.workspaces.get(id)?.models.get(name)?.tokens),
+            Owner::Agent(_) | Owner::Task(..) => return None,
+        };
+        (!tokens.is_empty()).then_some((id, tokens))
     }
 
     /// Whether the process of a connection runs with other tokens than are good now.

@@ -9,6 +9,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Confined};
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
 
@@ -29,6 +30,8 @@ pub(crate) trait Work {
     fn questions_in(&self, id: &WorkspaceId) -> usize;
     /// By whom the calls are to be made that a conversation's turn waits for and nobody makes yet.
     fn waiting_targets(&self, at: &InstanceRef) -> Vec<CallTarget>;
+    /// The logins that have to be done again for more, before calls are made that the turn waits for.
+    fn wider_needs(&self, at: &InstanceRef) -> Vec<OAuthNeed>;
     /// The questions that wait for the answer to a conversation's turn.
     fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
 }
@@ -105,7 +108,7 @@ impl Fleet {
             instance_key: key.clone(),
         };
         ProcessInfo {
-            consents: self.consents_of(&at, work.waiting_targets(&at)),
+            consents: self.consents_of(&at, work.waiting_targets(&at), work.wider_needs(&at)),
             questions: work.questions_of(&at),
             ..agent_info(self.now, id, key, instance)
         }

@@ -666,7 +666,14 @@ impl World {
         };
         self.say(process, ToOrchestrator::Hello(hello));
         let detail = "as the test says".to_owned();
-        self.say(process, ToOrchestrator::Status(Status { ready, detail }));
+        self.say(
+            process,
+            ToOrchestrator::Status(Status {
+                ready,
+                detail,
+                token: None,
+            }),
+        );
         self.pass(TICK_MS);
         self.settle();
     }

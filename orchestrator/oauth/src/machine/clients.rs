@@ -37,14 +37,30 @@ pub(super) fn client_of(app: &OAuthApp, binding: Option<&Binding>) -> Client {
     })
 }
 
-/// What is asked for.
-pub(super) fn scope_of(app: &OAuthApp, server: &Metadata) -> String {
+/// What is asked for: what the application says, or else its server, and what somebody was declined for want of.
+pub(super) fn scope_of(app: &OAuthApp, server: &Metadata, wider: Option<&str>) -> String {
     let scopes = if app.scopes.is_empty() {
         &server.scopes
     } else {
         &app.scopes
     };
-    scopes.join(" ")
+    let scopes = scopes.iter().map(String::as_str);
+    let wider = wider.unwrap_or_default().split_whitespace();
+    joined(scopes.chain(wider))
+}
+
+/// Scopes as one text, each once.
+pub(super) fn joined<'a, S>(scopes: S) -> String
+where
+    S: Iterator<Item = &'a str>,
+{
+    let mut once: Vec<&'a str> = Vec::new();
+    for scope in scopes {
+        if !once.contains(&scope) {
+            once.push(scope);
+        }
+    }
+    once.join(" ")
 }
 
 /// The field that says for which server tokens are meant (RFC 8707), if they are for one alone: as they were asked for,
@@ -107,6 +123,7 @@ mod tests {
             client_secret: None,
             client_auth: ClientAuth::None,
             scopes: Vec::new(),
+            wider_scopes: Vec::new(),
             redirect_uri: None,
             per_user: false,
             params: BTreeMap::new(),

@@ -40,6 +40,8 @@ pub(super) struct Beginning {
     pub(super) registration: Option<Registration>,
     /// Which server it is at, if that is not written.
     pub(super) binding: Option<Binding>,
+    /// What a device is asked to allow, if anything is named.
+    scope: Option<String>,
 }
 
 /// How.
@@ -113,6 +115,7 @@ impl Machine {
             state,
             registration: None,
             binding: None,
+            scope: None,
         });
         self.call(key, waiter, Call::Login(beginning));
     }
@@ -175,7 +178,8 @@ impl Machine {
             Ok(redirect_uri) => redirect_uri.unwrap_or_default(),
             Err(error) => return self.answer(waiter, Err(error)),
         };
-        let url = authorization_url(app, server, &endpoint, &redirect_uri, &beginning);
+        let scope = scope_of(app, server, self.wider_of(&key));
+        let url = authorization_url(app, server, (&endpoint, &scope), &redirect_uri, &beginning);
         let issuer = server.issuer.clone().or(app.issuer.clone());
         let how = How::Code {
             state: beginning.state.clone(),
@@ -189,6 +193,7 @@ impl Machine {
             login_id: beginning.id.clone(),
             url,
             issuer,
+            scope: Some(scope).filter(|scope| !scope.is_empty()),
             redirect_uri: Some(redirect_uri),
             user_code: None,
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
@@ -196,14 +201,16 @@ impl Machine {
         self.keep_session(&beginning, how, expires_at_ms, begun);
     }
 
-    fn open_on_device(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
+    fn open_on_device(&mut self, mut beginning: Beginning, app: &OAuthApp, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
         let Some(endpoint) = &server.endpoints.device_authorization else {
             return self.answer(waiter, Err(lacks(&key, "device authorization")));
         };
-        let scope = ("scope", plain(&scope_of(app, server)));
+        let scope = scope_of(app, server, self.wider_of(&key));
+        let field = ("scope", plain(&scope));
+        beginning.scope = Some(scope).filter(|scope| !scope.is_empty());
         let resource = resource_field(beginning.binding.as_ref(), server);
-        let fields = [scope].into_iter().chain(resource);
+        let fields = [field].into_iter().chain(resource);
         let form = fields.filter(|(_, it)| !it.expose().is_empty());
         let request = self.form_request(&key, (endpoint, server), beginning.binding.as_ref(), form);
         let Some(request) = request else { return };
@@ -230,6 +237,7 @@ impl Machine {
             binding: beginning.binding.clone(),
             how,
             expires_at_ms,
+            scope: begun.scope.clone(),
             is_used: false,
         };
         self.make_room(&key.workspace_id);
@@ -450,11 +458,16 @@ impl Machine {
             return;
         };
         let (key, fingerprint) = (login.key.clone(), login.session.fingerprint.clone());
-        let binding = login.session.binding.clone();
+        let (binding, asked) = (login.session.binding.clone(), login.session.scope.clone());
+        let wider = self.wider_of(&key).map(str::to_owned);
         let entry = self.entry(&key);
         entry.issued += 1;
+        // A server that does not say what a token allows gives what it was asked for (RFC 6749, 5.1).
+        let scope = token.scope.clone().or(asked);
         let grant = Grant {
             binding,
+            scope,
+            wider,
             ..Grant::of_token(token, now_ms, entry.issued, fingerprint)
         };
         let fields = grant.fields(&key);
@@ -518,6 +531,7 @@ impl Machine {
             login_id: beginning.id.clone(),
             url: complete.unwrap_or(device.verification_uri),
             issuer: self.issuer_of(beginning),
+            scope: beginning.scope.clone(),
             redirect_uri: None,
             user_code: Some(device.user_code),
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
@@ -599,11 +613,10 @@ pub(super) fn redirect_uri_of(
 fn authorization_url(
     app: &OAuthApp,
     server: &Metadata,
-    endpoint: &str,
+    (endpoint, scope): (&str, &str),
     redirect_uri: &str,
     beginning: &Beginning,
 ) -> String {
-    let scope = scope_of(app, server);
     let client = client_of(app, beginning.binding.as_ref());
     let challenge = challenge(&beginning.verifier);
     let mut fields = vec![
@@ -615,7 +628,7 @@ fn authorization_url(
         ("code_challenge_method", "S256"),
     ];
     if !scope.is_empty() {
-        fields.push(("scope", &scope));
+        fields.push(("scope", scope));
     }
     let resource = server.resource.as_deref();
     fields.extend(resource.map(|resource| ("resource", resource)));

@@ -91,7 +91,7 @@ impl Machine {
         server: &Metadata,
         endpoint: String,
     ) {
-        let scope = scope_of(app, server);
+        let scope = scope_of(app, server, self.wider_of(&beginning.key));
         let asked = beginning.registration.as_ref();
         let request = RegisterRequest {
             redirect_uri: asked.and_then(|asked| asked.redirect_uri.clone()),
@@ -184,6 +184,7 @@ mod tests {
             client_secret: None,
             client_auth: ClientAuth::None,
             scopes: Vec::new(),
+            wider_scopes: Vec::new(),
             redirect_uri: None,
             per_user: false,
             params: BTreeMap::new(),

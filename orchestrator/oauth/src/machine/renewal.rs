@@ -69,6 +69,8 @@ impl Grant {
             obtained_at_ms: now_ms,
             expires_at_ms: life_ms.map(|life_ms| now_ms.saturating_add(life_ms)),
             scope: token.scope,
+            wider: None,
+            is_on_trial: false,
         }
     }
 
@@ -140,7 +142,8 @@ impl Machine {
             let Some(grant) = entry.grant.as_ref().filter(|_| entry.phase.is_idle()) else {
                 continue;
             };
-            let is_due = grant.refresh_at_ms().is_some_and(|at| at <= now_ms);
+            let is_due = grant.refresh_at_ms().is_some_and(|at| at <= now_ms)
+                || entry.declined == Some(grant.generation);
             let is_good = grant.needs_auth.is_none() && self.is_of_app(key, grant);
             if entry.is_needed && is_good && is_due && grant.refresh_token.is_some() {
                 due.push(key.clone());
@@ -165,7 +168,7 @@ impl Machine {
     }
 
     /// Writes down that a renewal is under way.
-    fn lock(&mut self, key: &GrantKey) {
+    pub(super) fn lock(&mut self, key: &GrantKey) {
         let since_ms = self.now_ms;
         let entry = self.entry(key);
         let Some(grant) = &entry.grant else { return };
@@ -268,6 +271,8 @@ impl Machine {
                     binding: grant.binding,
                     refresh_token: next.refresh_token.or(grant.refresh_token),
                     scope: next.scope.or(grant.scope),
+                    wider: grant.wider,
+                    is_on_trial: entry.declined == Some(generation),
                     ..next
                 };
                 self.keep(key, next);

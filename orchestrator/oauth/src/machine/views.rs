@@ -69,6 +69,7 @@ impl Machine {
             subject: key.need.subject.clone(),
             state,
             scope: grant.and_then(|grant| grant.scope.clone()),
+            wider_scope: grant.and_then(|grant| grant.wider.clone()),
             obtained_at: grant.map(|grant| at(grant.obtained_at_ms)),
             expires_at: grant.and_then(|grant| grant.expires_at_ms).map(at),
             refresh_at: grant.and_then(Grant::refresh_at_ms).map(at),

@@ -128,7 +128,11 @@ impl World {
                 ToConnector::Welcome(_) => {
                     child.is_greeted = matches!(child.role, Role::Connector);
                     let (ready, detail) = (true, "listening".to_owned());
-                    vec![Act::Say(ToOrchestrator::Status(Status { ready, detail }))]
+                    vec![Act::Say(ToOrchestrator::Status(Status {
+                        ready,
+                        detail,
+                        token: None,
+                    }))]
                 }
                 ToConnector::Ping(ping) => {
                     let pong = Pong { nonce: ping.nonce };
