@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
-    Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
-    TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
+    Connect, Connected, ControlError, ErrorCode, Incoming, InstanceSummary, JsonRpc, LOG_LINE,
+    ListInstances, LogLine, Method, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
+    WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
@@ -227,6 +228,22 @@ impl Client {
     /// Makes a request that only reads.
     pub(crate) async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
         self.watch(call, RequestTimeout::Query, &mut |_| {}).await
+    }
+
+    /// The conversations that are asked for, of all pages from the one that is asked for.
+    pub(crate) async fn instances(
+        &mut self,
+        mut list: ListInstances,
+    ) -> Result<Vec<InstanceSummary>, CallError> {
+        let mut instances = Vec::new();
+        loop {
+            let page = self.query(list.clone()).await?;
+            instances.extend(page.instances);
+            list.after = page.next;
+            if list.after.is_none() {
+                return Ok(instances);
+            }
+        }
     }
 
     /// Makes a request that may wait for processes to stop.

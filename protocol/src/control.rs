@@ -66,8 +66,9 @@ pub use event::{
 };
 pub use instance::{
     ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
-    ImportInstance, Imported, InstanceDetail, InstanceHistory, InstancePage, InstanceSummary,
-    InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
+    ImportInstance, Imported, InstanceCursor, InstanceDetail, InstanceHistory, InstanceOrder,
+    InstancePage, InstanceSummary, InstanceTurns, InstancesPage, ListInstances, Prunable,
+    PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use oauth::{
@@ -204,7 +205,7 @@ methods! {
     /// Approves or denies a tool call that waits. Only a person may.
     DecideApproval = "approval.decide" -> ApprovalDecided;
     /// The instances of a workspace.
-    ListInstances = "instance.list" -> Vec<InstanceSummary>;
+    ListInstances = "instance.list" -> InstancesPage;
     /// One instance.
     ShowInstance = "instance.show" -> InstanceDetail;
     /// Messages of an instance's conversation.

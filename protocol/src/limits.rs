@@ -29,6 +29,9 @@ pub const MAX_AUDIT_RECORDS: usize = 10_000;
 /// Bytes of raw records one answer with the audit log holds at most; older ones are left out.
 pub const AUDIT_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
+/// Conversations that one page of a list holds at most (`OBS-1`).
+pub const MAX_INSTANCES_PAGE: usize = 1_000;
+
 /// Sums that one answer about what replies of models took holds at most.
 pub const MAX_USAGE_ROWS: usize = 10_000;
 

@@ -144,8 +144,11 @@ async fn list(
     client: &mut Client,
     workspace: &WorkspaceInfo,
 ) -> Result<Vec<InstanceSummary>, Failure> {
-    let workspace_id = Some(workspace.workspace_id.clone());
-    Ok(client.query(ListInstances { workspace_id }).await?)
+    let list = ListInstances {
+        workspace_id: Some(workspace.workspace_id.clone()),
+        ..ListInstances::default()
+    };
+    Ok(client.instances(list).await?)
 }
 
 async fn close(

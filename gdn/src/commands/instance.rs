@@ -191,10 +191,12 @@ struct Listed<'a> {
 
 async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let mut instances = client.query(ListInstances { workspace_id }).await?;
-    if let Some(agent) = &args.agent {
-        instances.retain(|instance| instance.agent_name == *agent);
-    }
+    let list = ListInstances {
+        workspace_id,
+        agent_name: args.agent.clone(),
+        ..ListInstances::default()
+    };
+    let instances = client.instances(list).await?;
     let output = context.output;
     let instances = &instances;
     output.object(schemas::INSTANCE_LIST, &Listed { instances })?;

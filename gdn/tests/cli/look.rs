@@ -194,8 +194,15 @@ pub(crate) fn shown(show: &ShowInstance) -> Value {
 #[test]
 fn instances_are_listed_and_shown() {
     let home = Home::new();
-    let _daemon = home.daemon(|call| match call {
-        Call::ListInstances(_) => answer(json!([instance()])),
+    let mut other = instance();
+    other["instanceKey"] = json!("zebra");
+    let _daemon = home.daemon(move |call| match call {
+        Call::ListInstances(list) => answer(match list.after {
+            None => json!({"instances": [instance()], "total": 2, "next": {
+                "workspaceId": "w", "instanceKey": "main", "updatedAt": "2026-11-21T00:00:00.000Z",
+            }}),
+            Some(_) => json!({"instances": [other.clone()], "total": 2}),
+        }),
         Call::ShowInstance(show) => answer(shown(show)),
         _ => vec![],
     });
@@ -203,7 +210,8 @@ fn instances_are_listed_and_shown() {
     assert_eq!(
         ran.stdout,
         "CONVERSATION  AGENT  STATUS  CREATED              UPDATED\n\
-         main          clerk  idle    2026-11-21 21:06:00  2h 10m ago\n"
+         main          clerk  idle    2026-11-21 21:06:00  2h 10m ago\n\
+         zebra         clerk  idle    2026-11-21 21:06:00  2h 10m ago\n"
     );
     let json = home.gdn(&["instance", "list", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.instance.list/v1");

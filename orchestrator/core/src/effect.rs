@@ -8,7 +8,9 @@ use goondan_config::Sources;
 use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
-use goondan_protocol::control::{ControlError, PrunePackages, StorePackage, UsageBy};
+use goondan_protocol::control::{
+    ControlError, ListInstances, PrunePackages, StorePackage, UsageBy,
+};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::process_limits::ProcessLimits;
@@ -95,10 +97,12 @@ pub enum Effect {
         /// What is to be done.
         work: StateWork,
     },
-    /// List the instances of workspaces and answer with them.
+    /// List the instances of workspaces and answer with a page of them.
     ListInstances {
         /// The request that waits for it.
         token: RequestToken,
+        /// Which page.
+        list: ListInstances,
         /// Which workspaces.
         workspaces: Vec<WorkspaceId>,
         /// Instances in a turn, whose files may not say so yet.

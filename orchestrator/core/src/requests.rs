@@ -6,7 +6,7 @@ use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     Call, ControlError, ConversationPage, Done, ErrorCode, History, InstanceDetail,
-    InstanceSummary, SendEvent, Sent,
+    InstanceSummary, ListInstances, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -237,14 +237,15 @@ impl Core {
         self.fleet.accept(instance, &route.agent, event, reply);
     }
 
-    fn list_instances(&mut self, token: RequestToken, only: Option<WorkspaceId>) {
-        let workspaces = match self.workspace_ids(only) {
+    fn list_instances(&mut self, token: RequestToken, list: ListInstances) {
+        let workspaces = match self.workspace_ids(list.workspace_id.clone()) {
             Ok(workspaces) => workspaces,
             Err(error) => return self.fleet.respond_error(token, error),
         };
         let processing = self.fleet.in_turn();
         self.fleet.push(Effect::ListInstances {
             token,
+            list,
             workspaces,
             processing,
         });
@@ -327,7 +328,7 @@ impl Core {
                 Err(error) => self.fleet.respond_error(token, error),
             },
             Call::SendEvent(send) => self.send_event(token, send),
-            Call::ListInstances(list) => self.list_instances(token, list.workspace_id),
+            Call::ListInstances(list) => self.list_instances(token, list),
             Call::ShowInstance(show) => {
                 self.with_instance(token, show.workspace_id, show.instance_key, |instance| {
                     let inspect = Inspect {

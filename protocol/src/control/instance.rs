@@ -1,24 +1,135 @@
 //! `instance.*`: conversations.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::limits::MAX_INSTANCES_PAGE;
 use crate::message::Message;
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 
 use super::{ProcessInfo, RewindRecord};
 
-/// `instance.list`.
+/// `instance.list`: one page of the conversations there are (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListInstances {
     /// Only this workspace's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
+    /// Only this agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<AgentName>,
+    /// Only those with this text in their key or in the name of their agent, in small or large letters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
+    /// In which order.
+    #[serde(default, skip_serializing_if = "InstanceOrder::is_default")]
+    pub order: InstanceOrder,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<InstanceCursor>,
+    /// Most conversations on the page, at most and if it is not said [`MAX_INSTANCES_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// The order of conversations in a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InstanceOrder {
+    /// By workspace and key. What changes meanwhile keeps its place, so that all pages together miss nothing.
+    #[default]
+    Key,
+    /// By their last change, the latest first. What changes meanwhile moves to the first page.
+    Changed,
+}
+
+impl InstanceOrder {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The last conversation of a page. A client hands it back as it got it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstanceCursor {
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// Its key.
+    pub instance_key: InstanceKey,
+    /// When it had last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Result of `instance.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstancesPage {
+    /// The conversations.
+    pub instances: Vec<InstanceSummary>,
+    /// How many there are of those that are asked for, on all pages.
+    pub total: usize,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<InstanceCursor>,
+}
+
+impl ListInstances {
+    /// The page of these conversations that is asked for.
+    #[must_use]
+    pub fn page_of(&self, mut all: Vec<InstanceSummary>) -> InstancesPage {
+        let wanted = self.containing.as_ref().map(|text| text.to_lowercase());
+        all.retain(|one| {
+            let is_of_agent = self.agent_name.as_ref();
+            let has_text = |text: &String| {
+                let has = |name: &str| name.to_lowercase().contains(text.as_str());
+                has(one.instance_key.as_str()) || has(one.agent_name.as_str())
+            };
+            is_of_agent.is_none_or(|agent| *agent == one.agent_name)
+                && wanted.as_ref().is_none_or(has_text)
+        });
+        let total = all.len();
+        if let Some(after) = &self.after {
+            all.retain(|one| self.order.compare(after.place(), one.place()) == Ordering::Less);
+        }
+        all.sort_by(|one, other| self.order.compare(one.place(), other.place()));
+        let limit = self.limit.unwrap_or(MAX_INSTANCES_PAGE);
+        let limit = limit.clamp(1, MAX_INSTANCES_PAGE);
+        let is_last = all.len() <= limit;
+        all.truncate(limit);
+        let next = all.last().filter(|_| !is_last);
+        InstancesPage {
+            next: next.map(InstanceSummary::cursor),
+            instances: all,
+            total,
+        }
+    }
+}
+
+/// What a list is ordered by.
+type Place<'a> = (&'a WorkspaceId, &'a InstanceKey, Timestamp);
+
+impl InstanceOrder {
+    fn compare(self, one: Place<'_>, other: Place<'_>) -> Ordering {
+        let by_key = (one.0, one.1).cmp(&(other.0, other.1));
+        match self {
+            Self::Key => by_key,
+            Self::Changed => other.2.cmp(&one.2).then(by_key),
+        }
+    }
+}
+
+impl InstanceCursor {
+    fn place(&self) -> Place<'_> {
+        (&self.workspace_id, &self.instance_key, self.updated_at)
+    }
 }
 
 /// One instance, in a list.
@@ -37,6 +148,22 @@ pub struct InstanceSummary {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+}
+
+impl InstanceSummary {
+    fn place(&self) -> Place<'_> {
+        (&self.workspace_id, &self.instance_key, self.updated_at)
+    }
+
+    /// The place of a page that ends with it.
+    #[must_use]
+    pub fn cursor(&self) -> InstanceCursor {
+        InstanceCursor {
+            workspace_id: self.workspace_id.clone(),
+            instance_key: self.instance_key.clone(),
+            updated_at: self.updated_at,
+        }
+    }
 }
 
 /// `instance.show`.
@@ -299,4 +426,95 @@ pub struct DeleteInstance {
 pub struct Deleted {
     /// Whether there was anything to delete.
     pub existed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(key: &str, agent: &str, changed: &str) -> InstanceSummary {
+        InstanceSummary {
+            workspace_id: "w".parse().unwrap(),
+            instance_key: key.parse().unwrap(),
+            agent_name: agent.parse().unwrap(),
+            status: "idle".to_owned(),
+            created_at: "2026-01-01T00:00:00.000Z".parse().unwrap(),
+            updated_at: format!("2026-01-01T00:00:{changed}.000Z").parse().unwrap(),
+        }
+    }
+
+    fn all() -> Vec<InstanceSummary> {
+        vec![
+            summary("b", "clerk", "03"),
+            summary("a", "clerk", "01"),
+            summary("d:Ann", "writer", "02"),
+            summary("c", "clerk", "03"),
+        ]
+    }
+
+    fn keys(mut list: ListInstances, change: impl Fn(&mut Vec<InstanceSummary>)) -> Vec<String> {
+        let (mut all, mut keys) = (all(), Vec::new());
+        loop {
+            let page = list.page_of(all.clone());
+            keys.extend(
+                page.instances
+                    .iter()
+                    .map(|one| one.instance_key.to_string()),
+            );
+            change(&mut all);
+            list.after = page.next;
+            if list.after.is_none() {
+                return keys;
+            }
+        }
+    }
+
+    #[test]
+    fn obs_1_the_pages_of_a_list_miss_and_repeat_nothing() {
+        for limit in [1, 2, 3, 4, 5, MAX_INSTANCES_PAGE + 1] {
+            for (order, whole) in [
+                (InstanceOrder::Key, ["a", "b", "c", "d:Ann"]),
+                (InstanceOrder::Changed, ["b", "c", "d:Ann", "a"]),
+            ] {
+                let list = ListInstances {
+                    order,
+                    limit: Some(limit),
+                    ..ListInstances::default()
+                };
+                assert_eq!(keys(list, |_| {}), whole, "{limit} {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn obs_1_what_changes_between_pages_keeps_its_place_by_key() {
+        let list = ListInstances {
+            limit: Some(1),
+            ..ListInstances::default()
+        };
+        let now = "2026-01-01T00:00:59.000Z".parse().unwrap();
+        let change = |all: &mut Vec<InstanceSummary>| all[2].updated_at = now;
+        assert_eq!(keys(list, change), ["a", "b", "c", "d:Ann"]);
+    }
+
+    #[test]
+    fn a_list_is_narrowed_by_agent_and_by_text_and_counts_what_is_left() {
+        let list = ListInstances {
+            containing: Some("aNN".to_owned()),
+            ..ListInstances::default()
+        };
+        let page = list.page_of(all());
+        assert_eq!(
+            (page.total, page.instances[0].instance_key.as_str()),
+            (1, "d:Ann")
+        );
+        let list = ListInstances {
+            agent_name: Some("clerk".parse().unwrap()),
+            limit: Some(1),
+            ..ListInstances::default()
+        };
+        let page = list.page_of(all());
+        assert_eq!((page.total, page.instances.len()), (3, 1));
+        assert!(page.next.is_some());
+    }
 }

@@ -6,8 +6,8 @@ use goondan_core::{
     Spawn, StateDone, StateWork, control_error,
 };
 use goondan_protocol::control::{
-    ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
-    TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
+    ControlError, ErrorCode, JsonRpc, ListInstances, Notification, TURN_PIECE, TURN_PROGRESS,
+    TurnPiece, TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Head, ToChild};
@@ -73,9 +73,10 @@ impl Supervisor {
             } => self.carry_out_state_work(workspace_id, connection, work),
             Effect::ListInstances {
                 token,
+                list,
                 workspaces,
                 processing,
-            } => self.list_instances(token, &workspaces, &processing),
+            } => self.list_instances(token, &list, &workspaces, &processing),
             Effect::ListMetadata {
                 purpose,
                 workspace_id,
@@ -269,6 +270,7 @@ impl Supervisor {
     fn list_instances(
         &mut self,
         token: RequestToken,
+        list: &ListInstances,
         workspaces: &[WorkspaceId],
         processing: &HashSet<InstanceRef>,
     ) {
@@ -276,7 +278,8 @@ impl Supervisor {
         let listed = workspaces
             .iter()
             .flat_map(|id| loading::list_instances(&self.projects.known, id, is_processing));
-        match serde_json::value::to_raw_value(&listed.collect::<Vec<_>>()) {
+        let page = list.page_of(listed.collect());
+        match serde_json::value::to_raw_value(&page) {
             Ok(listed) => {
                 if let Some(request) = self.requests.remove(&token) {
                     request.client.respond_raw(request.id, listed);
