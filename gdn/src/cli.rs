@@ -172,6 +172,7 @@ commands! {
     #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
     Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,
+    Top(args: top::TopArgs) => commands::top::run(&args, context).await,
     Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,
     Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
     Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,

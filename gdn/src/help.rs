@@ -25,7 +25,9 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "See what happens",
-        &["ps", "status", "watch", "logs", "trace", "usage", "audit"],
+        &[
+            "top", "ps", "status", "watch", "logs", "trace", "usage", "audit",
+        ],
     ),
     (
         "Look after conversations",

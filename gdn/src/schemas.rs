@@ -186,6 +186,8 @@ pub const FORGET: &str = "gdn.forget/v1";
 pub const TRACE: &str = "gdn.trace/v1";
 /// Each thing that `gdn watch` is told.
 pub const WATCH: &str = "gdn.watch/v1";
+/// `gdn top --once`.
+pub const TOP: &str = "gdn.top/v1";
 /// `gdn usage`.
 pub const USAGE: &str = "gdn.usage/v1";
 /// `gdn audit`.
@@ -291,6 +293,7 @@ pub const ALL: &[&str] = &[
     WORKSPACE_CLOSE,
     TRACE,
     WATCH,
+    TOP,
     USAGE,
     AUDIT,
     RESTART,

@@ -32,64 +32,85 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
         running::warn(id, problem, &Running::of(workspace), context);
     }
     let output = context.output;
+    for remark in remarks(workspace, context) {
+        let warning = match remark.is_warning {
+            true => output.err.paint(style::WARN, "warning:") + " ",
+            false => String::new(),
+        };
+        output.note(format!("{warning}{id}{}", remark.text));
+    }
+}
+
+/// Something about a workspace that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// Whether something is wrong; else somebody waits for a person.
+    pub(super) is_warning: bool,
+    /// What, as it follows the workspace's name.
+    pub(super) text: String,
+}
+
+/// What a person should know of a workspace, but for the problem with its configuration.
+pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remark> {
+    let id = &workspace.workspace_id;
+    let command = |words: &str| context.daemon_command(&format!("--workspace {id} {words}"));
+    let mut remarks = Vec::new();
+    let mut warn = |text| {
+        remarks.push(Remark {
+            is_warning: true,
+            text,
+        });
+    };
     for process in &workspace.unhealthy {
-        output.note(format!(
-            "{} {id}: {}",
-            output.err.paint(style::WARN, "warning:"),
-            text::printable(&told(process)),
-        ));
+        warn(format!(": {}", text::printable(&told(process))));
+    }
+    let listed = workspace.unhealthy.len();
+    let more = workspace.unhealthy_total.saturating_sub(listed);
+    if more > 0 {
+        warn(format!(": and {} more", text::count(more, "process")));
     }
     if workspace.parked_events > 0 {
-        let parked = parked(workspace);
-        let warning = output.err.paint(style::WARN, "warning:");
-        output.note(format!("{warning} {id}: {parked}"));
+        warn(format!(": {}", parked(workspace)));
     }
     for task in &workspace.failed_drills {
-        let show = context.daemon_command(&format!("--workspace {id} task show {task}"));
-        let warning = output.err.paint(style::WARN, "warning:");
-        output.note(format!(
-            "{warning} {id}: the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
+        let show = command(&format!("task show {task}"));
+        warn(format!(
+            ": the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
         ));
     }
     for (key, problem) in &workspace.bundle_problems {
         let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-        let show = context.daemon_command(&format!("--workspace {id} bundle status {key}"));
-        let warning = output.err.paint(style::WARN, "warning:");
+        let show = command(&format!("bundle status {key}"));
         let problem = text::one_line(problem);
-        output.note(format!(
-            "{warning} {id}, conversation {key}: {problem}: `{show}`"
-        ));
+        warn(format!(", conversation {key}: {problem}: `{show}`"));
     }
+    remarks.extend(waiting(workspace, command));
+    remarks
+}
+
+/// What waits for a person.
+fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<Remark> {
+    let verb = |count| if count == 1 { "waits" } else { "wait" };
+    let mut texts = Vec::new();
     if workspace.questions > 0 {
-        let list = context.daemon_command(&format!("--workspace {id} question list"));
         let count = text::count(workspace.questions, "question");
-        let verb = if workspace.questions == 1 {
-            "waits"
-        } else {
-            "wait"
-        };
-        output.note(format!("{id}: {count} {verb} for an answer: `{list}`"));
+        let (verb, list) = (verb(workspace.questions), command("question list"));
+        texts.push(format!(": {count} {verb} for an answer: `{list}`"));
     }
     for need in &workspace.consents {
-        let list = context.daemon_command(&format!("--workspace {id} oauth list"));
-        output.note(format!("{id}: somebody has to log in for {need}: `{list}`"));
+        let list = command("oauth list");
+        texts.push(format!(": somebody has to log in for {need}: `{list}`"));
     }
     if workspace.approvals > 0 {
-        let list = context.daemon_command(&format!("--workspace {id} approvals"));
         let count = text::count(workspace.approvals, "tool call");
-        let verb = if workspace.approvals == 1 {
-            "waits"
-        } else {
-            "wait"
-        };
-        output.note(format!("{id}: {count} {verb} for your approval: `{list}`"));
+        let (verb, list) = (verb(workspace.approvals), command("approvals"));
+        texts.push(format!(": {count} {verb} for your approval: `{list}`"));
     }
-    let more = workspace
-        .unhealthy_total
-        .saturating_sub(workspace.unhealthy.len());
-    if more > 0 {
-        output.note(format!("{id}: and {} more", text::count(more, "process")));
-    }
+    let remark = |text| Remark {
+        is_warning: false,
+        text,
+    };
+    texts.into_iter().map(remark).collect()
 }
 
 /// `2 events are parked: their turns crash whoever works on them`.

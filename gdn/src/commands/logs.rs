@@ -25,7 +25,7 @@ use crate::output::{Output, text};
 
 mod files;
 mod filter;
-mod render;
+pub(super) mod render;
 
 use super::known;
 use files::{Follower, LogFiles};

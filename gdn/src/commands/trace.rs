@@ -67,6 +67,12 @@ pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
     Ok(())
 }
 
+/// A trace as text.
+pub(super) fn as_text(trace: &Trace, canvas: Canvas) -> String {
+    let spans = spans_of(&trace.events);
+    format!("{}\n{}", summary(trace, &spans), waterfall(&spans, canvas))
+}
+
 /// What a span is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -131,6 +131,11 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
+/// What each agent took.
+pub(super) fn by_agent(report: &UsageReport) -> Table {
+    table(report, UsageBy::Agent, false)
+}
+
 fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
     let workspace = all.then_some("WORKSPACE");
     let agent = (by == UsageBy::Instance).then_some("AGENT");
@@ -161,7 +166,7 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
     table
 }
 
-fn budgets(states: &[BudgetState], all: bool) -> Table {
+pub(super) fn budgets(states: &[BudgetState], all: bool) -> Table {
     let workspace = all.then_some(Column::new("WORKSPACE").cut());
     let titles = [Column::new("BUDGET").cut()].into_iter();
     let rest = ["PER", "LIMIT", "SPENT", "", "RESERVED", "LEFT"];

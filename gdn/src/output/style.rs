@@ -36,6 +36,11 @@ impl Palette {
         Self { on }
     }
 
+    /// Whether there are colours.
+    pub(crate) fn is_on(self) -> bool {
+        self.on
+    }
+
     /// `text` in `style`.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         if self.on && !text.is_empty() {

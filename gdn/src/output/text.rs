@@ -114,6 +114,15 @@ fn zoned(at: Timestamp, format: &str) -> String {
     )
 }
 
+/// The time of day of that: `21:06:00.123`.
+pub(crate) fn time_ms(at: Timestamp) -> String {
+    let clock = clock_ms(at);
+    clock
+        .split_once(' ')
+        .map_or("", |(_, time)| time)
+        .to_owned()
+}
+
 /// From one point in time to a later one, in milliseconds; 0 if the clock went back meanwhile.
 pub(crate) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
     let ms = to.as_unix_millis().saturating_sub(from.as_unix_millis());

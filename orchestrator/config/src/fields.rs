@@ -5,6 +5,7 @@
 //! type, or leaves one out, is a fault of this crate that assertions catch in every test that gets
 //! there.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -378,17 +379,24 @@ impl<'n> Fields<'n> {
         if self.shape.is_open {
             return;
         }
-        for entry in self.entries {
-            if self.shape.field(&entry.key).is_some() {
-                continue;
-            }
-            let mut names: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
-            names.sort_unstable();
-            let expected = one_of(&names);
-            // What is there already cannot be what was meant.
-            let free = names
-                .into_iter()
-                .filter(|name| !self.entries.iter().any(|entry| entry.key == *name));
+        let is_unknown = |entry: &&Entry| self.shape.field(&entry.key).is_none();
+        let mut unknown = self.entries.iter().filter(is_unknown).peekable();
+        if unknown.peek().is_none() {
+            return;
+        }
+        let mut names: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
+        names.sort_unstable();
+        let expected = one_of(&names);
+        // What is there already cannot be what was meant. A hostile file has very many entries: they are gone
+        // through once.
+        let there: HashSet<&str> = self
+            .entries
+            .iter()
+            .map(|entry| entry.key.as_str())
+            .collect();
+        names.retain(|name| !there.contains(name));
+        for entry in unknown {
+            let free = names.iter().copied();
             let advice = self.advice(&entry.key, report);
             report.add(
                 Problem::new(

@@ -161,6 +161,8 @@ mod tool_calls;
 #[cfg(test)]
 mod tool_search;
 #[cfg(test)]
+mod top;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod verdaccio;

@@ -21,7 +21,7 @@ const HEAD_FIELDS: [&str; 9] = [
 ];
 
 /// A line as people read it: time, level, who, what, and the rest of its fields.
-pub(super) fn render(line: &str, palette: Palette) -> String {
+pub(crate) fn render(line: &str, palette: Palette) -> String {
     let Ok(fields) = serde_json::from_str::<JsonObject>(line) else {
         return text::one_line(line);
     };

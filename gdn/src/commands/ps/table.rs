@@ -54,7 +54,7 @@ fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
 }
 
 /// How much memory the process takes; if it is limited, how much of that counts, and how much may.
-fn memory(process: &ProcessInfo) -> Option<String> {
+pub(crate) fn memory(process: &ProcessInfo) -> Option<String> {
     let taken = process.counted_memory_bytes.or(process.memory_bytes);
     let taken = taken.map(text::bytes);
     let most = process.limits.memory_bytes.map(text::bytes);
@@ -123,7 +123,7 @@ fn look_of(state: ProcessState) -> Style {
 }
 
 /// What the process does; in back-off, when it is started again.
-pub(super) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
+pub(crate) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let next = process.next_start_at.map(|at| {
         // The wait is the age of now as seen from then.
         format!("starts again in {}", text::age(now, at))

@@ -1,0 +1,225 @@
+//! What happens to a project, in words: for `gdn watch` and `gdn top`.
+
+use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
+
+use crate::output::style;
+use crate::output::text;
+
+/// What an event is about: a conversation, a connection, a model or the project.
+pub(super) fn subject(event: &Event) -> String {
+    if let Event::TaskChanged { task_id, .. } | Event::TaskDecided { task_id, .. } = event {
+        return format!("task {task_id}");
+    }
+    let worker = match event {
+        Event::ProcessStarted { worker, .. }
+        | Event::ProcessEnded { worker, .. }
+        | Event::ProcessCrashed { worker, .. }
+        | Event::ProcessKilled { worker, .. }
+        | Event::ProcessBroke { worker, .. }
+        | Event::ReadinessChanged { worker, .. } => Some(worker),
+        _ => None,
+    };
+    match (event.instance_key(), worker) {
+        (Some(key), _) => key.to_string(),
+        (None, Some(Worker::Connector { connection })) => format!("connection {connection}"),
+        (None, Some(Worker::Model { model })) => format!("model {model}"),
+        (None, Some(Worker::Task { task_id })) => format!("task {task_id}"),
+        (None, Some(Worker::Agent { .. }) | None) => "project".to_owned(),
+    }
+}
+
+/// An event in words, and how much it weighs.
+pub(super) fn told(event: &Event) -> (anstyle::Style, String) {
+    told_of_project(event)
+        .or_else(|| told_of_process(event))
+        .or_else(|| told_of_task(event))
+        .unwrap_or_else(|| told_of_conversation(event))
+}
+
+fn told_of_project(event: &Event) -> Option<(anstyle::Style, String)> {
+    Some(match event {
+        Event::WorkspaceOpened {
+            instances_with_work,
+        } => {
+            let waiting = text::count(*instances_with_work, "conversation");
+            (style::PLAIN, format!("opened, {waiting} with work"))
+        }
+        Event::WorkspaceStopped { error: None } => (style::PLAIN, "stopped".to_owned()),
+        Event::WorkspaceStopped { error: Some(error) } => (style::BAD, format!("stopped: {error}")),
+        Event::ConfigurationChanged {
+            changes,
+            restarting,
+            ..
+        } => {
+            let (changes, restarts) = (changes.join(", "), text::count(*restarting, "restart"));
+            let what = format!("configuration changed: {changes}; {restarts}");
+            (style::PLAIN, what)
+        }
+        Event::ConfigurationRestored { .. } => {
+            (style::GOOD, "configuration valid again".to_owned())
+        }
+        Event::ConfigurationFellBack { error, .. } => {
+            let what = format!("the last known good configuration runs: {error}");
+            (style::BAD, what)
+        }
+        _ => return None,
+    })
+}
+
+fn told_of_process(event: &Event) -> Option<(anstyle::Style, String)> {
+    Some(match event {
+        Event::ProcessStarted { child_pid, .. } => {
+            (style::FAINT, format!("process {child_pid} started"))
+        }
+        Event::ProcessEnded { how, .. } => (style::FAINT, format!("process ended: {how}")),
+        Event::ProcessCrashed {
+            consecutive_crashes,
+            next_start_in_ms,
+            how,
+            ..
+        } => {
+            let next = match next_start_in_ms {
+                0 => "next start at once".to_owned(),
+                delay_ms => format!("next start in {}", text::duration(*delay_ms)),
+            };
+            let row = format!("crash {consecutive_crashes} in a row");
+            (style::BAD, format!("process crashed: {how}; {row}, {next}"))
+        }
+        Event::ProcessKilled { reason, .. } => (style::WARN, format!("process killed: {reason}")),
+        Event::ProcessBroke { problem, .. } => {
+            let what = format!("process broke the protocol: {problem}");
+            (style::BAD, what)
+        }
+        Event::ReadinessChanged { ready, detail, .. } => match ready {
+            true => (style::GOOD, format!("ready: {detail}")),
+            false => (style::WARN, format!("not ready: {detail}")),
+        },
+        _ => return None,
+    })
+}
+
+fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
+    use goondan_protocol::task::TaskStatus as S;
+    let Event::TaskChanged {
+        task_id,
+        status,
+        blocked_by,
+    } = event
+    else {
+        let Event::TaskDecided { decision, .. } = event else {
+            return None;
+        };
+        return Some((style::PLAIN, format!("a person decided: {decision}")));
+    };
+    let wait = match blocked_by.as_deref() {
+        Some(_) if *status != S::Running => {
+            format!("waits for you: gdn task show {task_id}")
+        }
+        Some(other) => format!("waits: {other}"),
+        None => {
+            let words = serde_json::to_value(status).unwrap_or_default();
+            words.as_str().unwrap_or_default().replace('_', " ")
+        }
+    };
+    let weight = match status {
+        S::Completed => style::GOOD,
+        S::Failed => style::BAD,
+        S::WaitingDependency | S::WaitingQuestion | S::WaitingReview | S::Paused => style::WARN,
+        S::Idle | S::Running | S::Cancelled => style::PLAIN,
+    };
+    Some((weight, wait))
+}
+
+fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
+    use style::{BAD, FAINT, GOOD, PLAIN, WARN};
+    match event {
+        Event::InstanceCreated { agent_name, .. } => {
+            let agent = agent_name
+                .as_ref()
+                .map(|agent| format!(", of agent {agent}"));
+            (PLAIN, format!("created{}", agent.unwrap_or_default()))
+        }
+        Event::InstanceImported { messages, .. } => {
+            let messages = text::count(*messages, "message");
+            (PLAIN, format!("imported, with {messages}"))
+        }
+        Event::InstanceRestarted { by, reason, .. } => {
+            (PLAIN, format!("restarted by its {by}: {reason}"))
+        }
+        Event::InstanceDeleted { .. } => (PLAIN, "deleted".to_owned()),
+        Event::EventAccepted {
+            event_id, again, ..
+        } => match again {
+            false => (PLAIN, format!("event {event_id} accepted")),
+            true => (FAINT, format!("event {event_id} accepted before")),
+        },
+        Event::EventRefused { error, .. } => (BAD, format!("event refused: {error}")),
+        Event::EventParked {
+            event_id, reason, ..
+        } => (BAD, format!("event {event_id} parked: {reason}")),
+        Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
+        Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
+        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
+        Event::TurnStarted {
+            event_id, attempt, ..
+        } => match attempt {
+            1 => (PLAIN, format!("turn started, for event {event_id}")),
+            _ => {
+                let what = format!("turn started again, attempt {attempt}, for event {event_id}");
+                (WARN, what)
+            }
+        },
+        Event::TurnCommitted {
+            event_id, outcome, ..
+        } => {
+            let weight = if outcome == "completed" { GOOD } else { BAD };
+            (weight, format!("turn {outcome}, for event {event_id}"))
+        }
+        Event::QuestionAsked { question_id, .. } => {
+            let what = format!("waits for an answer: gdn question show {question_id}");
+            (WARN, what)
+        }
+        Event::QuestionClosed {
+            question_id, how, ..
+        } => (PLAIN, format!("question {question_id} closed: {how}")),
+        Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => told_of_approval(event),
+        Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
+        Event::BundleChanged {
+            what,
+            changeset_id,
+            detail,
+            ..
+        } => {
+            let id = changeset_id.as_ref().map_or("", |id| id.as_str());
+            let said = format!("own configuration {what}: {id} {detail}");
+            let needs_person = matches!(what.as_str(), "waits" | "reverted");
+            (if needs_person { WARN } else { PLAIN }, said)
+        }
+        // Versions agree exactly, so there is nothing else.
+        other => (PLAIN, format!("{other:?}")),
+    }
+}
+
+fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
+    use style::{PLAIN, WARN};
+    match event {
+        Event::ApprovalAsked {
+            approval_id,
+            tool_name,
+            ..
+        } => {
+            let id = approval_id;
+            let what =
+                format!("{tool_name} waits for approval: gdn approve {id}, or gdn deny {id}");
+            (WARN, what)
+        }
+        Event::ApprovalClosed {
+            approval_id,
+            tool_name,
+            how,
+            ..
+        } => (PLAIN, format!("{tool_name}, {approval_id}: {how}")),
+        // There are no others.
+        other => (PLAIN, format!("{other:?}")),
+    }
+}

@@ -1,0 +1,251 @@
+//! `gdn top`: what runs in a project, on the whole terminal, as it happens (`OBS-4`).
+//!
+//! What is shown is a function of what is known ([`draw`]), what a key does is decided without a terminal
+//! ([`app`]), and what is known comes over three connections ([`feeds`]): one watches, one follows the log, and
+//! one asks for the rest when something happened, not all the time.
+
+mod app;
+mod board;
+mod draw;
+mod feeds;
+mod reload;
+mod rows;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use self::app::{App, Effect, Input, Link, Wanted};
+use self::draw::Ink;
+use self::feeds::Request;
+use self::terminal::{Screen, Typed};
+pub(crate) use self::view::View;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+/// Show on the whole terminal what runs, as it happens
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn top
+  gdn top --view conversations --read-only
+  gdn top --once                         one picture, for a script or a report
+  gdn top --json | jq '.processes[].detail'
+
+`?` shows what the keys do. It goes on over a restart of the daemon.")]
+pub(crate) struct TopArgs {
+    /// Begin with this view: overview, conversations, processes, events, budgets or logs
+    #[arg(
+        long,
+        value_name = "VIEW",
+        default_value = "overview",
+        hide_possible_values = true
+    )]
+    view: View,
+    /// Change nothing: no key cancels or restarts
+    #[arg(long)]
+    read_only: bool,
+    /// Print one picture and end; so does --json
+    #[arg(long)]
+    once: bool,
+}
+
+/// How long a picture stands at least if nobody typed, in milliseconds.
+const FRAME_MS: u64 = 40;
+/// How often the times on it are brought up to date, in milliseconds.
+const TICK_MS: u64 = 1_000;
+/// Inputs that are taken in a row before something is drawn.
+const INPUTS_AT_ONCE_MAX: usize = 4_096;
+/// The size of a picture that is printed where no terminal says one.
+const PICTURE: (u16, u16) = (100, 30);
+
+pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    if args.once || output.is_json() {
+        return once(args, context).await;
+    }
+    if !output.is_watched() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "`gdn top` needs a terminal",
+            format!("print one picture: `{}`", context.command("top --once")),
+        ));
+    }
+    // Whoever asks for a project that is not there learns it before the screen is taken.
+    drop(context.open().await?);
+    let mut screen = Screen::take()?;
+    let (typed, keys) = mpsc::unbounded_channel();
+    terminal::read_keys(typed);
+    let columns = screen
+        .terminal()
+        .size()
+        .map_or(PICTURE.0, |size| size.width);
+    let (inputs, told) = mpsc::unbounded_channel();
+    let (requests, requested) = mpsc::unbounded_channel();
+    let (logs, wanted_logs) = watch::channel(None);
+    let session = Session {
+        app: App::new(args.view, args.read_only),
+        context,
+        requests,
+        logs,
+    };
+    tokio::select! {
+        ended = session.run(&mut screen, keys, told) => ended,
+        () = feeds::watch_project(context, &inputs) => Ok(()),
+        () = feeds::answer(context, requested, &inputs, columns.into()) => Ok(()),
+        () = feeds::follow_logs(context, wanted_logs, &inputs) => Ok(()),
+    }
+}
+
+/// What is on the screen, and where what is wanted goes.
+struct Session<'a> {
+    app: App,
+    context: &'a Context,
+    requests: mpsc::UnboundedSender<Request>,
+    logs: watch::Sender<Option<Option<goondan_protocol::ids::InstanceKey>>>,
+}
+
+impl Session<'_> {
+    async fn run(
+        mut self,
+        screen: &mut Screen,
+        mut keys: mpsc::UnboundedReceiver<Typed>,
+        mut told: mpsc::UnboundedReceiver<Input>,
+    ) -> Result<(), Failure> {
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
+        let mut drawn_at = Instant::now();
+        let mut is_drawn = false;
+        self.draw(screen)?;
+        loop {
+            let frame = drawn_at + Duration::from_millis(FRAME_MS);
+            tokio::select! {
+                biased;
+                _ = hang_up.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+                typed = keys.recv() => {
+                    match typed {
+                        Some(Typed::Key(key)) => if self.take(Input::Key(key)) {
+                            return Ok(());
+                        },
+                        Some(Typed::Resized) => {}
+                        // The terminal is gone.
+                        None => return Ok(()),
+                    }
+                    // A person waits for what a key does.
+                    self.draw(screen)?;
+                    (drawn_at, is_drawn) = (Instant::now(), true);
+                }
+                () = tokio::time::sleep_until(frame.into()), if !is_drawn => {
+                    self.draw(screen)?;
+                    (drawn_at, is_drawn) = (Instant::now(), true);
+                }
+                Some(input) = told.recv() => {
+                    self.take_all(input, &mut told);
+                    is_drawn = false;
+                }
+                _ = tick.tick() => {
+                    self.take(Input::Tick);
+                    is_drawn = false;
+                }
+            }
+        }
+    }
+
+    fn take_all(&mut self, first: Input, told: &mut mpsc::UnboundedReceiver<Input>) {
+        self.take(first);
+        for _ in 0..INPUTS_AT_ONCE_MAX {
+            match told.try_recv() {
+                Ok(more) => self.take(more),
+                Err(_) => return,
+            };
+        }
+    }
+
+    /// Takes what arrived and does what is to be done. Whether it is to end.
+    fn take(&mut self, input: Input) -> bool {
+        let mut is_over = false;
+        for effect in self.app.handle(input, text::now()) {
+            // The feeds live as long as this.
+            match effect {
+                Effect::Quit => is_over = true,
+                Effect::Load(Wanted::Logs(of)) => drop(self.logs.send(Some(of))),
+                Effect::Load(wanted) => drop(self.requests.send(Request::Load(wanted))),
+                Effect::Act(act) => drop(self.requests.send(Request::Act(act))),
+            }
+        }
+        is_over
+    }
+
+    fn draw(&self, screen: &mut Screen) -> Result<(), Failure> {
+        let ink = ink(self.context, text::now());
+        screen
+            .terminal()
+            .draw(|frame| draw::draw(frame, &self.app, ink))?;
+        Ok(())
+    }
+}
+
+fn ink(context: &Context, now: Timestamp) -> Ink<'_> {
+    Ink {
+        context,
+        now,
+        has_colors: context.output.out.is_on(),
+    }
+}
+
+/// Prints one picture.
+async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let id = &workspace.workspace_id;
+    let page = client.query(feeds::conversations_of(id)).await?;
+    let usage = client.query(feeds::usage_of(id)).await?;
+    let Some(facts) = feeds::facts(&mut client, id).await? else {
+        return Err(context.open().await.err().unwrap_or_else(|| {
+            Failure::new(
+                Exit::NotFound,
+                "the project was stopped",
+                "start it: `gdn run`",
+            )
+        }));
+    };
+    let output = context.output;
+    output.object(
+        schemas::TOP,
+        &json!({
+            "workspace": facts.workspace,
+            "processes": facts.processes,
+            "conversations": page.instances,
+            "conversationsTotal": page.total,
+            "usage": usage.total,
+            "budgets": usage.budgets,
+        }),
+    )?;
+    let now = text::now();
+    let mut app = App::new(args.view, true);
+    for input in [
+        Input::Facts(Box::new(facts)),
+        Input::Conversations(Box::new(page)),
+        Input::Usage(Box::new(usage)),
+    ] {
+        app.handle(input, now);
+    }
+    app.link = Link::Up;
+    let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())
+        .map_or(PICTURE, |(columns, rows)| {
+            (columns.0, rows.0.saturating_sub(1))
+        });
+    output.data(draw::as_text(&app, ink(context, now), columns, rows))
+}

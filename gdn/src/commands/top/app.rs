@@ -1,0 +1,519 @@
+//! What `gdn top` does about a key, and about what it is told: no terminal, no daemon and no clock in here.
+
+use goondan_protocol::control::{InstancesPage, UsageReport, WatchUpdate, WorkspaceChange};
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::time::Timestamp;
+
+use super::board::{Board, Facts};
+use super::reload::Reload;
+use super::rows::{self, Row};
+use super::view::View;
+
+/// How long after facts were asked for they are asked for again if something happened, in milliseconds.
+const FACTS_EVERY_MS: u64 = 250;
+/// The same of what replies took.
+const USAGE_EVERY_MS: u64 = 2_000;
+/// The same of a page that is open.
+const PAGE_EVERY_MS: u64 = 500;
+/// Lines that a page key moves by.
+const PAGE_LINES: usize = 20;
+/// Characters a filter has at most.
+const FILTER_CHARS_MAX: usize = 100;
+
+/// A key as it is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    Escape,
+    Backspace,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    NextView,
+    PreviousView,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// What arrives.
+#[derive(Debug)]
+pub(super) enum Input {
+    Key(Key),
+    /// Time went by.
+    Tick,
+    /// The daemon tells of its own accord.
+    Told(Box<WorkspaceChange>),
+    /// No daemon runs the project.
+    Lost,
+    /// The project was stopped.
+    Stopped,
+    Facts(Box<Facts>),
+    Conversations(Box<InstancesPage>),
+    Usage(Box<UsageReport>),
+    /// A page that was asked for, as text.
+    Page(PageAbout, String),
+    LogLine(String),
+    /// What was asked for cannot be had.
+    Failed(Wanted, String),
+    /// What came of an act.
+    Acted(Result<String, String>),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    Load(Wanted),
+    Act(Act),
+    Quit,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Facts,
+    Conversations,
+    Usage,
+    Page(PageAbout),
+    /// The log, of one conversation or of the project.
+    Logs(Option<InstanceKey>),
+}
+
+/// What a page is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PageAbout {
+    /// The latest messages of a conversation.
+    Transcript(InstanceKey),
+    /// Its latest turn.
+    Trace(InstanceKey),
+}
+
+impl PageAbout {
+    pub(super) fn key(&self) -> &InstanceKey {
+        match self {
+            Self::Transcript(key) | Self::Trace(key) => key,
+        }
+    }
+
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Transcript(key) => format!("Conversation {key}"),
+            Self::Trace(key) => format!("Latest turn of {key}"),
+        }
+    }
+}
+
+/// What a person does to a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Cancel the turn in progress.
+    Cancel(InstanceKey),
+    /// Let a new process take over after the turn in progress.
+    Restart(InstanceKey),
+}
+
+impl Act {
+    pub(super) fn question(&self) -> String {
+        match self {
+            Self::Cancel(key) => format!("Cancel the turn of {key}?"),
+            Self::Restart(key) => format!("Restart the process of {key}?"),
+        }
+    }
+}
+
+/// A page of text that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) about: PageAbout,
+    /// None before it has come.
+    pub(super) lines: Option<Vec<String>>,
+    /// Lines from its end.
+    pub(super) up: usize,
+}
+
+/// What keys mean at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mode {
+    Look,
+    /// The filter is being written.
+    Filter,
+    /// A person is asked whether they mean it.
+    Confirm(Act),
+    Help,
+}
+
+/// Whether the daemon is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    Connecting,
+    Up,
+    Lost,
+}
+
+/// Which row of a view is chosen.
+#[derive(Debug, Clone, Default)]
+struct Chosen {
+    id: Option<String>,
+    place: usize,
+}
+
+/// All of `gdn top` but the terminal.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) board: Board,
+    pub(super) view: View,
+    pub(super) mode: Mode,
+    pub(super) link: Link,
+    pub(super) page: Option<Page>,
+    pub(super) filter: String,
+    /// The conversation whose log is shown, if not the project's.
+    pub(super) logs_of: Option<InstanceKey>,
+    /// What came of the last act, and whether it is good.
+    pub(super) notice: Option<Result<String, String>>,
+    pub(super) is_read_only: bool,
+    rows: Vec<Row>,
+    /// What the rows were made of.
+    rows_of: Option<(View, String, u64)>,
+    chosen: [Chosen; View::ALL.len()],
+    /// Lines from the end of each view without rows.
+    up: [usize; View::ALL.len()],
+    facts: Reload,
+    usage: Reload,
+    pages: Reload,
+}
+
+impl App {
+    pub(super) fn new(view: View, is_read_only: bool) -> Self {
+        Self {
+            board: Board::default(),
+            view,
+            mode: Mode::Look,
+            link: Link::Connecting,
+            page: None,
+            filter: String::new(),
+            logs_of: None,
+            notice: None,
+            is_read_only,
+            rows: Vec::new(),
+            rows_of: None,
+            chosen: Default::default(),
+            up: [0; View::ALL.len()],
+            facts: Reload::every(FACTS_EVERY_MS),
+            usage: Reload::every(USAGE_EVERY_MS),
+            pages: Reload::every(PAGE_EVERY_MS),
+        }
+    }
+
+    /// Takes what arrives, and says what is to be done about it.
+    pub(super) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        let mut effects = match input {
+            Input::Key(key) => self.key(key, now),
+            other => self.told(other, now),
+        };
+        if self.link == Link::Up {
+            let due = [
+                self.facts.due(now).then_some(Wanted::Facts),
+                self.usage.due(now).then_some(Wanted::Usage),
+                self.page.as_ref().and_then(|page| {
+                    let is_due = self.pages.due(now);
+                    is_due.then(|| Wanted::Page(page.about.clone()))
+                }),
+            ];
+            effects.extend(due.into_iter().flatten().map(Effect::Load));
+        }
+        self.make_rows();
+        effects
+    }
+
+    fn told(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        match input {
+            Input::Told(change) => return self.changed(*change),
+            Input::Lost => self.link = Link::Lost,
+            Input::Stopped => {
+                self.link = Link::Lost;
+                self.notice = Some(Err("The project is stopped.".to_owned()));
+            }
+            Input::Facts(facts) => {
+                self.facts.came(now);
+                self.board.take_facts(*facts);
+            }
+            Input::Conversations(page) => self.board.take_page(*page),
+            Input::Usage(usage) => {
+                self.usage.came(now);
+                self.board.take_usage(*usage);
+            }
+            Input::Page(about, text) => {
+                self.pages.came(now);
+                if let Some(page) = self.page.as_mut().filter(|page| page.about == about) {
+                    page.lines = Some(text.lines().map(str::to_owned).collect());
+                }
+            }
+            Input::LogLine(line) => self.board.take_log_line(line),
+            Input::Failed(wanted, why) => {
+                match wanted {
+                    Wanted::Facts => self.facts.came(now),
+                    Wanted::Usage => self.usage.came(now),
+                    Wanted::Page(_) => self.pages.came(now),
+                    Wanted::Conversations | Wanted::Logs(_) => {}
+                }
+                self.notice = Some(Err(why));
+            }
+            Input::Acted(result) => self.notice = Some(result),
+            Input::Tick | Input::Key(_) => {}
+        }
+        Vec::new()
+    }
+
+    /// The daemon told something.
+    fn changed(&mut self, change: WorkspaceChange) -> Vec<Effect> {
+        let effects = match &change.told {
+            // How everything is: a daemon that was not known before, or too much was missed.
+            WatchUpdate::Snapshot(_) => {
+                self.facts = Reload::every(FACTS_EVERY_MS);
+                self.usage = Reload::every(USAGE_EVERY_MS);
+                self.pages = Reload::every(PAGE_EVERY_MS);
+                self.usage.wanted();
+                self.pages.wanted();
+                self.board.clear_logs();
+                vec![
+                    Effect::Load(Wanted::Conversations),
+                    Effect::Load(Wanted::Logs(self.logs_of.clone())),
+                ]
+            }
+            WatchUpdate::Event(event) => {
+                self.facts.wanted();
+                let page = self.page.as_ref().map(|page| page.about.key());
+                if page.is_some() && event.instance_key() == page {
+                    self.pages.wanted();
+                }
+                if matches!(event, LifecycleEvent::TurnCommitted { .. }) {
+                    self.usage.wanted();
+                }
+                Vec::new()
+            }
+        };
+        self.link = Link::Up;
+        self.board.take_change(change);
+        effects
+    }
+
+    fn key(&mut self, key: Key, now: Timestamp) -> Vec<Effect> {
+        if key == Key::Interrupt {
+            return vec![Effect::Quit];
+        }
+        match self.mode.clone() {
+            Mode::Look => self.look(key, now),
+            Mode::Filter => {
+                self.write_filter(key);
+                Vec::new()
+            }
+            Mode::Confirm(act) => {
+                self.mode = Mode::Look;
+                let is_meant = matches!(key, Key::Char('y' | 'Y'));
+                let act = is_meant.then_some(Effect::Act(act));
+                act.into_iter().collect()
+            }
+            Mode::Help => {
+                self.mode = Mode::Look;
+                Vec::new()
+            }
+        }
+    }
+
+    fn look(&mut self, key: Key, now: Timestamp) -> Vec<Effect> {
+        self.notice = None;
+        match key {
+            Key::Char('q') => return vec![Effect::Quit],
+            Key::Char('?') => self.mode = Mode::Help,
+            Key::Char('/') => {
+                self.page = None;
+                self.mode = Mode::Filter;
+            }
+            Key::Escape if self.page.is_some() => self.page = None,
+            Key::Escape => return self.back(),
+            Key::NextView => self.go(self.view.moved(1)),
+            Key::PreviousView => self.go(self.view.moved(View::ALL.len() - 1)),
+            Key::Char(digit) if digit.is_ascii_digit() => {
+                if let Some(view) = View::of_key(digit) {
+                    self.go(view);
+                }
+            }
+            Key::Up | Key::Char('k') => self.step(|place| place.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.step(|place| place.saturating_add(1)),
+            Key::PageUp => self.step(|place| place.saturating_sub(PAGE_LINES)),
+            Key::PageDown => self.step(|place| place.saturating_add(PAGE_LINES)),
+            Key::Home | Key::Char('g') => self.step(|_| 0),
+            Key::End | Key::Char('G') => self.step(|_| usize::MAX),
+            Key::Enter => return self.open(PageAbout::Transcript, now),
+            Key::Char('t') => return self.open(PageAbout::Trace, now),
+            Key::Char('l') => return self.look_at_logs(),
+            Key::Char('c') => self.ask(Act::Cancel),
+            Key::Char('r') => self.ask(Act::Restart),
+            Key::Char(_) | Key::Backspace | Key::Interrupt => {}
+        }
+        Vec::new()
+    }
+
+    fn write_filter(&mut self, key: Key) {
+        match key {
+            Key::Char(char) if self.filter.chars().count() < FILTER_CHARS_MAX => {
+                self.filter.push(char);
+            }
+            Key::Backspace => {
+                self.filter.pop();
+            }
+            Key::Enter => self.mode = Mode::Look,
+            Key::Escape => {
+                self.filter.clear();
+                self.mode = Mode::Look;
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back what narrows the view.
+    fn back(&mut self) -> Vec<Effect> {
+        self.filter.clear();
+        if self.view == View::Logs && self.logs_of.take().is_some() {
+            self.board.clear_logs();
+            return vec![Effect::Load(Wanted::Logs(None))];
+        }
+        Vec::new()
+    }
+
+    fn go(&mut self, view: View) {
+        self.page = None;
+        self.view = view;
+    }
+
+    /// Moves the choice, or the text. What lies behind the end is brought back where it is shown.
+    fn step(&mut self, place: impl Fn(usize) -> usize) {
+        if let Some(page) = &mut self.page {
+            let last = page.lines.as_ref().map_or(0, Vec::len);
+            page.up = moved_up(page.up, last, place);
+            return;
+        }
+        let at = self.view.place();
+        if !self.view.has_rows() {
+            let last = match self.view {
+                View::Events => self.board.happened().len(),
+                View::Logs => self.board.logs().len(),
+                _ => 0,
+            };
+            if let Some(up) = self.up.get_mut(at) {
+                *up = moved_up(*up, last, place);
+            }
+            return;
+        }
+        let Some(last) = self.rows.len().checked_sub(1) else {
+            return;
+        };
+        if let Some(chosen) = self.chosen.get_mut(at) {
+            chosen.place = place(chosen.place).min(last);
+            chosen.id = self.rows.get(chosen.place).map(|row| row.id.clone());
+        }
+    }
+
+    fn open(
+        &mut self,
+        about: impl FnOnce(InstanceKey) -> PageAbout,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let page = self.page.as_ref().map(|page| page.about.key().clone());
+        let Some(key) = page.or_else(|| self.chosen_key()) else {
+            return Vec::new();
+        };
+        let about = about(key);
+        self.page = Some(Page {
+            about: about.clone(),
+            lines: None,
+            up: 0,
+        });
+        self.pages = Reload::every(PAGE_EVERY_MS);
+        self.pages.asked(now);
+        vec![Effect::Load(Wanted::Page(about))]
+    }
+
+    fn look_at_logs(&mut self) -> Vec<Effect> {
+        let of = match &self.page {
+            Some(page) => Some(page.about.key().clone()),
+            None => self.chosen_key(),
+        };
+        self.go(View::Logs);
+        if of == self.logs_of {
+            return Vec::new();
+        }
+        self.board.clear_logs();
+        self.logs_of.clone_from(&of);
+        vec![Effect::Load(Wanted::Logs(of))]
+    }
+
+    fn ask(&mut self, act: impl FnOnce(InstanceKey) -> Act) {
+        if self.is_read_only {
+            self.notice = Some(Err(
+                "Nothing is changed here: it was started with --read-only.".to_owned(),
+            ));
+            return;
+        }
+        let page = self.page.as_ref().map(|page| page.about.key().clone());
+        if let Some(key) = page.or_else(|| self.chosen_key()) {
+            self.mode = Mode::Confirm(act(key));
+        }
+    }
+
+    /// The conversation that the chosen row is about.
+    fn chosen_key(&self) -> Option<InstanceKey> {
+        let row = self.rows.get(self.chosen_place()?)?;
+        row.key.clone()
+    }
+
+    /// Where the chosen row stands.
+    pub(super) fn chosen_place(&self) -> Option<usize> {
+        let last = self.rows.len().checked_sub(1)?;
+        let chosen = self.chosen.get(self.view.place())?;
+        Some(chosen.place.min(last))
+    }
+
+    /// The rows of the view.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Lines from the end of a view without rows.
+    pub(super) fn up(&self) -> usize {
+        self.up.get(self.view.place()).copied().unwrap_or_default()
+    }
+
+    /// What is looked for, in small letters.
+    pub(super) fn wanted(&self) -> String {
+        self.filter.to_lowercase()
+    }
+
+    /// Makes the rows anew if something has changed; what was chosen stays chosen, wherever it stands now.
+    fn make_rows(&mut self) {
+        let of = (self.view, self.filter.clone(), self.board.version());
+        if self.rows_of.as_ref() == Some(&of) {
+            return;
+        }
+        self.rows_of = Some(of);
+        self.rows = rows::of(&self.board, self.view, &self.wanted());
+        let Some(chosen) = self.chosen.get_mut(self.view.place()) else {
+            return;
+        };
+        if let Some(id) = &chosen.id
+            && let Some(place) = self.rows.iter().position(|row| row.id == *id)
+        {
+            chosen.place = place;
+        }
+    }
+}
+
+/// A place counted from the end, moved as one counted from the begin.
+fn moved_up(up: usize, last: usize, place: impl Fn(usize) -> usize) -> usize {
+    let from_begin = last.saturating_sub(up);
+    last - place(from_begin).min(last)
+}

@@ -1,0 +1,254 @@
+//! How `gdn top` looks: a function of what is known, the time and the size of the terminal.
+
+mod tables;
+mod texts;
+
+use goondan_protocol::time::Timestamp;
+use ratatui::Frame;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph, Tabs};
+
+use super::app::{App, Link, Mode};
+use super::view::View;
+use crate::context::Context;
+use crate::output::style;
+use crate::output::text;
+
+/// Columns of the help.
+const HELP_COLUMNS: u16 = 64;
+
+/// What keys do.
+const KEYS: [(&str, &str); 12] = [
+    ("1 … 6, Tab, ← →", "another view"),
+    ("↑ ↓, j k, PgUp PgDn", "choose a row, or move the text"),
+    ("Home End, g G", "go to the begin or the end"),
+    ("Enter", "read the conversation"),
+    ("t", "show what took how long in its latest turn"),
+    ("l", "show the log of the conversation"),
+    ("c", "cancel its turn; you are asked first"),
+    ("r", "restart its process; you are asked first"),
+    ("/", "show only what has a text in it"),
+    ("Esc", "go back; show everything again"),
+    ("?", "show this help"),
+    ("q, Ctrl-C", "quit"),
+];
+
+/// What the drawing needs beside what is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ink<'a> {
+    pub(super) context: &'a Context,
+    pub(super) now: Timestamp,
+    /// Whether there are colours.
+    pub(super) has_colors: bool,
+}
+
+impl Ink<'_> {
+    /// A style of the other commands.
+    pub(super) fn style(self, look: anstyle::Style) -> Style {
+        let mut style = Style::new();
+        let effects = look.get_effects();
+        for (effect, modifier) in [
+            (anstyle::Effects::BOLD, Modifier::BOLD),
+            (anstyle::Effects::DIMMED, Modifier::DIM),
+            (anstyle::Effects::UNDERLINE, Modifier::UNDERLINED),
+        ] {
+            if effects.contains(effect) {
+                style = style.add_modifier(modifier);
+            }
+        }
+        match look.get_fg_color() {
+            Some(anstyle::Color::Ansi(color)) if self.has_colors => style.fg(color_of(color)),
+            _ => style,
+        }
+    }
+
+    pub(super) fn span<'t>(self, look: anstyle::Style, text: impl Into<String>) -> Span<'t> {
+        Span::styled(text.into(), self.style(look))
+    }
+}
+
+/// The colours that [`style`] has.
+fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
+    use anstyle::AnsiColor;
+    use ratatui::style::Color;
+    match color {
+        AnsiColor::Red => Color::Red,
+        AnsiColor::Green => Color::Green,
+        AnsiColor::Yellow => Color::Yellow,
+        AnsiColor::Cyan => Color::Cyan,
+        _ => Color::Reset,
+    }
+}
+
+/// Draws all of it.
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: Ink<'_>) {
+    let areas = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ]);
+    let [head, tabs, body, foot] = areas.areas(frame.area());
+    frame.render_widget(head_of(app, ink, head), head);
+    frame.render_widget(tabs_of(app, ink, tabs), tabs);
+    match (&app.page, app.view) {
+        (Some(page), _) => texts::page(frame, body, page, ink),
+        (None, View::Overview) => tables::overview(frame, body, app, ink),
+        (None, View::Conversations) => tables::conversations(frame, body, app, ink),
+        (None, View::Processes) => tables::processes(frame, body, app, ink),
+        (None, View::Events) => texts::events(frame, body, app, ink),
+        (None, View::Budgets) => texts::budgets(frame, body, app, ink),
+        (None, View::Logs) => texts::logs(frame, body, app, ink),
+    }
+    if app.mode == Mode::Help {
+        help(frame, body, ink);
+    }
+    frame.render_widget(foot_of(app, ink), foot);
+}
+
+/// The project, how it stands, and the time.
+fn head_of(app: &App, ink: Ink<'_>, area: Rect) -> Line<'static> {
+    let clock = text::clock(ink.now);
+    let clock = clock.split_once(' ').map_or("", |(_, time)| time);
+    let facts = app.board.facts();
+    let name = facts.map(|facts| {
+        let workspace = &facts.workspace;
+        let root = || workspace.project_root.display().to_string();
+        workspace.package.clone().unwrap_or_else(root)
+    });
+    let name = name.unwrap_or_else(|| "goondan".to_owned());
+    let mut spans = vec![ink.span(style::TITLE, text::one_line(&name))];
+    match app.link {
+        Link::Up => {}
+        Link::Connecting => spans.push(ink.span(style::WARN, "   connecting …")),
+        Link::Lost => spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting")),
+    }
+    if let Some(facts) = facts {
+        let workspace = &facts.workspace;
+        let counts = [
+            text::count(app.board.working().count(), "turn"),
+            text::count(workspace.running_agents, "agent"),
+            format!("{} waiting", workspace.pending_events),
+            text::count(app.board.conversations_total(), "conversation"),
+        ];
+        spans.push(ink.span(style::PLAIN, format!("   {}", counts.join(" · "))));
+    }
+    if let Some(usage) = app.board.usage().filter(|usage| usage.total.replies > 0) {
+        let tokens = text::count(usage.total.usage.total(), "token");
+        let taken = format!(" · {tokens} · {}", text::cost(&usage.total));
+        spans.push(ink.span(style::FAINT, taken));
+    }
+    let taken: usize = spans.iter().map(Span::width).sum();
+    let room = usize::from(area.width);
+    if let Some(gap) = room.checked_sub(taken + clock.len() + 1) {
+        spans.push(Span::raw(" ".repeat(gap + 1)));
+        spans.push(ink.span(style::FAINT, clock));
+    }
+    Line::from(spans)
+}
+
+fn tabs_of(app: &App, ink: Ink<'_>, area: Rect) -> Tabs<'static> {
+    let is_narrow = usize::from(area.width) < 72;
+    let title = |view: &View| {
+        let key = view.place() + 1;
+        match is_narrow && *view != app.view {
+            true => format!("{key}"),
+            false => format!("{key} {}", view.title()),
+        }
+    };
+    Tabs::new(View::ALL.iter().map(title).collect::<Vec<_>>())
+        .select(app.view.place())
+        .style(ink.style(style::FAINT))
+        .highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .divider(" ")
+}
+
+fn foot_of(app: &App, ink: Ink<'_>) -> Line<'static> {
+    match &app.mode {
+        Mode::Filter => {
+            let written = text::one_line(&app.filter);
+            return Line::from(vec![
+                ink.span(style::TITLE, format!("/{written}▏")),
+                ink.span(style::FAINT, "  Enter keeps it, Esc takes it back"),
+            ]);
+        }
+        Mode::Confirm(act) => {
+            let question = format!("{} y/N", text::one_line(&act.question()));
+            return Line::from(ink.span(style::marked(style::WARN), question));
+        }
+        Mode::Look | Mode::Help => {}
+    }
+    match &app.notice {
+        Some(Ok(done)) => return Line::from(ink.span(style::GOOD, text::one_line(done))),
+        Some(Err(why)) => return Line::from(ink.span(style::BAD, text::one_line(why))),
+        None => {}
+    }
+    let mut keys = vec!["q quit", "? keys", "/ find"];
+    match (&app.page, app.view.has_rows()) {
+        (Some(_), _) => keys.extend(["Esc back", "t trace", "l log"]),
+        (None, true) => keys.extend(["Enter read", "t trace", "l log"]),
+        (None, false) => {}
+    }
+    if (app.page.is_some() || app.view.has_rows()) && !app.is_read_only {
+        keys.extend(["c cancel", "r restart"]);
+    }
+    let mut spans = Vec::new();
+    if !app.filter.is_empty() {
+        let filter = format!("only with “{}”  ", text::one_line(&app.filter));
+        spans.push(ink.span(style::WARN, filter));
+    }
+    spans.push(ink.span(style::FAINT, keys.join("  ")));
+    Line::from(spans)
+}
+
+fn help(frame: &mut Frame<'_>, body: Rect, ink: Ink<'_>) {
+    let lines: Vec<Line<'_>> = KEYS
+        .iter()
+        .map(|(keys, what)| {
+            Line::from(vec![
+                ink.span(style::TITLE, format!(" {keys:<22}")),
+                ink.span(style::PLAIN, (*what).to_owned()),
+            ])
+        })
+        .collect();
+    let columns = HELP_COLUMNS.min(body.width);
+    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    let rows = rows.saturating_add(2).min(body.height);
+    let area = Rect {
+        x: body.x + (body.width - columns) / 2,
+        y: body.y + (body.height - rows) / 2,
+        width: columns,
+        height: rows,
+    };
+    let block = ratatui::widgets::Block::bordered().title(" Keys; any key goes back ");
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// The same as text, without colours and without spaces at the ends of lines.
+pub(super) fn as_text(app: &App, ink: Ink<'_>, columns: u16, rows: u16) -> String {
+    let backend = TestBackend::new(columns, rows);
+    let Ok(mut terminal) = ratatui::Terminal::new(backend);
+    let Ok(_) = terminal.draw(|frame| draw(frame, app, ink));
+    let buffer = terminal.backend().buffer();
+    let mut out = String::new();
+    for row in buffer.content.chunks(usize::from(columns.max(1))) {
+        let mut line = String::new();
+        let mut covered = 0;
+        for cell in row {
+            // What a wide character covers is not a character of its own.
+            if covered > 0 {
+                covered -= 1;
+                continue;
+            }
+            line.push_str(cell.symbol());
+            covered = text::width(cell.symbol()).saturating_sub(1);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,337 @@
+//! What `gdn top` is told and asks for, over connections of its own.
+
+use std::time::Duration;
+
+use goondan_protocol::control::{
+    self, CancelEvent, FollowLogs, GetTrace, InstanceOrder, InstanceTurns, ListInstances,
+    ListProcesses, ListWorkspaces, ReadUsage, UsageBy, WatchWorkspace,
+};
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use tokio::sync::{mpsc, watch};
+
+use super::app::{Act, Input, PageAbout, Wanted};
+use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
+use crate::client::{CallError, Client, Notice, RequestTimeout};
+use crate::commands::{trace, transcript};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style::Palette;
+use crate::output::table::Canvas;
+use crate::output::text;
+
+/// How often it is looked whether a daemon runs the project again, in milliseconds.
+const RECONNECT_MS: u64 = 500;
+/// The messages of a conversation that are shown.
+const MESSAGES_SHOWN: usize = 200;
+
+/// Where what arrives goes.
+pub(super) type Inputs = mpsc::UnboundedSender<Input>;
+
+fn send(inputs: &Inputs, input: Input) {
+    // Nobody listens any more: the screen is gone, and so is this feed at once.
+    drop(inputs.send(input));
+}
+
+async fn rest() {
+    tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
+}
+
+/// Watches the project, over restarts of its daemon.
+pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
+    let mut after = None;
+    loop {
+        if let Ok((mut client, workspace)) = context.open().await {
+            let request = WatchWorkspace {
+                workspace_id: workspace.workspace_id,
+                after,
+            };
+            let mut take = |notice| {
+                if let Notice::Change(change) = notice {
+                    after = Some(change.cursor);
+                    send(inputs, Input::Told(change));
+                }
+            };
+            let ended = client
+                .watch(request, RequestTimeout::Endless, &mut take)
+                .await;
+            send(
+                inputs,
+                match ended {
+                    Ok(_) => Input::Stopped,
+                    Err(_) => Input::Lost,
+                },
+            );
+        } else {
+            send(inputs, Input::Lost);
+        }
+        rest().await;
+    }
+}
+
+/// Follows the log that is wanted at the moment.
+pub(super) async fn follow_logs(
+    context: &Context,
+    mut of: watch::Receiver<Option<Option<InstanceKey>>>,
+    inputs: &Inputs,
+) {
+    loop {
+        let wanted = of.borrow_and_update().clone();
+        let Some(key) = wanted else {
+            if of.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        tokio::select! {
+            () = follow_log(context, key, inputs) => {}
+            changed = of.changed() => if changed.is_err() {
+                return;
+            },
+        }
+        // When the connection is lost, the next snapshot asks for the log anew.
+        if !of.has_changed().unwrap_or(true) && of.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn follow_log(context: &Context, instance_key: Option<InstanceKey>, inputs: &Inputs) {
+    let Ok((mut client, workspace)) = context.open().await else {
+        return;
+    };
+    let follow = FollowLogs {
+        tail: LOG_LINES_MAX,
+        follow: true,
+        workspace_id: Some(workspace.workspace_id),
+        instance_key,
+        ..FollowLogs::default()
+    };
+    let mut take = |notice| {
+        if let Notice::Line(line) = notice {
+            send(inputs, Input::LogLine(line.get().to_owned()));
+        }
+    };
+    // That the daemon is gone is told by the feed that watches it.
+    drop(
+        client
+            .watch(follow, RequestTimeout::Endless, &mut take)
+            .await,
+    );
+}
+
+/// What is asked for, and what is done.
+#[derive(Debug)]
+pub(super) enum Request {
+    Load(Wanted),
+    Act(Act),
+}
+
+/// Asks for what is wanted, one after another.
+pub(super) async fn answer(
+    context: &Context,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    inputs: &Inputs,
+    columns: usize,
+) {
+    let mut connection: Option<(Client, WorkspaceId)> = None;
+    while let Some(request) = requests.recv().await {
+        let open = match connection.take() {
+            Some(open) => Ok(open),
+            None => context
+                .open()
+                .await
+                .map(|(client, workspace)| (client, workspace.workspace_id)),
+        };
+        let mut asker = match open {
+            Ok((client, workspace_id)) => Asker {
+                client,
+                workspace_id,
+                inputs,
+                columns,
+            },
+            Err(failure) => {
+                fail(inputs, request, &failure);
+                continue;
+            }
+        };
+        let ended = match &request {
+            Request::Load(wanted) => asker.load(wanted).await,
+            Request::Act(act) => asker.act(act).await,
+        };
+        match ended {
+            Ok(()) => connection = Some((asker.client, asker.workspace_id)),
+            Err(error) => {
+                let is_refused = matches!(error, CallError::Refused(_));
+                if is_refused {
+                    connection = Some((asker.client, asker.workspace_id));
+                }
+                fail(inputs, request, &error.into());
+            }
+        }
+    }
+}
+
+fn fail(inputs: &Inputs, request: Request, failure: &Failure) {
+    let why = failure.message.clone();
+    send(
+        inputs,
+        match request {
+            Request::Load(wanted) => Input::Failed(wanted, why),
+            Request::Act(_) => Input::Acted(Err(why)),
+        },
+    );
+}
+
+struct Asker<'a> {
+    client: Client,
+    workspace_id: WorkspaceId,
+    inputs: &'a Inputs,
+    columns: usize,
+}
+
+impl Asker<'_> {
+    async fn load(&mut self, wanted: &Wanted) -> Result<(), CallError> {
+        match wanted {
+            Wanted::Facts => {
+                if let Some(facts) = facts(&mut self.client, &self.workspace_id).await? {
+                    send(self.inputs, Input::Facts(Box::new(facts)));
+                }
+            }
+            Wanted::Conversations => self.conversations().await?,
+            Wanted::Usage => {
+                let usage = self.client.query(usage_of(&self.workspace_id)).await?;
+                send(self.inputs, Input::Usage(Box::new(usage)));
+            }
+            Wanted::Page(about) => {
+                let text = match about {
+                    PageAbout::Transcript(key) => self.transcript(key).await?,
+                    PageAbout::Trace(key) => self.trace(key).await?,
+                };
+                send(self.inputs, Input::Page(about.clone(), text));
+            }
+            // Another feed does that.
+            Wanted::Logs(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn conversations(&mut self) -> Result<(), CallError> {
+        let mut list = conversations_of(&self.workspace_id);
+        let mut listed = 0;
+        loop {
+            let page = self.client.query(list.clone()).await?;
+            list.after.clone_from(&page.next);
+            listed += page.instances.len();
+            send(self.inputs, Input::Conversations(Box::new(page)));
+            if list.after.is_none() || listed >= CONVERSATIONS_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn transcript(&mut self, key: &InstanceKey) -> Result<String, CallError> {
+        let (client, workspace_id) = (&mut self.client, &self.workspace_id);
+        let read = transcript::read(client, workspace_id, key, Some(MESSAGES_SHOWN)).await?;
+        let shown = read.render(Palette::new(false));
+        Ok(text::printable(&shown))
+    }
+
+    async fn trace(&mut self, key: &InstanceKey) -> Result<String, CallError> {
+        let Some(trace_id) = self.latest_trace(key).await? else {
+            return Ok("no turn yet".to_owned());
+        };
+        let get = GetTrace {
+            workspace_id: self.workspace_id.clone(),
+            of: Some(trace_id),
+        };
+        let trace = self.client.query(get).await?;
+        let canvas = Canvas {
+            palette: Palette::new(false),
+            columns: Some(self.columns),
+        };
+        Ok(text::printable(&trace::as_text(&trace, canvas)))
+    }
+
+    /// The trace of a conversation's turn that began last.
+    async fn latest_trace(&mut self, key: &InstanceKey) -> Result<Option<String>, CallError> {
+        let (mut offset, mut latest) = (0, None);
+        loop {
+            let turns = InstanceTurns {
+                workspace_id: self.workspace_id.clone(),
+                instance_key: key.clone(),
+                offset,
+            };
+            let page = self.client.query(turns).await?;
+            let last = page.events.last();
+            latest = last.map(|event| event.trace_id.to_string()).or(latest);
+            match page.next {
+                Some(next) if next > offset => offset = next,
+                _ => return Ok(latest),
+            }
+        }
+    }
+
+    async fn act(&mut self, act: &Act) -> Result<(), CallError> {
+        let workspace_id = self.workspace_id.clone();
+        let done = match act {
+            Act::Cancel(key) => {
+                let cancel = CancelEvent {
+                    workspace_id,
+                    instance_key: key.clone(),
+                    event_id: None,
+                };
+                self.client.change(cancel).await?;
+                format!("Cancelled the turn of {key}.")
+            }
+            Act::Restart(key) => {
+                let restart = control::Restart {
+                    workspace_id,
+                    agent: None,
+                    instance_key: Some(key.clone()),
+                    fresh: false,
+                };
+                let restarted = self.client.change(restart).await?;
+                match restarted.processes {
+                    0 => format!("No process works for {key}."),
+                    _ => format!("Restarting the process of {key}, after its turn in progress."),
+                }
+            }
+        };
+        send(self.inputs, Input::Acted(Ok(done)));
+        Ok(())
+    }
+}
+
+/// How the project is; none if it is not registered any more.
+pub(super) async fn facts(
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+) -> Result<Option<Facts>, CallError> {
+    let list = ListProcesses {
+        workspace_id: Some(workspace_id.clone()),
+    };
+    let processes = client.query(list).await?;
+    let workspaces = client.query(ListWorkspaces {}).await?.into_iter();
+    let mut own = workspaces.filter(|info| info.workspace_id == *workspace_id);
+    Ok(own.next().map(|workspace| Facts {
+        workspace,
+        processes,
+    }))
+}
+
+pub(super) fn usage_of(workspace_id: &WorkspaceId) -> ReadUsage {
+    ReadUsage {
+        workspace_id: Some(workspace_id.clone()),
+        by: UsageBy::Agent,
+        since: None,
+    }
+}
+
+/// The first page of the conversations, those that changed last first.
+pub(super) fn conversations_of(workspace_id: &WorkspaceId) -> ListInstances {
+    ListInstances {
+        workspace_id: Some(workspace_id.clone()),
+        order: InstanceOrder::Changed,
+        ..ListInstances::default()
+    }
+}

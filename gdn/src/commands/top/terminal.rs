@@ -1,0 +1,80 @@
+//! The terminal while `gdn top` has it: its keys, and how it is given back whatever happens.
+
+use std::thread;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::app::Key;
+
+/// The whole terminal. It is given back when this goes, and when a panic happens.
+#[derive(Debug)]
+pub(super) struct Screen(DefaultTerminal);
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn take() -> std::io::Result<Self> {
+        ratatui::try_init().map(Self)
+    }
+
+    pub(super) fn terminal(&mut self) -> &mut DefaultTerminal {
+        &mut self.0
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone, after a hang-up, needs nothing.
+        drop(ratatui::try_restore());
+    }
+}
+
+/// What a terminal says.
+#[derive(Debug)]
+pub(super) enum Typed {
+    Key(Key),
+    /// It has another size.
+    Resized,
+}
+
+/// Reads what is typed until nobody wants it, or the terminal is gone.
+pub(super) fn read_keys(typed: UnboundedSender<Typed>) {
+    // The thread ends with the process: a terminal cannot be asked to stop waiting.
+    thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            let told = match event {
+                Event::Key(key) => key_of(key).map(Typed::Key),
+                Event::Resize(..) => Some(Typed::Resized),
+                _ => None,
+            };
+            if told.is_some_and(|told| typed.send(told).is_err()) {
+                return;
+            }
+        }
+    });
+}
+
+fn key_of(key: KeyEvent) -> Option<Key> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return (key.code == KeyCode::Char('c')).then_some(Key::Interrupt);
+    }
+    Some(match key.code {
+        KeyCode::Char(char) => Key::Char(char),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Tab | KeyCode::Right => Key::NextView,
+        KeyCode::BackTab | KeyCode::Left => Key::PreviousView,
+        _ => return None,
+    })
+}

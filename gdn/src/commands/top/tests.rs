@@ -1,0 +1,308 @@
+//! Goal: what `gdn top` shows and does is right for all it may be told, typed and sized, without a terminal.
+//! Method: pictures as text; each action by its keys; sizes and keys at random.
+
+use goondan_protocol::control::{
+    InstanceSummary, InstancesPage, WatchCursor, WatchUpdate, WorkspaceChange,
+};
+use goondan_protocol::lifecycle::LifecycleEvent as Event;
+use goondan_protocol::time::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::app::{Act, App, Effect, Input, Key, Link, Mode, PageAbout, Wanted};
+use super::board::Facts;
+use super::draw::{Ink, as_text};
+use super::view::View;
+use crate::context::Context;
+use crate::output::Output;
+
+const ESCAPE: char = '\u{1b}';
+
+/// 2026-01-01T12:00:00Z, plus so many milliseconds.
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_unix_millis(1_767_268_800_000 + ms)
+}
+
+fn process(more: &Value) -> Value {
+    let mut process = json!({
+        "workspaceId": "w", "role": "agent", "name": "clerk", "state": "idle", "consecutiveCrashes": 0,
+        "pendingEvents": 0,
+    });
+    let fields = more.as_object().unwrap().clone();
+    process.as_object_mut().unwrap().extend(fields);
+    process
+}
+
+fn facts() -> Facts {
+    let processes = json!([
+        process(
+            &json!({"instanceKey": "main", "state": "processing", "turnId": "t1", "pid": 4711,
+            "startedAt": at(-65_000), "pendingEvents": 3, "waitingFor": ["writer:1"]})
+        ),
+        process(
+            &json!({"instanceKey": "cust\u{1b}[2Jomer", "state": "crashLoopBackOff",
+            "consecutiveCrashes": 6, "nextStartAt": at(8_000), "detail": "exit code 3"})
+        ),
+        process(
+            &json!({"role": "connector", "name": "hook", "readiness": "notReady", "pid": 4712,
+            "startedAt": at(-3_600_000), "detail": "cannot listen on 127.0.0.1:8080"})
+        ),
+    ]);
+    let workspace = json!({
+        "workspaceId": "w", "projectRoot": "/srv/shop", "package": "bookshop", "agents": ["clerk"],
+        "connections": ["hook"], "runningAgents": 1, "pendingEvents": 3, "parkedEvents": 1, "approvals": 2,
+        "unhealthy": [{"role": "connector", "name": "hook", "state": "idle", "readiness": "notReady",
+            "detail": "cannot listen on 127.0.0.1:8080"}],
+        "unhealthyTotal": 1,
+    });
+    Facts {
+        workspace: serde_json::from_value(workspace).unwrap(),
+        processes: serde_json::from_value(processes).unwrap(),
+    }
+}
+
+fn conversation(key: &str, changed_ms: i64) -> InstanceSummary {
+    InstanceSummary {
+        workspace_id: "w".parse().unwrap(),
+        instance_key: key.parse().unwrap(),
+        agent_name: "clerk".parse().unwrap(),
+        status: "idle".to_owned(),
+        created_at: at(-90_000_000),
+        updated_at: at(changed_ms),
+    }
+}
+
+fn page(instances: Vec<InstanceSummary>) -> Input {
+    Input::Conversations(Box::new(InstancesPage {
+        total: instances.len(),
+        instances,
+        next: None,
+    }))
+}
+
+fn told(count: u64, at: Timestamp, told: WatchUpdate) -> Input {
+    Input::Told(Box::new(WorkspaceChange {
+        request_id: 1,
+        cursor: WatchCursor { epoch: 1, count },
+        at,
+        told,
+    }))
+}
+
+fn event(event: Value) -> WatchUpdate {
+    WatchUpdate::Event(serde_json::from_value::<Event>(event).unwrap())
+}
+
+fn context() -> Context {
+    let output = Output::new(false, anstream::ColorChoice::Never);
+    let root = std::path::Path::new("/state");
+    Context::new(output, Some(root), None, None).unwrap()
+}
+
+fn picture(app: &App, columns: u16, rows: u16) -> String {
+    let context = context();
+    let ink = Ink {
+        context: &context,
+        now: at(0),
+        has_colors: false,
+    };
+    as_text(app, ink, columns, rows)
+}
+
+/// A project in which much goes on.
+fn busy(view: View) -> App {
+    let mut app = App::new(view, false);
+    app.handle(Input::Facts(Box::new(facts())), at(-9_000));
+    let conversations = vec![
+        conversation("main", -4_000),
+        conversation("cust\u{1b}[2Jomer", -70_000),
+        conversation("안녕 🦀", -86_400_000),
+    ];
+    app.handle(page(conversations), at(-9_000));
+    let events = [
+        json!({"type": "event.accepted", "instanceKey": "main", "eventId": "e1"}),
+        json!({"type": "turn.started", "instanceKey": "main", "turnId": "t1", "eventId": "e1", "attempt": 2}),
+        json!({"type": "approval.asked", "instanceKey": "main", "approvalId": "a-1", "toolName": "bash__exec"}),
+        json!({"type": "process.crashed", "role": "agent", "instanceKey": "cust\u{1b}[2Jomer",
+            "consecutiveCrashes": 6, "nextStartInMs": 8_000, "how": "exit code 3"}),
+    ];
+    for (count, happened) in (1..).zip(events) {
+        app.handle(told(count, at(-4_000), event(happened)), at(-4_000));
+    }
+    app.handle(
+        Input::LogLine(
+            json!({
+                "timestamp": at(-4_000), "level": "warn", "message": "slow", "process": "agent",
+                "agentName": "clerk", "instanceKey": "main",
+            })
+            .to_string(),
+        ),
+        at(-4_000),
+    );
+    app
+}
+
+fn press(app: &mut App, keys: &str) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for key in keys.chars() {
+        effects.extend(app.handle(Input::Key(Key::Char(key)), at(0)));
+    }
+    effects
+}
+
+/// The clock of a picture is the person's own; what is compared has another in its place.
+fn shown(view: View, columns: u16, rows: u16) -> String {
+    let local = crate::output::text::clock(at(0));
+    let local = local.split_once(' ').unwrap().1.to_owned();
+    let then = crate::output::text::clock_ms(at(-4_000));
+    let (day, time) = then.split_once(' ').unwrap();
+    picture(&busy(view), columns, rows)
+        .replace(&local, "[time]  ")
+        .replace(day, "[day]     ")
+        .replace(time, "[then]      ")
+}
+
+#[test]
+fn obs_4_the_views_at_80_by_24() {
+    for view in View::ALL {
+        insta::assert_snapshot!(format!("{}_80x24", view.title()), shown(view, 80, 24));
+    }
+}
+
+#[test]
+fn obs_4_the_views_at_200_by_60() {
+    for view in View::ALL {
+        insta::assert_snapshot!(format!("{}_200x60", view.title()), shown(view, 200, 60));
+    }
+}
+
+#[test]
+fn obs_4_a_turn_is_cancelled_only_after_a_person_has_said_yes() {
+    let mut app = busy(View::Conversations);
+    assert_eq!(press(&mut app, "cn"), []);
+    assert_eq!(app.mode, Mode::Look);
+    let main = "main".parse().unwrap();
+    assert_eq!(press(&mut app, "cy"), [Effect::Act(Act::Cancel(main))]);
+    let main = "main".parse().unwrap();
+    assert_eq!(press(&mut app, "ry"), [Effect::Act(Act::Restart(main))]);
+    app.handle(
+        Input::Acted(Err("no turn is in progress".to_owned())),
+        at(0),
+    );
+    assert!(picture(&app, 80, 24).ends_with("no turn is in progress\n"));
+}
+
+#[test]
+fn obs_4_nothing_is_changed_where_a_person_only_wants_to_look() {
+    let mut app = busy(View::Conversations);
+    app.is_read_only = true;
+    assert_eq!(press(&mut app, "cyry"), []);
+    assert!(!picture(&app, 80, 24).contains("c cancel"));
+}
+
+#[test]
+fn obs_4_what_is_chosen_stays_chosen_when_the_list_moves() {
+    let mut app = busy(View::Conversations);
+    press(&mut app, "j");
+    let begun = json!({"type": "instance.created", "instanceKey": "new", "agentName": "clerk"});
+    app.handle(told(9, at(-1), event(begun)), at(0));
+    let key = "cust\u{1b}[2Jomer".parse().unwrap();
+    let page = app.handle(Input::Key(Key::Enter), at(0));
+    assert_eq!(
+        page,
+        [Effect::Load(Wanted::Page(PageAbout::Transcript(key)))]
+    );
+}
+
+#[test]
+fn obs_4_a_filter_narrows_and_escape_widens_again() {
+    let mut app = busy(View::Conversations);
+    press(&mut app, "/안녕");
+    assert_eq!(app.rows().len(), 1);
+    app.handle(Input::Key(Key::Enter), at(0));
+    assert!(picture(&app, 80, 24).contains("only with “안녕”"));
+    app.handle(Input::Key(Key::Escape), at(0));
+    assert_eq!(app.rows().len(), 3);
+}
+
+#[test]
+fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_and_then() {
+    let mut app = App::new(View::Overview, false);
+    let Facts {
+        workspace,
+        processes,
+    } = facts();
+    let snapshot = json!({"workspace": workspace, "processes": processes});
+    let snapshot = WatchUpdate::Snapshot(serde_json::from_value(snapshot).unwrap());
+    let asked = app.handle(told(0, at(0), snapshot), at(0));
+    for wanted in [Wanted::Conversations, Wanted::Usage, Wanted::Logs(None)] {
+        assert!(asked.contains(&Effect::Load(wanted.clone())), "{wanted:?}");
+    }
+    assert_eq!(app.link, Link::Up);
+    let accepted =
+        || event(json!({"type": "event.accepted", "instanceKey": "main", "eventId": "e1"}));
+    let facts_asked = |app: &mut App, count, ms| {
+        let asked = app.handle(told(count, at(ms), accepted()), at(ms));
+        asked.contains(&Effect::Load(Wanted::Facts))
+    };
+    assert!(facts_asked(&mut app, 1, 1));
+    assert!(!facts_asked(&mut app, 2, 2), "they are on their way");
+    app.handle(Input::Facts(Box::new(facts())), at(10));
+    assert!(!facts_asked(&mut app, 3, 11));
+    assert!(facts_asked(&mut app, 4, 500));
+}
+
+#[test]
+fn obs_4_an_open_page_is_read_again_when_something_happened_to_its_conversation() {
+    let mut app = busy(View::Conversations);
+    app.link = Link::Up;
+    app.handle(Input::Key(Key::Enter), at(0));
+    let about = PageAbout::Transcript("main".parse().unwrap());
+    app.handle(Input::Page(about.clone(), "one\ntwo\n".to_owned()), at(1));
+    assert!(picture(&app, 80, 24).contains("\ntwo\n"));
+    let done = json!({"type": "turn.committed", "instanceKey": "main", "turnId": "t1", "eventId": "e1",
+        "outcome": "completed"});
+    let asked = app.handle(told(9, at(900), event(done)), at(900));
+    assert!(asked.contains(&Effect::Load(Wanted::Page(about))));
+}
+
+fn any_key() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        any::<char>().prop_map(Key::Char),
+        proptest::sample::select("q?/ jkgGtlcry123456".chars().collect::<Vec<_>>())
+            .prop_map(Key::Char),
+        Just(Key::Enter),
+        Just(Key::Escape),
+        Just(Key::Backspace),
+        Just(Key::Up),
+        Just(Key::Down),
+        Just(Key::PageUp),
+        Just(Key::PageDown),
+        Just(Key::Home),
+        Just(Key::End),
+        Just(Key::NextView),
+        Just(Key::PreviousView),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn obs_4_any_keys_at_any_size_show_something_that_fits_and_harms_no_terminal(
+        keys in proptest::collection::vec(any_key(), 0..12),
+        columns in 1..220_u16,
+        rows in 1..70_u16,
+    ) {
+        let mut app = busy(View::Overview);
+        for key in keys {
+            app.handle(Input::Key(key), at(0));
+            let shown = picture(&app, columns, rows);
+            prop_assert_eq!(shown.lines().count(), usize::from(rows));
+            for line in shown.lines() {
+                prop_assert!(crate::output::text::width(line) <= usize::from(columns), "{}", line);
+            }
+            prop_assert!(!shown.contains(ESCAPE), "{}", shown);
+        }
+    }
+}

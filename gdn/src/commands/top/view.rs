@@ -1,0 +1,66 @@
+//! What `gdn top` can show.
+
+use clap::ValueEnum;
+
+/// One of the views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// What needs a person, what works, and what happened just now
+    Overview,
+    /// All conversations
+    Conversations,
+    /// All processes
+    Processes,
+    /// What happens
+    Events,
+    /// What replies of models took, and the budgets
+    Budgets,
+    /// The log
+    Logs,
+}
+
+impl View {
+    /// All, in the order of their keys.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Overview,
+        Self::Conversations,
+        Self::Processes,
+        Self::Events,
+        Self::Budgets,
+        Self::Logs,
+    ];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Conversations => "Conversations",
+            Self::Processes => "Processes",
+            Self::Events => "Events",
+            Self::Budgets => "Budgets",
+            Self::Logs => "Logs",
+        }
+    }
+
+    /// The place in [`Self::ALL`].
+    pub(super) fn place(self) -> usize {
+        let found = Self::ALL.iter().position(|view| *view == self);
+        found.unwrap_or_default()
+    }
+
+    /// The view of a key: `1` is the first.
+    pub(super) fn of_key(key: char) -> Option<Self> {
+        let place = key.to_digit(10)?.checked_sub(1)?;
+        Self::ALL.get(usize::try_from(place).ok()?).copied()
+    }
+
+    /// The one so many places further on, around the end.
+    pub(super) fn moved(self, by: usize) -> Self {
+        let place = (self.place() + by) % Self::ALL.len();
+        Self::ALL.get(place).copied().unwrap_or(self)
+    }
+
+    /// Whether one of its rows is chosen; else its text is moved.
+    pub(super) fn has_rows(self) -> bool {
+        matches!(self, Self::Overview | Self::Conversations | Self::Processes)
+    }
+}

@@ -1,0 +1,100 @@
+//! A person's terminal with all that it shows: `tmux`, which keeps the screen as a terminal would.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::wait_until;
+
+/// A screen on which a shell runs.
+#[derive(Debug)]
+pub struct Screen {
+    socket: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Screen {
+    /// Starts a shell on a screen of that size, with the environment of `command`, which is not run. The shell is
+    /// at home elsewhere: whatever runs in a test's home has to end with its daemon.
+    #[must_use]
+    pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let screen = Self {
+            socket: folder.path().join("tmux"),
+            folder,
+        };
+        let size = [columns.to_string(), rows.to_string()];
+        let mut tmux = screen.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1]]);
+        for (name, value) in command.get_envs() {
+            if let (Some(name), Some(value)) = (name.to_str(), value.and_then(|it| it.to_str())) {
+                tmux.args(["-e", &format!("{name}={value}")]);
+            }
+        }
+        if let Some(dir) = command.get_current_dir() {
+            tmux.arg("-c").arg(dir);
+        }
+        let home = format!("HOME={}", screen.folder.path().display());
+        tmux.args(["env", &home, "PS1=$ ", "LC_ALL=C.UTF-8", "sh"]);
+        ran(&mut tmux);
+        screen
+    }
+
+    fn tmux(&self, args: &[&str]) -> Command {
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-f", "/dev/null", "-u", "-S"]).arg(&self.socket);
+        tmux.env_remove("TMUX").args(args);
+        tmux
+    }
+
+    /// What is on the screen, without spaces at the ends of lines.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let shown = ran(&mut self.tmux(&["capture-pane", "-p"]));
+        String::from_utf8(shown.stdout).unwrap()
+    }
+
+    /// Waits until a text is on the screen.
+    pub fn wait_for(&self, text: &str) {
+        let is_shown = || self.shown().contains(text);
+        wait_until(&format!("{text:?} is on the screen"), is_shown);
+    }
+
+    /// Waits until a text is on the screen no more.
+    pub fn wait_until_gone(&self, text: &str) {
+        let is_gone = || !self.shown().contains(text);
+        wait_until(&format!("{text:?} is gone from the screen"), is_gone);
+    }
+
+    /// Types text as it stands.
+    pub fn types(&self, text: &str) {
+        ran(&mut self.tmux(&["send-keys", "-l", text]));
+    }
+
+    /// Presses keys by their names: `Enter`, `C-c`, `Down`.
+    pub fn press(&self, keys: &[&str]) {
+        ran(self.tmux(&["send-keys"]).args(keys));
+    }
+
+    /// Pastes text as a terminal does that tells what is pasted from what is typed.
+    pub fn pastes(&self, text: &str) {
+        ran(&mut self.tmux(&["set-buffer", text]));
+        ran(&mut self.tmux(&["paste-buffer", "-p"]));
+    }
+
+    /// Gives it another size.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = [columns.to_string(), rows.to_string()];
+        ran(&mut self.tmux(&["resize-window", "-x", &size[0], "-y", &size[1]]));
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        drop(self.tmux(&["kill-server"]).output());
+    }
+}
+
+fn ran(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}

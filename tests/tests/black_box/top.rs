@@ -1,0 +1,145 @@
+//! `gdn top` in a real terminal (`OBS-4`).
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::GDN;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::screen::Screen;
+use goondan_tests::{Daemon, Home, needs, wait_until};
+
+/// What the shell shows before and behind `gdn top`.
+const MARK: &str = "this stays";
+
+/// A shell in the project, in which `gdn top` runs.
+fn top(home: &Home, args: &str) -> Screen {
+    let gdn = bin(GDN);
+    let screen = Screen::start(&home.command(&gdn, &[]), 80, 24);
+    screen.types(&format!("echo {MARK}"));
+    screen.press(&["Enter"]);
+    screen.wait_for(&format!("\n{MARK}\n"));
+    begin(home, &screen, args);
+    screen.wait_for("1 Overview");
+    screen
+}
+
+fn begin(home: &Home, screen: &Screen, args: &str) {
+    let (gdn, home) = (bin(GDN), home.path());
+    screen.types(&format!(
+        "HOME='{}' '{}' top{args}",
+        home.display(),
+        gdn.display()
+    ));
+    screen.press(&["Enter"]);
+}
+
+/// The shell is back as it was, and shows what is typed.
+fn check_given_back(screen: &Screen) {
+    screen.wait_for(&format!("\n{MARK}\n"));
+    screen.wait_until_gone("1 Overview");
+    screen.types("echo ty''ped");
+    screen.press(&["Enter"]);
+    screen.wait_for("echo ty''ped\ntyped\n");
+}
+
+fn runs_of(home: &Home, name: &str) -> usize {
+    let path = home.notes().join(format!("{name}.runs"));
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal_back() {
+    if !needs::program("tmux") {
+        return;
+    }
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let screen = top(&home, "");
+    screen.wait_for("@goondan/lab   0 turns");
+    assert_eq!(home.ask("main", "echo one"), "one");
+    screen.wait_for("turn completed, for event");
+    screen.wait_for("1 conversation ");
+    screen.press(&["2"]);
+    screen.wait_for("main");
+    screen.press(&["Enter"]);
+    screen.wait_for("Conversation main");
+    screen.wait_for("echo one");
+
+    // The page that is open says what came meanwhile, over the death of the daemon.
+    drop(daemon.kill());
+    screen.wait_for("no daemon runs the project");
+    let daemon = Daemon::start(&home);
+    screen.wait_until_gone("no daemon runs the project");
+    assert_eq!(home.ask("main", "echo 안녕 🦀"), "안녕 🦀");
+    wait_until("the page says what was said", || {
+        screen.shown().matches("안녕 🦀").count() == 2
+    });
+    let history = home.history("main");
+    assert_eq!(history.len(), 4, "{history:#?}");
+
+    for (columns, rows) in [(40, 10), (20, 3), (120, 40)] {
+        screen.resize(columns, rows);
+        wait_until("it fits the new size", || {
+            let shown = screen.shown();
+            let first = shown.lines().next().unwrap_or_default();
+            shown.lines().count() == usize::from(rows) && first.starts_with("@goondan/lab")
+        });
+    }
+    screen.press(&["q"]);
+    check_given_back(&screen);
+    daemon.stop();
+}
+
+#[test]
+fn obs_4_top_cancels_a_turn_after_a_question_and_a_signal_gives_the_terminal_back() {
+    if !needs::program("tmux") {
+        return;
+    }
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let screen = top(&home, "");
+    let asking = home.start_gdn(&["send", "hold x"]);
+    wait_until("the tool runs", || runs_of(&home, "x") == 1);
+    screen.wait_for("1 turn ");
+    screen.wait_for("main     ");
+    screen.press(&["c"]);
+    screen.wait_for("Cancel the turn of main? y/N");
+    screen.press(&["y"]);
+    asking.wait().exits(7).tells(&["a person cancelled it"]);
+    screen.wait_for("Cancelled the turn of main.");
+
+    for signal in [Signal::SIGHUP, Signal::SIGTERM] {
+        let gdn = home.running("gdn");
+        let [top] = gdn.as_slice() else {
+            panic!("not one gdn runs: {gdn:?}");
+        };
+        processes::signal(top.pid, signal);
+        check_given_back(&screen);
+        begin(&home, &screen, " --view logs");
+        screen.wait_for("6 Logs");
+        screen.wait_for("turn committed");
+    }
+    screen.press(&["C-c"]);
+    screen.wait_until_gone("6 Logs");
+    daemon.stop();
+}
+
+#[test]
+fn obs_4_one_picture_of_top_is_text_or_json_for_a_script() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    home.gdn(&["top"])
+        .exits(2)
+        .tells(&["needs a terminal", "top --once"]);
+    home.gdn(&["top", "--once"])
+        .exits(0)
+        .prints(&["@goondan/lab   0 turns", "NEEDS A PERSON\nnothing\n"]);
+    home.gdn(&["top", "--once", "--view", "conversations"])
+        .exits(0)
+        .prints(&["\nmain"]);
+    let told = home.gdn_json(&["top"]);
+    assert_eq!(told["schema"], "gdn.top/v1");
+    assert_eq!(told["conversations"][0]["instanceKey"], "main");
+    assert_eq!(told["conversationsTotal"], 1);
+    daemon.stop();
+}
