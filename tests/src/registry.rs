@@ -9,6 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::time::Timestamp;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
@@ -52,6 +54,55 @@ pub enum Lie {
     LeadsHere,
     /// What it says of a package is nested without an end.
     Nested,
+    /// It says nothing of its signatures.
+    HidesSignatures,
+    /// It gives the signature of another version.
+    OtherSignature,
+    /// It tells of another key than it signs with.
+    OtherKey,
+}
+
+/// Signs as registries do.
+#[derive(Debug)]
+pub struct Signer {
+    id: String,
+    key: EcdsaKeyPair,
+}
+
+impl Signer {
+    /// One with a new key of that name.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        let (scheme, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
+        let key = EcdsaKeyPair::generate_pkcs8(scheme, &random).unwrap();
+        Self {
+            id: id.to_owned(),
+            key: EcdsaKeyPair::from_pkcs8(scheme, key.as_ref(), &random).unwrap(),
+        }
+    }
+
+    /// Its key, as the list of a registry has it.
+    #[must_use]
+    pub fn key(&self, expires: Option<&str>) -> Value {
+        // What says in DER that it is a key on P-256.
+        let head = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=";
+        let der = [
+            &STANDARD.decode(head).unwrap(),
+            self.key.public_key().as_ref(),
+        ]
+        .concat();
+        json!({
+            "keyid": self.id, "expires": expires, "keytype": "ecdsa-sha2-nistp256",
+            "scheme": "ecdsa-sha2-nistp256", "key": STANDARD.encode(der),
+        })
+    }
+
+    /// A signature, as what a registry says of a version has it.
+    #[must_use]
+    pub fn signature(&self, message: &str) -> Value {
+        let signature = self.key.sign(&SystemRandom::new(), message.as_bytes());
+        json!({"keyid": self.id, "sig": STANDARD.encode(signature.unwrap())})
+    }
 }
 
 struct Published {
@@ -66,6 +117,7 @@ struct Shelf {
     packages: BTreeMap<String, BTreeMap<String, Published>>,
     tags: BTreeMap<String, Value>,
     lie: Lie,
+    signer: Option<Signer>,
     advisories: Value,
     put: Vec<Value>,
 }
@@ -118,6 +170,11 @@ impl Registry {
     /// From now on, this is its lie.
     pub fn lie(&self, lie: Lie) {
         self.shelf().lie = lie;
+    }
+
+    /// From now on, it signs what it has.
+    pub fn sign(&self) {
+        self.shelf().signer = Some(Signer::new("SHA256:own"));
     }
 
     /// What it answers when it is asked for advisories.
@@ -244,6 +301,13 @@ impl Shelf {
             self.put.push(received.body.clone());
             return Answer::error(201, &json!({"ok": true}));
         }
+        if let ("-/npm/v1/keys", Some(signer)) = (path.as_str(), &self.signer) {
+            let key = match self.lie {
+                Lie::OtherKey => Signer::new("SHA256:own").key(None),
+                _ => signer.key(None),
+            };
+            return Answer::json(&json!({ "keys": [key] }));
+        }
         if path == "-/npm/v1/security/advisories/bulk" {
             return Answer::json(&self.advisories);
         }
@@ -321,8 +385,16 @@ impl Shelf {
         };
         let mut said = json!({
             "name": name, "version": version, "dependencies": it.requires,
-            "dist": {"tarball": format!("{place}/{name}/-/{version}.tgz"), "integrity": promised, "shasum": "00"},
+            "dist": {"tarball": format!("{place}/{name}/-/{version}.tgz"), "integrity": promised.clone(), "shasum": "00"},
         });
+        if let (Some(signer), true) = (&self.signer, self.lie != Lie::HidesSignatures) {
+            let of = match self.lie {
+                Lie::OtherSignature => "9.9.9",
+                _ => version,
+            };
+            let message = format!("{name}@{of}:{promised}");
+            said["dist"]["signatures"] = json!([signer.signature(&message)]);
+        }
         match self.lie {
             Lie::HidesRequirements => said["dependencies"] = json!({}),
             Lie::WeakPromise => {

@@ -31,6 +31,7 @@ mod plan;
 mod prune;
 mod publish;
 mod registry;
+mod signatures;
 mod web;
 mod why;
 

@@ -9,6 +9,12 @@ pub const REQUIREMENT_BYTES_MAX: usize = 2048;
 /// Packages that one project takes at most, those of its packages included.
 pub const PACKAGES_MAX: usize = 500;
 
+/// Signatures of one version that are looked at, at most.
+pub const SIGNATURES_MAX: usize = 16;
+
+/// Keys of one registry that are looked at, at most.
+pub const REGISTRY_KEYS_MAX: usize = 64;
+
 /// Versions of one package that are looked at, at most.
 pub const VERSIONS_MAX: usize = 20_000;
 

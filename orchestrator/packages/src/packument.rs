@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::integrity::Integrity;
-use crate::limits::VERSIONS_MAX;
+use crate::limits::{SIGNATURES_MAX, VERSIONS_MAX};
 use crate::name::PackageName;
 use crate::requirement::{Requirement, Requires};
 
@@ -35,6 +35,21 @@ pub struct Offer {
     pub deprecated: Option<String>,
     /// When it was published, in ISO 8601, if the registry says so.
     pub published: Option<String>,
+    /// What the registry promises of the archive, in its own words: what its signatures are over.
+    pub promised: String,
+    /// What the registry has signed that with. At most [`SIGNATURES_MAX`].
+    pub signatures: Vec<RegistrySignature>,
+}
+
+/// A registry's signature, unchecked.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RegistrySignature {
+    /// The key.
+    #[serde(rename = "keyid")]
+    pub key_id: String,
+    /// In base64.
+    #[serde(rename = "sig")]
+    pub signature: String,
 }
 
 /// Why an answer says nothing of a package.
@@ -88,6 +103,8 @@ struct WireDist {
     tarball: Value,
     #[serde(default)]
     integrity: Value,
+    #[serde(default)]
+    signatures: Value,
 }
 
 impl Packument {
@@ -168,9 +185,15 @@ fn offer(
     if it.name.as_str() != Some(name.as_str()) || it.version.as_str() != Some(version) {
         return Err("the registry tells of another package there".to_owned());
     }
-    let Some(integrity) = it.dist.integrity.as_str().and_then(|it| it.parse().ok()) else {
+    let promised = it.dist.integrity.as_str().unwrap_or_default().to_owned();
+    let Ok(integrity) = promised.parse() else {
         return Err("the registry has no SHA-512 of it".to_owned());
     };
+    let signatures = it.dist.signatures.as_array().into_iter().flatten();
+    let signatures = signatures.take(SIGNATURES_MAX);
+    let signatures: Vec<_> = signatures
+        .filter_map(|it| RegistrySignature::deserialize(it).ok())
+        .collect();
     let Some(archive) = it.dist.tarball.as_str() else {
         return Err("the registry has no archive of it".to_owned());
     };
@@ -208,6 +231,8 @@ fn offer(
         integrity,
         deprecated,
         published: None,
+        promised,
+        signatures,
     })
 }
 

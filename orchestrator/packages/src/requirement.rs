@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::REQUIREMENT_BYTES_MAX;
 use crate::name::PackageName;
+use crate::spelling::as_known;
 
 /// What a package or a project requires, by name.
 pub type Requires = BTreeMap<PackageName, Requirement>;
@@ -138,8 +139,13 @@ fn is_archive(path: &str) -> bool {
 }
 
 fn source_of(text: &str) -> Result<Source, &'static str> {
-    if text.len() > REQUIREMENT_BYTES_MAX || text.contains(char::is_control) {
+    // npm takes a tabulator within a range for a space.
+    let is_odd = |c: char| c.is_control() && c != '\t';
+    if text.len() > REQUIREMENT_BYTES_MAX || text.contains(is_odd) {
         return Err("it is too long, or holds what no text does");
+    }
+    if text.contains('\t') && text.contains(':') {
+        return Err("no address and no path of a package holds a tabulator");
     }
     if let Some(rest) = text.strip_prefix("git+") {
         return git(rest);
@@ -155,8 +161,9 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
         return Ok(Source::ArchiveUrl(text.to_owned()));
     }
     let range = |text: &str| {
-        let range = Range::parse(text);
-        range.map_err(|_invalid| "write a range such as `^1.2`, or `file:PATH`")
+        let known = as_known(text);
+        let range = known.and_then(|known| Range::parse(known).ok());
+        range.ok_or("write a range such as `^1.2`, or `file:PATH`")
     };
     // Together, an alternative that is none would be passed over.
     for alternative in text.split("||").filter(|it| !it.trim().is_empty()) {

@@ -213,6 +213,42 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
 }
 
 #[test]
+fn pkg_1_a_registry_that_signs_is_held_to_its_signatures() {
+    let registry = Registry::start();
+    registry.publish("words", "1.0.0", &[], "one");
+    registry.sign();
+    let home = home(&registry);
+    let before = all(&home);
+    for (lie, said) in [
+        (
+            Lie::HidesSignatures,
+            "is not signed, though its registry signs",
+        ),
+        (
+            Lie::OtherSignature,
+            "has a signature of its registry that is not right",
+        ),
+        (
+            Lie::OtherKey,
+            "has a signature of its registry that is not right",
+        ),
+    ] {
+        registry.lie(lie);
+        home.gdn(&["package", "add", "words"]).exits(10).tells(&[
+            "`words` 1.0.0",
+            said,
+            "nothing was changed",
+        ]);
+        assert!(!registry.asked().iter().any(|it| it.contains("/-/1.0.0")));
+        assert_eq!(all(&home), before, "{lie:?}");
+    }
+    registry.lie(Lie::None);
+    home.gdn(&["package", "add", "words"])
+        .exits(0)
+        .prints(&["+ words 1.0.0"]);
+}
+
+#[test]
 fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     let registry = Registry::start();
     registry.publish("words", "1.0.0", &[], "good");

@@ -11,6 +11,7 @@ use goondan_packages::{
 
 use super::fetch::{Expected, Fetcher};
 use super::plan::{Folder, Plan};
+use super::signatures;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
@@ -303,6 +304,7 @@ impl Chooser<'_> {
                 None => new.push((name, version, offer)),
             }
         }
+        signatures::check(&fetcher.registry, &new).await?;
         let archives = new.iter();
         let archives = archives.map(|(_, _, it)| (it.archive.clone(), Some(it.integrity.clone())));
         fetcher.download(archives.collect()).await?;

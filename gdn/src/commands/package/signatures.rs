@@ -1,0 +1,249 @@
+//! Signatures of registries: one that has keys has signed, for each version, which archive that is (`PKG-1`).
+//!
+//! They hold a registry to what it published where its storage, or a copy of it, was changed afterwards. They say nothing
+//! of a registry that lies altogether, since its keys come from itself; so do npm's.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_packages::limits::REGISTRY_KEYS_MAX;
+use goondan_packages::{Offer, PackageName, RegistrySignature, Version};
+use jiff::Timestamp;
+use reqwest::Method;
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use serde::Deserialize;
+
+use super::registry::{ANSWER_BYTES_MAX, Asked, Registry, address};
+use super::web::WebError;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Where a registry tells of its keys.
+const KEYS_PATH: &str = "-/npm/v1/keys";
+
+/// The one scheme there is: ECDSA on P-256 with SHA-256.
+const SCHEME: &str = "ecdsa-sha2-nistp256";
+
+/// What stands before the point in the DER of such a key.
+const DER_HEAD: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// What registries without keys answer when they are asked for them.
+const NO_KEYS: [u16; 6] = [400, 403, 404, 405, 410, 501];
+
+/// The keys of a registry.
+#[derive(Debug, Default)]
+struct Keys(BTreeMap<String, Key>);
+
+#[derive(Debug)]
+struct Key {
+    /// The point, not compressed.
+    point: Vec<u8>,
+    /// From when on it signs nothing more.
+    expires: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    keys: Vec<WireKey>,
+}
+
+#[derive(Deserialize)]
+struct WireKey {
+    #[serde(default)]
+    expires: Option<String>,
+    keyid: String,
+    scheme: String,
+    key: String,
+}
+
+/// Why a version is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Unproven {
+    #[error("is not signed, though its registry signs")]
+    NotSigned,
+    #[error("is signed by no key that its registry has")]
+    UnknownKey,
+    #[error("is signed by a key that was no longer to be used")]
+    Expired,
+    #[error("has a signature of its registry that is not right")]
+    Wrong,
+}
+
+/// Checks that registries which sign have signed what is to be downloaded.
+///
+/// # Errors
+///
+/// A failure that names the version, or the registry whose keys cannot be read.
+pub(super) async fn check(
+    registry: &Registry<'_>,
+    taken: &[(&PackageName, &Version, &Offer)],
+) -> Result<(), Failure> {
+    let mut known: BTreeMap<&str, Keys> = BTreeMap::new();
+    for (name, version, offer) in taken {
+        let of = registry.of(name).as_str();
+        if !known.contains_key(of) {
+            known.insert(of, ask(registry, of).await?);
+        }
+        let Some(keys) = known.get(of).filter(|keys| !keys.0.is_empty()) else {
+            continue;
+        };
+        keys.prove(name, version, offer).map_err(|why| {
+            Failure::new(
+                Exit::Conflict,
+                format!("`{name}` {version} {why}: {of}"),
+                "nothing was changed: if it stays so, ask whoever runs the registry",
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// The keys of a registry; none if it does not sign.
+async fn ask(registry: &Registry<'_>, of: &str) -> Result<Keys, Failure> {
+    let url = address(&format!("{}/{KEYS_PATH}", of.trim_end_matches('/')))?;
+    let mut answer = Vec::new();
+    let asked = registry.ask(Method::GET, url, None, ANSWER_BYTES_MAX, &mut answer);
+    match asked.await {
+        Ok(()) => {}
+        Err(Asked::Web(WebError::Status { status, .. })) if NO_KEYS.contains(&status) => {
+            return Ok(Keys::default());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    // A registry that knows no keys may take the path for a package, and answer in its own way.
+    Ok(Keys::read(&answer).unwrap_or_default())
+}
+
+impl Keys {
+    /// Reads what a registry says of its keys; none if that is no list of keys. Those of other kinds are passed over.
+    fn read(answer: &[u8]) -> Option<Self> {
+        let wire: Wire = serde_json::from_slice(answer).ok()?;
+        let keys = wire.keys.into_iter().take(REGISTRY_KEYS_MAX);
+        let keys = keys.filter(|key| key.scheme == SCHEME).filter_map(|key| {
+            let der = STANDARD.decode(&key.key).ok()?;
+            let point = der.strip_prefix(&DER_HEAD)?.to_vec();
+            // A key of which nobody can say until when it counts is none.
+            let expires = key.expires.map(|it| it.parse()).transpose().ok()?;
+            Some((key.keyid, Key { point, expires }))
+        });
+        Some(Self(keys.collect()))
+    }
+
+    /// Whether one of these keys has signed that this is the archive of a version, and none that it is another.
+    fn prove(&self, name: &PackageName, version: &Version, offer: &Offer) -> Result<(), Unproven> {
+        if offer.signatures.is_empty() {
+            return Err(Unproven::NotSigned);
+        }
+        let message = format!("{name}@{version}:{}", offer.promised);
+        let published = offer.published.as_deref().and_then(|it| it.parse().ok());
+        let mut last = Err(Unproven::UnknownKey);
+        for signature in &offer.signatures {
+            match self.prove_by(signature, message.as_bytes(), published) {
+                Err(Unproven::UnknownKey) => {}
+                Err(why) => return Err(why),
+                Ok(()) => last = Ok(()),
+            }
+        }
+        last
+    }
+
+    fn prove_by(
+        &self,
+        by: &RegistrySignature,
+        message: &[u8],
+        published: Option<Timestamp>,
+    ) -> Result<(), Unproven> {
+        let key = self.0.get(&by.key_id).ok_or(Unproven::UnknownKey)?;
+        let at = published.unwrap_or_else(Timestamp::now);
+        if key.expires.is_some_and(|expires| at >= expires) {
+            return Err(Unproven::Expired);
+        }
+        let signature = STANDARD.decode(&by.signature);
+        let signature = signature.map_err(|_not_base64| Unproven::Wrong)?;
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.point);
+        let right = key.verify(message, &signature);
+        right.map_err(|_unspecified| Unproven::Wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_packages::{Packument, limits::SIGNATURES_MAX};
+    use goondan_tests::registry::Signer;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const INTEGRITY: &str = "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==";
+
+    fn offer(signatures: &Value) -> Offer {
+        let answer = json!({
+            "name": "words", "time": {"1.0.0": "2026-01-01T00:00:00Z"},
+            "versions": {"1.0.0": {"name": "words", "version": "1.0.0", "dist": {
+                "tarball": "https://h/a.tgz", "integrity": INTEGRITY, "signatures": signatures,
+            }}},
+        });
+        let name = "words".parse().unwrap();
+        let read = Packument::read(&name, answer.to_string().as_bytes(), "none").unwrap();
+        read.offers.into_values().next().unwrap()
+    }
+
+    fn proven(keys: &Value, signatures: &Value) -> Result<(), Unproven> {
+        let keys = Keys::read(json!({"keys": keys}).to_string().as_bytes()).unwrap();
+        let (name, version) = ("words".parse().unwrap(), Version::parse("1.0.0").unwrap());
+        keys.prove(&name, &version, &offer(signatures))
+    }
+
+    #[test]
+    fn pkg_1_a_signature_counts_by_a_known_key_in_its_time_over_just_that_archive() {
+        let (signer, other) = (Signer::new("one"), Signer::new("two"));
+        let message = format!("words@1.0.0:{INTEGRITY}");
+        let right = signer.signature(&message);
+        let foreign = other.signature(&message);
+        let wrong = signer.signature(&message.replace("1.0.0", "1.0.1"));
+        let (key, old) = (
+            signer.key(None),
+            signer.key(Some("2025-12-31T00:00:00.000Z")),
+        );
+        let late = signer.key(Some("2026-01-02T00:00:00.000Z"));
+        let odd = json!({"keyid": "odd", "scheme": "rsa", "key": "AAAA", "keytype": "rsa"});
+        let mut broken = right.clone();
+        broken["sig"] = json!("not base64!");
+        let many = vec![json!(7); SIGNATURES_MAX];
+        for (keys, signatures, expected) in [
+            (json!([key, odd]), json!([right]), Ok(())),
+            (json!([late]), json!([right]), Ok(())),
+            (json!([key]), json!([foreign, right]), Ok(())),
+            (json!([key]), json!([]), Err(Unproven::NotSigned)),
+            (json!([key]), json!(many), Err(Unproven::NotSigned)),
+            (json!([key]), json!([foreign]), Err(Unproven::UnknownKey)),
+            (json!([old]), json!([right]), Err(Unproven::Expired)),
+            (json!([key]), json!([wrong]), Err(Unproven::Wrong)),
+            (json!([key]), json!([right, wrong]), Err(Unproven::Wrong)),
+            (json!([key]), json!([broken]), Err(Unproven::Wrong)),
+        ] {
+            assert_eq!(proven(&keys, &signatures), expected, "{keys} {signatures}");
+        }
+    }
+
+    #[test]
+    fn pkg_1_a_key_is_read_as_registries_write_it_and_anything_else_is_no_key() {
+        // The first key that npm's registry signed with, as everybody is told it.
+        let key = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE1Olb3zMAFFxXKHiIkQO5cJ3Yhl5i6UPp+IhuteBJbuHcA5UogKo0EWtlWwW6KSaKoTNEYL7J\
+                   lCQiVnkhBktUgg==";
+        let answer = json!({"keys": [{
+            "expires": null, "keyid": "SHA256:jl3bwswu80PjjokCgh0o2w5c2U4LhQAE57gj9cz1kzA",
+            "keytype": SCHEME, "scheme": SCHEME, "key": key,
+        }]});
+        let keys = Keys::read(answer.to_string().as_bytes()).unwrap();
+        let points: Vec<usize> = keys.0.values().map(|key| key.point.len()).collect();
+        assert_eq!(points, [65]);
+        for other in ["", "{}", "[]", "{\"name\":\"-/npm/v1/keys\"}", "<html>"] {
+            assert!(Keys::read(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+}
