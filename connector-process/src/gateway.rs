@@ -97,13 +97,25 @@ pub(crate) struct Submission {
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
     commands: mpsc::Sender<SessionCommand>,
+    /// Cancelled once the connector is to stop and no call is under way.
+    calls_over: CancellationToken,
 }
 
 impl Gateway {
     /// A gateway, and the commands that come out of it.
     pub(crate) fn new() -> (Self, mpsc::Receiver<SessionCommand>) {
         let (commands, receiver) = mpsc::channel(SESSION_COMMANDS_WAITING_MAX);
-        (Self { commands }, receiver)
+        let calls_over = CancellationToken::new();
+        let gateway = Self {
+            commands,
+            calls_over,
+        };
+        (gateway, receiver)
+    }
+
+    /// What tells the connector, once it is to stop, that no call is under way any more.
+    pub(crate) fn calls_over(&self) -> CancellationToken {
+        self.calls_over.clone()
     }
 
     /// Hands in an event and waits for the verdict, no longer than `reply_timeout`.

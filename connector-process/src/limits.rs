@@ -278,6 +278,10 @@ pub const MCP_LISTED_MAX: usize = 512;
 /// Pages of one list that an MCP server is asked for at most.
 pub const MCP_PAGES_MAX: usize = 64;
 
+/// Time in which calls of an MCP server are answered when its connector stops, in milliseconds. Then they are broken
+/// off.
+pub const MCP_CALLS_END_TIMEOUT_MS: u64 = 5_000;
+
 /// Time a program that speaks no MCP has to end once it was told to, in milliseconds, so that it can be
 /// said how it ended.
 pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;

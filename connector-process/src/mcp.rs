@@ -137,7 +137,7 @@ impl Mcp {
                     // Whoever waits for the server calls as soon as it is told to be there.
                     serving.send_replace(Some(Serving { peer, client }));
                     gateway.report(true, session.introduction()).await;
-                    let end = session.wait_for_end(&stop).await;
+                    let end = session.wait_for_end(&stop, &gateway.calls_over()).await;
                     serving.send_replace(None);
                     (end, None)
                 }

@@ -227,6 +227,7 @@ pub(crate) async fn run(
     let mut session = Session::new(me.clone());
     let stop = CancellationToken::new();
     let (gateway, mut commands) = Gateway::new();
+    let calls_over = gateway.calls_over();
     let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
     let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
@@ -241,6 +242,9 @@ pub(crate) async fn run(
     let mut has_ended = false;
     // Calls under way are finished, also when the connector itself has stopped.
     while !has_ended || !calls.is_empty() {
+        if stop.is_cancelled() && calls.is_empty() {
+            calls_over.cancel();
+        }
         tokio::select! {
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
                 Heard::Done => {}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use goondan_clock::timeout;
+use goondan_clock::{sleep, timeout};
 use goondan_confinement::Allowed;
 use goondan_log::error_chain;
 use goondan_protocol::call::TokenVerdict;
@@ -22,7 +22,9 @@ use super::client::Client;
 use super::wording;
 use crate::guarded::{self, Group};
 use crate::http;
-use crate::limits::{MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, SERVICE_CONNECT_TIMEOUT_MS};
+use crate::limits::{
+    MCP_CALLS_END_TIMEOUT_MS, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, SERVICE_CONNECT_TIMEOUT_MS,
+};
 use crate::lines::Lines;
 
 /// Why a server is not there.
@@ -133,8 +135,12 @@ impl Session {
         told.chars().take(NOTE_BYTES_MAX).collect()
     }
 
-    /// Waits for its end, or ends it at `stop`; says how it ended.
-    pub(super) async fn wait_for_end(mut self, stop: &CancellationToken) -> String {
+    /// Waits for its end, or ends it at `stop`, when calls under way are answered; says how it ended.
+    pub(super) async fn wait_for_end(
+        mut self,
+        stop: &CancellationToken,
+        calls_over: &CancellationToken,
+    ) -> String {
         let mut program = self.program.take();
         let cancel = self.running.cancellation_token();
         let exited = async {
@@ -144,7 +150,7 @@ impl Session {
             }
         };
         let closed = tokio::select! {
-            () = stop.cancelled() => {
+            () = stopped(stop, calls_over) => {
                 cancel.cancel();
                 return "it is being stopped".to_owned();
             }
@@ -162,6 +168,17 @@ impl Session {
                 .map_or(closed, exit_words),
             None => closed,
         }
+    }
+}
+
+/// Waits until it is to stop. Calls that the server works on are not broken off then, as long as that is not for long:
+/// nobody would know what became of them.
+async fn stopped(stop: &CancellationToken, calls_over: &CancellationToken) {
+    stop.cancelled().await;
+    let time_limit = Duration::from_millis(MCP_CALLS_END_TIMEOUT_MS);
+    tokio::select! {
+        () = calls_over.cancelled() => {}
+        () = sleep(time_limit) => {}
     }
 }
 
