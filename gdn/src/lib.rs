@@ -21,6 +21,7 @@
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 mod cli;
@@ -85,6 +86,10 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
 /// Answers a command line that is not valid, or that asks for help.
 fn refuse(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    if let Some(failure) = older_command(error) {
+        Output::new(wants_json, anstream::ColorChoice::Auto).failure(&failure);
+        return failure.exit.into();
+    }
     if !error.use_stderr() || !wants_json {
         // Help that nobody reads is no failure.
         drop(error.print());
@@ -95,6 +100,22 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let failure = Failure::new(Exit::Usage, message, hint);
     Output::new(true, anstream::ColorChoice::Never).failure(&failure);
     failure.exit.into()
+}
+
+/// The commands of goondan 0.0.3 that there are not, and what does their work (`COMPAT-4`).
+const OLDER_COMMANDS: [(&str, &str); 1] = [(
+    "studio",
+    "`gdn top` shows on one screen what runs, `gdn trace` what took how long, `gdn approvals` what waits for you",
+)];
+
+/// The failure of a command that goondan 0.0.3 had and this one has not.
+fn older_command(error: &clap::Error) -> Option<Failure> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let (name, ours) = OLDER_COMMANDS.iter().find(|(older, _)| older == name)?;
+    let message = format!("there is no `gdn {name}` any more");
+    Some(Failure::new(Exit::Usage, message, *ours))
 }
 
 /// What is wrong with a command line and what to do, from what clap prints of it: the first paragraph in
