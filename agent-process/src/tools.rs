@@ -37,6 +37,7 @@ mod search;
 mod secret_files;
 mod self_restart;
 mod session;
+mod setup;
 pub(crate) mod starting;
 mod swarm_bundle;
 mod tasks;
@@ -49,44 +50,37 @@ mod worker_sandbox;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::approval::Approve;
 use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract};
 use goondan_protocol::definition::{
-    AgentAssignment, CatalogEntry, ModuleSandbox, ToolDefinition, ToolExport, ToolSource,
+    AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
-use goondan_protocol::sandbox::{Level, SandboxPolicy};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::service::service_of;
 use goondan_protocol::settings;
-use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
 use approval::ApprovalRules;
 use export::{Export, Output, Run};
 pub(crate) use fault::ToolFault;
-use host::{HostProgram, Hosts};
+use host::HostProgram;
 pub(crate) use invocation::CallSite;
 use invocation::ToolInvocation;
 use mcp::Server;
 pub(crate) use origin::Origin;
 use pipe::Surroundings;
 pub(crate) use pipe::has_no_sandbox;
-use places::{Access, Places};
+use places::Places;
 use registered::RegisteredTools;
-use residents::Residents;
-use rooted::Root;
-use runtimes::Runtimes;
 use schema::ArgumentSchema;
-use secret_files::SecretFiles;
-use session::Sessions;
-use work_area::keep_directories;
-use worker_sandbox::WorkerSandbox;
+pub use setup::NoDirectory;
+pub(crate) use setup::{allowed_to, changesets_of};
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
@@ -169,16 +163,8 @@ pub enum ToolboxError {
         tool: String,
     },
     /// A directory of the assignment cannot be opened.
-    #[error("cannot open the {what} `{}`, which must be there before an agent starts", path.display())]
-    NoDirectory {
-        /// `work directory` or `project root`.
-        what: &'static str,
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    NoDirectory(#[from] NoDirectory),
 }
 
 /// The tools of one agent. Cloning shares them.
@@ -211,7 +197,7 @@ impl Toolbox {
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
     pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
-        let places = places_of(assignment, supervisor)?;
+        let places = setup::places_of(assignment, supervisor)?;
         let mut tools = BTreeMap::new();
         let (mut catalog, mut servers) = (Vec::new(), Vec::new());
         for definition in &assignment.agent.tools {
@@ -456,176 +442,6 @@ impl ToolRules for Toolbox {
         let tool = self.tools.get(tool_name).map(|tool| tool.error_limit_chars);
         let server = || Some(self.server_of(tool_name)?.error_limit_chars);
         tool.or_else(server).unwrap_or(UNKNOWN_TOOL_ERROR_CHARS)
-    }
-}
-
-/// Where temporary files go, within the work directory, if programs may not write to the machine's own.
-const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
-
-/// What the programs of an agent may touch.
-pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
-    let egress = assignment.egress_socket.as_deref();
-    allowed_by(&assignment.agent.sandbox, egress, assignment)
-}
-
-/// What those may touch for whom this policy holds, beside what each of the agent's may.
-fn allowed_by(
-    policy: &SandboxPolicy,
-    egress: Option<&Path>,
-    assignment: &AgentAssignment,
-) -> Allowed {
-    let sandbox = WorkerSandbox::of(assignment);
-    let work_dir = sandbox
-        .as_ref()
-        .map_or(&*assignment.work_dir, WorkerSandbox::work);
-    let temporary = work_dir.join(TEMPORARY_DIRECTORY);
-    let ground = Ground {
-        project: &assignment.project_root,
-        work_dir: Some(work_dir),
-        temporary: Some(&temporary),
-        egress,
-    };
-    let asked = sandbox
-        .as_ref()
-        .map_or(policy.clone(), |it| it.beside(policy));
-    let mut allowed = Allowed::of(&asked, &ground);
-    if assignment.task.is_some() {
-        keep_directories(&mut allowed, work_dir);
-    }
-    allowed
-}
-
-/// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
-/// process of an agent starts that may write there.
-pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
-    assignment.changesets.as_deref().filter(|dir| dir.is_dir())
-}
-
-/// What its tools are started for.
-fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpose<'a> {
-    match &assignment.task {
-        Some(_) => Purpose::Task {
-            work_area: work_dir,
-        },
-        None => Purpose::Agent {
-            mode: assignment.agent.cwd_mode,
-            work_dir,
-            project_root: &assignment.project_root,
-        },
-    }
-}
-
-/// Where the agent's tools work. `supervisor` is this crate's binary.
-fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
-    let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
-    let open = |what: &'static str, path: &Path| {
-        let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
-        opened.map_err(|source| ToolboxError::NoDirectory {
-            what,
-            path: path.to_owned(),
-            source,
-        })
-    };
-    let sandbox = WorkerSandbox::of(assignment);
-    let work_dir = sandbox
-        .as_ref()
-        .map_or(&*assignment.work_dir, WorkerSandbox::work);
-    let work = open("work directory", work_dir)?;
-    let work = Arc::new(work.kept_for(assignment.task.is_some()));
-    let allowed = allowed_to(assignment);
-    let mut beside = match &sandbox {
-        Some(sandbox) => vec![
-            (
-                open("baseline of the sandbox", sandbox.input())?,
-                Access::Read,
-            ),
-            (
-                open("proposal of the sandbox", sandbox.proposal())?,
-                Access::Write,
-            ),
-        ],
-        None => Vec::new(),
-    };
-    for folder in &assignment.agent.skills {
-        beside.push((open("folder of a skill", folder)?, Access::Read));
-    }
-    if let Some(changesets) = changesets_of(assignment) {
-        let opened = open("directory of the changesets", changesets)?;
-        beside.push((opened, Access::Write));
-    }
-    if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
-        // If it cannot be made, programs say so that need it.
-        work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
-    }
-    let path = allowed.path();
-    let surroundings = surroundings_of(assignment, supervisor, work_dir, allowed);
-    let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
-    let of_packages = assignment.agent.package_sandboxes.iter();
-    let of_packages = of_packages.map(|it| (it.clone(), within(it))).collect();
-    let of_extensions = assignment.agent.extension_sandbox.as_deref().map(within);
-    Ok(Places {
-        work,
-        project: open("project root", &assignment.project_root)?,
-        beside,
-        surroundings: Arc::new(surroundings),
-        of_packages,
-        of_extensions,
-        sessions: Sessions::default(),
-        hosts: Hosts::default(),
-        runtimes: Runtimes::in_path(path),
-    })
-}
-
-/// What everything that tools start is started with, but modules of packages.
-fn surroundings_of(
-    assignment: &AgentAssignment,
-    supervisor: PathBuf,
-    work_dir: &Path,
-    allowed: Allowed,
-) -> Surroundings {
-    Surroundings {
-        supervisor,
-        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
-        work_dir: work_dir.to_owned(),
-        project_root: assignment.project_root.clone(),
-        instance_key: assignment.instance_key.clone(),
-        agent_name: assignment.agent.name.clone(),
-        swarm: assignment.agent.swarm.clone(),
-        task: assignment.task.clone(),
-        allowed,
-        packages: Vec::new(),
-        residents: Residents::default(),
-    }
-}
-
-/// What modules of packages are started with: what the agent's programs are, within what the packages were granted.
-fn narrowed(
-    own: &Surroundings,
-    modules: &ModuleSandbox,
-    assignment: &AgentAssignment,
-) -> Surroundings {
-    let caller = modules.caller(&assignment.agent.name).to_string();
-    let egress = assignment
-        .package_sockets
-        .get(&caller)
-        .map(PathBuf::as_path);
-    let mut task = own.task.clone();
-    if let Some(task) = &mut task {
-        task.secrets
-            .retain(|name, _| modules.secrets.contains(name));
-    }
-    Surroundings {
-        supervisor: own.supervisor.clone(),
-        cwd: own.cwd.clone(),
-        work_dir: own.work_dir.clone(),
-        project_root: own.project_root.clone(),
-        instance_key: own.instance_key.clone(),
-        agent_name: own.agent_name.clone(),
-        swarm: own.swarm.clone(),
-        task,
-        allowed: allowed_by(&modules.sandbox, egress, assignment),
-        packages: modules.packages.clone(),
-        residents: own.residents.clone(),
     }
 }
 

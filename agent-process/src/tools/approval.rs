@@ -53,16 +53,16 @@ impl Rule {
     fn of(tool: &ToolDefinition, rule: &ApproveRule) -> Result<Self, ToolboxError> {
         let when = rule.when.iter().map(|(argument, pattern)| {
             let regex = Regex::new(&ApproveRule::whole(pattern));
-            let regex = regex.map_err(|source| ToolboxError::BadRule {
+            let bad_rule = |source| ToolboxError::BadRule {
                 tool: tool.name.clone(),
                 argument: argument.clone(),
                 source,
-            })?;
-            Ok((argument.clone(), regex))
+            };
+            Ok((argument.clone(), regex.map_err(bad_rule)?))
         });
         Ok(Self {
             export: rule.export.clone(),
-            when: when.collect::<Result<_, _>>()?,
+            when: when.collect::<Result<_, ToolboxError>>()?,
             approve: rule.approve,
         })
     }

@@ -34,7 +34,7 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 16 * 1024;
 
 /// What everything that tools start is started with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
     /// The program that stands around each command ([`super::tool_supervisor`]).
     pub(crate) supervisor: PathBuf,

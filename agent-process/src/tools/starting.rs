@@ -17,7 +17,7 @@ use super::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening};
 use super::host::wire::{FromHost, ToHost};
 use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
 use super::places::Places;
-use super::places_of;
+use super::setup::places_of;
 
 /// The number of the one request that a host gets.
 const REQUEST: u64 = 1;

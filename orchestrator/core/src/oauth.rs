@@ -18,34 +18,14 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
 
-use crate::calls::SaidOfTokens;
 use crate::exchange::oauth::{OAuthDone, OAuthWork};
+use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled, SaidOfTokens};
 use crate::fleet::Fleet;
 use crate::{Effect, LogEvent, Peer, RequestToken};
 
 /// Ids that the secrets of one login are made of. Each has 74 bits at random, and those of one millisecond
 /// at least 32 of their own.
 const LOGIN_UUIDS: usize = 8;
-
-/// A request that is to be made for the machine.
-#[derive(Debug)]
-pub(crate) struct OAuthCall {
-    pub(crate) ticket: Ticket,
-    pub(crate) workspace_id: WorkspaceId,
-    pub(crate) method: &'static str,
-    pub(crate) params: Box<RawValue>,
-    pub(crate) deadline_ms: u64,
-    /// Whether it may be made again when nobody knows whether it was made.
-    pub(crate) is_idempotent: bool,
-}
-
-/// What came of one.
-#[derive(Debug)]
-pub(crate) struct OAuthCalled {
-    pub(crate) ticket: Ticket,
-    pub(crate) method: String,
-    pub(crate) outcome: CallOutcome,
-}
 
 /// The machine, and what it wants done outside.
 #[derive(Debug, Default)]

@@ -105,7 +105,7 @@ const NOT_BY_THE_PROXY: &str = "localhost,127.0.0.1,::1";
 const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
 
 /// What programs may touch, and what they are told of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Allowed {
     /// What the kernel is asked to hold them to.
     pub policy: SandboxPolicy,

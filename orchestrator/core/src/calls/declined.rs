@@ -6,26 +6,13 @@
 
 use goondan_oauth::Ruling;
 use goondan_protocol::call::{CallError, CallId, CallOutcome, TokenVerdict};
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::oauth::OAuthNeed;
 
 use super::{CallState, Calls, OpenCall, ProcessId};
 use crate::LogEvent;
+use crate::exchange::oauth_calls::{SaidOfTokens, Tokens};
 use crate::fleet::Fleet;
-use crate::fleet::tokens::Tokens;
-
-/// What the other side said of tokens.
-#[derive(Debug)]
-pub(crate) struct SaidOfTokens {
-    /// The call that was made with them; none if a connection came with them to begin with.
-    pub(crate) call: Option<CallId>,
-    /// The process that came with them.
-    process: ProcessId,
-    pub(crate) workspace_id: WorkspaceId,
-    pub(crate) tokens: Tokens,
-    /// What it said; none if it took them.
-    pub(crate) said: Option<TokenVerdict>,
-}
 
 /// Why a call waits for another token.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use goondan_protocol::oauth::OAUTH;
 
 use super::of_daemon::DaemonCall;
 use super::{Calls, Origin};
+use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled};
 use crate::fleet::Fleet;
-use crate::oauth::{OAuthCall, OAuthCalled};
 
 /// Under which name such calls wait their turn.
 fn place_in(workspace_id: &WorkspaceId) -> Result<(InstanceRef, AgentName, CallTarget), CallError> {

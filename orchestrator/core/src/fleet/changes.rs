@@ -12,7 +12,7 @@ use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ResourceName};
 use goondan_protocol::usage::PriceTable;
 
-use super::tokens::Tokens;
+use crate::exchange::oauth_calls::Tokens;
 
 /// What a configuration that was taken up led to.
 #[derive(Debug, Default)]

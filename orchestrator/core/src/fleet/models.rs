@@ -10,9 +10,10 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::slot::Slot;
-use super::tokens::{self, Tokens};
+use super::tokens;
 use super::{Fleet, Owner, health};
 use crate::ProcessId;
+use crate::exchange::oauth_calls::Tokens;
 
 /// One model and its process.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! lacks a token is not started, and one whose token was renewed is started anew, after what it has in
 //! progress.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::call::CallTarget;
@@ -16,9 +16,7 @@ use serde_json::Value;
 
 use super::{Fleet, Owner};
 use crate::ProcessId;
-
-/// Tokens by what needs them.
-pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
+use crate::exchange::oauth_calls::Tokens;
 
 /// The texts of a value.
 fn texts(value: &Value) -> Vec<&str> {

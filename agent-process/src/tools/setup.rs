@@ -1,0 +1,199 @@
+//! Where the tools of an agent work, and what of the machine what they start may touch.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_confinement::{Allowed, Ground};
+use goondan_protocol::definition::{AgentAssignment, ModuleSandbox};
+use goondan_protocol::sandbox::{Level, SandboxPolicy};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+use super::host::Hosts;
+use super::pipe::Surroundings;
+use super::places::{Access, Places};
+use super::residents::Residents;
+use super::rooted::Root;
+use super::runtimes::Runtimes;
+use super::secret_files::SecretFiles;
+use super::session::Sessions;
+use super::work_area::keep_directories;
+use super::worker_sandbox::WorkerSandbox;
+
+/// A directory of the assignment cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the {what} `{}`, which must be there before an agent starts", path.display())]
+pub struct NoDirectory {
+    /// `work directory` or `project root`.
+    what: &'static str,
+    /// The directory.
+    path: PathBuf,
+    /// Why.
+    #[source]
+    source: std::io::Error,
+}
+
+/// Where temporary files go, within the work directory, if programs may not write to the machine's own.
+const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
+
+/// What the programs of an agent may touch.
+pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
+    let egress = assignment.egress_socket.as_deref();
+    allowed_by(&assignment.agent.sandbox, egress, assignment)
+}
+
+/// What those may touch for whom this policy holds, beside what each of the agent's may.
+fn allowed_by(
+    policy: &SandboxPolicy,
+    egress: Option<&Path>,
+    assignment: &AgentAssignment,
+) -> Allowed {
+    let sandbox = WorkerSandbox::of(assignment);
+    let work_dir = sandbox
+        .as_ref()
+        .map_or(&*assignment.work_dir, WorkerSandbox::work);
+    let temporary = work_dir.join(TEMPORARY_DIRECTORY);
+    let ground = Ground {
+        project: &assignment.project_root,
+        work_dir: Some(work_dir),
+        temporary: Some(&temporary),
+        egress,
+    };
+    let asked = sandbox
+        .as_ref()
+        .map_or(policy.clone(), |it| it.beside(policy));
+    let mut allowed = Allowed::of(&asked, &ground);
+    if assignment.task.is_some() {
+        keep_directories(&mut allowed, work_dir);
+    }
+    allowed
+}
+
+/// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
+/// process of an agent starts that may write there.
+pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
+    assignment.changesets.as_deref().filter(|dir| dir.is_dir())
+}
+
+/// What its tools are started for.
+fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpose<'a> {
+    match &assignment.task {
+        Some(_) => Purpose::Task {
+            work_area: work_dir,
+        },
+        None => Purpose::Agent {
+            mode: assignment.agent.cwd_mode,
+            work_dir,
+            project_root: &assignment.project_root,
+        },
+    }
+}
+
+/// Where the agent's tools work. `supervisor` is this crate's binary.
+pub(super) fn places_of(
+    assignment: &AgentAssignment,
+    supervisor: PathBuf,
+) -> Result<Places, NoDirectory> {
+    let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
+    let open = |what: &'static str, path: &Path| {
+        let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
+        opened.map_err(|source| NoDirectory {
+            what,
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let sandbox = WorkerSandbox::of(assignment);
+    let work_dir = sandbox
+        .as_ref()
+        .map_or(&*assignment.work_dir, WorkerSandbox::work);
+    let work = open("work directory", work_dir)?;
+    let work = Arc::new(work.kept_for(assignment.task.is_some()));
+    let allowed = allowed_to(assignment);
+    let mut beside = match &sandbox {
+        Some(sandbox) => vec![
+            (
+                open("baseline of the sandbox", sandbox.input())?,
+                Access::Read,
+            ),
+            (
+                open("proposal of the sandbox", sandbox.proposal())?,
+                Access::Write,
+            ),
+        ],
+        None => Vec::new(),
+    };
+    for folder in &assignment.agent.skills {
+        beside.push((open("folder of a skill", folder)?, Access::Read));
+    }
+    if let Some(changesets) = changesets_of(assignment) {
+        let opened = open("directory of the changesets", changesets)?;
+        beside.push((opened, Access::Write));
+    }
+    if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
+        // If it cannot be made, programs say so that need it.
+        work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
+    }
+    let path = allowed.path();
+    let surroundings = surroundings_of(assignment, supervisor, work_dir, allowed);
+    let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
+    let of_packages = assignment.agent.package_sandboxes.iter();
+    let of_packages = of_packages.map(|it| (it.clone(), within(it))).collect();
+    let of_extensions = assignment.agent.extension_sandbox.as_deref().map(within);
+    Ok(Places {
+        work,
+        project: open("project root", &assignment.project_root)?,
+        beside,
+        surroundings: Arc::new(surroundings),
+        of_packages,
+        of_extensions,
+        sessions: Sessions::default(),
+        hosts: Hosts::default(),
+        runtimes: Runtimes::in_path(path),
+    })
+}
+
+/// What everything that tools start is started with, but modules of packages.
+fn surroundings_of(
+    assignment: &AgentAssignment,
+    supervisor: PathBuf,
+    work_dir: &Path,
+    allowed: Allowed,
+) -> Surroundings {
+    Surroundings {
+        supervisor,
+        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
+        work_dir: work_dir.to_owned(),
+        project_root: assignment.project_root.clone(),
+        instance_key: assignment.instance_key.clone(),
+        agent_name: assignment.agent.name.clone(),
+        swarm: assignment.agent.swarm.clone(),
+        task: assignment.task.clone(),
+        allowed,
+        packages: Vec::new(),
+        residents: Residents::default(),
+    }
+}
+
+/// What modules of packages are started with: what the agent's programs are, within what the packages were granted.
+fn narrowed(
+    own: &Surroundings,
+    modules: &ModuleSandbox,
+    assignment: &AgentAssignment,
+) -> Surroundings {
+    let caller = modules.caller(&assignment.agent.name).to_string();
+    let egress = assignment
+        .package_sockets
+        .get(&caller)
+        .map(PathBuf::as_path);
+    let mut task = own.task.clone();
+    if let Some(task) = &mut task {
+        task.secrets
+            .retain(|name, _| modules.secrets.contains(name));
+    }
+    Surroundings {
+        task,
+        allowed: allowed_by(&modules.sandbox, egress, assignment),
+        packages: modules.packages.clone(),
+        ..own.clone()
+    }
+}

@@ -1,0 +1,178 @@
+//! Calls that end otherwise than by their answer: nobody waits any more, a process is gone, or their time is up.
+
+use goondan_protocol::call::{
+    CallCancel, CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelPiece,
+};
+use goondan_protocol::ids::{InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::ipc::ToConnector;
+use serde_json::value::to_raw_value;
+
+use super::messages::send_provider;
+use super::{CallState, Calls, LaneKey, OpenCall};
+use crate::ProcessId;
+use crate::fleet::Fleet;
+use crate::limits::CALL_ATTEMPTS_MAX;
+
+impl Calls {
+    /// An agent does not wait for a call any more.
+    pub(crate) fn on_call_cancel(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        cancel: CallCancel,
+    ) {
+        let waiter = Some((process, cancel.call_id));
+        for id in self.ids(|call| call.waiter == waiter) {
+            self.give_up(fleet, id);
+        }
+    }
+
+    /// Gives a call up that nobody waits for. What is being recorded is recorded all the same.
+    pub(super) fn give_up(&mut self, fleet: &mut Fleet, id: CallId) {
+        if let Some(call) = self.open.get_mut(&id)
+            && let CallState::Recording { .. } = call.state
+        {
+            call.waiter = None;
+            return;
+        }
+        let Some(mut call) = self.remove(id) else {
+            return;
+        };
+        if let Some(bill) = call.bill.take() {
+            self.put_down(fleet, call.at.clone(), bill);
+        }
+        if let Some(process) = call.process() {
+            let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
+            send_provider(fleet, process, &call.target, call.trace, cancel);
+        }
+        self.serve_lane(fleet, &call.lane);
+    }
+
+    /// An agent's process is gone. A model's reply to it is still awaited: it is paid for, and its
+    /// successor asks for the same one. Everything else is given up.
+    pub(crate) fn on_caller_gone(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        at: &InstanceRef,
+    ) {
+        let is_staying = fleet.why_nothing_begins(at).is_none();
+        for id in self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process)) {
+            match self.open.get_mut(&id) {
+                Some(call) if is_staying && call.record.is_some() => call.waiter = None,
+                _ => self.give_up(fleet, id),
+            }
+        }
+    }
+
+    /// Gives up what is still awaited for turns of a conversation that are over: for all but
+    /// `current`.
+    pub(crate) fn give_up_calls_of(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &InstanceRef,
+        current: Option<&TurnId>,
+    ) {
+        let is_over = |call: &OpenCall| {
+            call.at == *at
+                && call
+                    .place
+                    .as_ref()
+                    .is_some_and(|p| Some(&p.turn_id) != current)
+        };
+        for id in self.ids(is_over) {
+            self.give_up(fleet, id);
+        }
+        if current.is_none() {
+            self.replied.remove(at);
+        }
+    }
+
+    /// A connector's process is gone. Its successor makes the calls again that may be.
+    pub(crate) fn on_provider_gone(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        id: &WorkspaceId,
+        target: &CallTarget,
+        how: &str,
+    ) {
+        for call_id in self.ids(|call| call.process() == Some(process)) {
+            let Some(call) = self.open.get_mut(&call_id) else {
+                continue;
+            };
+            let had_streamed = std::mem::take(&mut call.has_streamed);
+            let target = &call.target;
+            if !call.is_idempotent {
+                let message = format!("{target} broke off ({how}); outcome unknown");
+                let error = CallError::new(CallErrorCode::Interrupted, message)
+                    .suggest("look whether it had its effect before you try again");
+                self.end_call(fleet, call_id, CallOutcome::Error(error));
+            } else if call.attempts >= CALL_ATTEMPTS_MAX {
+                let times = call.attempts;
+                let message = format!("{target} ended {times} times in this call, the last: {how}");
+                let error = CallError::new(CallErrorCode::Interrupted, message)
+                    .suggest("`gdn logs` shows what its process wrote before its end");
+                self.end_call(fleet, call_id, CallOutcome::Error(error));
+            } else {
+                let message = format!("its process ended: {how}");
+                let error = CallError::new(CallErrorCode::Interrupted, message);
+                self.put_back(call_id, 0);
+                if had_streamed && let Ok(again) = to_raw_value(&ModelPiece::Again) {
+                    self.pass_on(fleet, call_id, &again);
+                }
+                self.tell_of_retry(fleet, call_id, &error, 0);
+            }
+        }
+        self.serve(fleet, id, target);
+    }
+
+    /// Ends the calls whose time is up, and begins those whose time has come.
+    pub(crate) fn on_call_time(&mut self, fleet: &mut Fleet) {
+        self.hold_for_consent(fleet);
+        let now_ms = fleet.now().mono_ms;
+        let late = self.ids(|call| {
+            let is_outside = matches!(call.state, CallState::Waiting | CallState::Running { .. });
+            call.deadline_ms <= now_ms && is_outside && call.held_since_ms.is_none()
+        });
+        for id in late {
+            // While a person is asked, the call's own time stands still.
+            if self.questions.holds(id) {
+                continue;
+            }
+            let Some(call) = self.open.get(&id) else {
+                continue;
+            };
+            // There was no other token in time: what it was declined with stands.
+            if let Some(declined) = &call.declined {
+                let error = declined.error.clone();
+                self.end_call(fleet, id, CallOutcome::Error(error));
+                continue;
+            }
+            let (target, trace, process) = (call.target.clone(), call.trace, call.process());
+            let is_harmless = process.is_none() || call.is_idempotent;
+            let (message, suggestion) = if is_harmless {
+                (
+                    format!("{target} did not answer in time"),
+                    "try again later",
+                )
+            } else {
+                let unknown = format!("{target} did not answer in time; outcome unknown");
+                (
+                    unknown,
+                    "look whether it had its effect before you try again",
+                )
+            };
+            if let Some(process) = process {
+                let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
+                send_provider(fleet, process, &target, trace, cancel);
+            }
+            let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);
+            self.end_call(fleet, id, CallOutcome::Error(error));
+        }
+        let lanes: Vec<LaneKey> = self.lanes.keys().cloned().collect();
+        for lane in lanes {
+            self.serve_lane(fleet, &lane);
+        }
+    }
+}
