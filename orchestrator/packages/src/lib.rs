@@ -28,7 +28,7 @@ pub use lock::{InvalidLock, LOCK_FILE, Lock, Locked};
 pub use name::{InvalidName, PackageName};
 pub use nodejs_semver::{Range, Version};
 pub use packument::{InvalidPackument, Offer, Packument, RegistrySignature};
-pub use registries::{DEFAULT_REGISTRY, InvalidRegistry, InvalidScope, Registries, RegistryUrl};
+pub use registries::{InvalidRegistry, InvalidScope, Registries, RegistryUrl};
 pub use requirement::{GitSource, InvalidRequirement, Requirement, Requires};
 pub use resolve::{Candidate, Conflict, ResolveError, Supply, resolve};
 pub use store::Store;

@@ -7,9 +7,6 @@ use std::str::FromStr;
 use crate::limits::REQUIREMENT_BYTES_MAX;
 use crate::name::PackageName;
 
-/// The registry of packages for which none is named.
-pub const DEFAULT_REGISTRY: &str = "https://registry.npmjs.org";
-
 /// The address of a registry: `https://host/path`, or `http://` of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegistryUrl(String);
@@ -142,7 +139,7 @@ mod tests {
     #[test]
     fn pkg_3_a_registry_has_tls_unless_it_is_on_this_machine_and_no_password() {
         for right in [
-            DEFAULT_REGISTRY,
+            "https://npm.example.org",
             "https://h:8443/npm",
             "http://localhost:4873",
             "http://127.0.0.1:4873/",

@@ -407,11 +407,17 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
             .replace("    - url: \"REGISTRY\"\n", "")
             .replace("  registries:\n", ""),
     );
+    // Nobody has named one: no other is asked.
+    let add = ["package", "add", "@own/words"];
+    plain.gdn(&add).exits(5).tells(&[
+        "no registry is named in which `@own/words` could be",
+        "or set `$GOONDAN_REGISTRY`",
+    ]);
     let env = [
         ("GOONDAN_REGISTRY", &*own.url()),
         ("GOONDAN_REGISTRY_TOKEN", TOKEN),
     ];
-    with_env(&plain, &["package", "add", "@own/words"], &env).exits(0);
+    with_env(&plain, &add, &env).exits(0);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) async fn audit(context: &Context) -> Result<(), Failure> {
             continue;
         }
         asked += 1;
-        let of = registry.of(name).to_string();
+        let of = registry.of(name)?.to_string();
         let versions = by_registry.entry(of).or_default();
         versions.insert(name.clone(), locked.version.clone());
     }

@@ -123,7 +123,7 @@ async fn by_name(
     };
     let Some(version) = version else {
         let what = wanted.map_or_else(String::new, |tag| format!("@{tag}"));
-        let registry = fetcher.registry.of(&name);
+        let registry = fetcher.registry.of(&name)?;
         let mut failure = Failure::new(
             Exit::NotFound,
             format!("{registry} has no `{name}{what}` that can be taken"),

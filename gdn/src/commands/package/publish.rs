@@ -29,7 +29,7 @@ pub(super) async fn publish(
     }
     let plan = super::plan::Plan::read(root)?;
     let registry = Registry::new(context, plan.registries.clone())?;
-    let to = registry.of(&packed.name).clone();
+    let to = registry.of(&packed.name)?.clone();
     let url = address(&to.of_package(&packed.name))?;
     if registry.token(&url)?.is_none() {
         let host = host_key(&url).unwrap_or_else(|| "HOST".to_owned());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use goondan_packages::limits::{ARCHIVE_BYTES_MAX, METADATA_BYTES_MAX};
 use goondan_packages::{
-    DEFAULT_REGISTRY, Integrity, PackageName, Packument, Registries, RegistryUrl,
+    Integrity, InvalidRegistry, PackageName, Packument, Registries, RegistryUrl,
 };
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::ids::{SecretKey, SecretName};
@@ -23,7 +23,8 @@ use crate::failure::Failure;
 /// Bytes of the answer to what is not a question for a package at most.
 pub(super) const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Names the registry of packages for which the project names none.
+/// Names the registry of packages for which the project names none. There is no other: a name is not looked for where
+/// anybody may have taken it, unless a person has said so.
 const REGISTRY_VAR: &str = "GOONDAN_REGISTRY";
 
 /// The token for that registry, and for no other.
@@ -36,7 +37,7 @@ const SECRET: &str = "registry";
 pub(super) struct Registry<'r> {
     context: &'r Context,
     by_project: Registries,
-    usual: RegistryUrl,
+    usual: Option<RegistryUrl>,
     /// Addresses that a person named in a requirement.
     named: BTreeSet<String>,
     web: Web,
@@ -45,8 +46,8 @@ pub(super) struct Registry<'r> {
 impl<'r> Registry<'r> {
     pub(super) fn new(context: &'r Context, by_project: Registries) -> Result<Self, Failure> {
         let said = std::env::var(REGISTRY_VAR).ok().filter(|it| !it.is_empty());
-        let usual = said.as_deref().unwrap_or(DEFAULT_REGISTRY).parse();
-        let usual = usual.map_err(|error: goondan_packages::InvalidRegistry| {
+        let usual = said.map(|said| said.parse()).transpose();
+        let usual = usual.map_err(|error: InvalidRegistry| {
             Failure::of(Exit::Usage, &error, format!("correct `${REGISTRY_VAR}`"))
         })?;
         Ok(Self {
@@ -66,19 +67,33 @@ impl<'r> Registry<'r> {
     }
 
     /// The registry of a package.
-    pub(super) fn of(&self, name: &PackageName) -> &RegistryUrl {
-        self.by_project.of(name).unwrap_or(&self.usual)
+    ///
+    /// # Errors
+    ///
+    /// A failure if nobody has named one.
+    pub(super) fn of(&self, name: &PackageName) -> Result<&RegistryUrl, Failure> {
+        let named = self.by_project.of(name).or(self.usual.as_ref());
+        named.ok_or_else(|| {
+            Failure::new(
+                Exit::NotFound,
+                format!("no registry is named in which `{name}` could be"),
+                format!(
+                    "name one in goondan.yaml, in `spec` of the Package: `registries: [{{url: \"https://HOST\"}}]`; \
+                     or set `${REGISTRY_VAR}`"
+                ),
+            )
+        })
     }
 
     /// Whether an address is at one of the registries.
     fn is_registry(&self, url: &Url) -> bool {
-        let mut all = self.by_project.all().chain([&self.usual]);
+        let mut all = self.by_project.all().chain(&self.usual);
         all.any(|it| Url::parse(it.as_str()).is_ok_and(|it| it.origin() == url.origin()))
     }
 
     /// What the registry says of a package; nothing if it knows none of that name.
     pub(super) async fn packument(&self, name: &PackageName) -> Result<Packument, Failure> {
-        let registry = self.of(name);
+        let registry = self.of(name)?;
         let url = address(&registry.of_package(name))?;
         let mut answer = Vec::new();
         let asked = self.ask(
@@ -170,7 +185,8 @@ impl<'r> Registry<'r> {
     /// The token for a registry, if there is one: of the environment for the one that it names, of the secret store
     /// for any other.
     pub(super) fn token(&self, url: &Url) -> Result<Option<SecretString>, Failure> {
-        let usual = Url::parse(self.usual.as_str()).ok();
+        let usual = self.usual.as_ref();
+        let usual = usual.and_then(|it| Url::parse(it.as_str()).ok());
         let is_usual = usual.is_some_and(|it| it.origin() == url.origin());
         let said = std::env::var(TOKEN_VAR).ok().filter(|it| !it.is_empty());
         if let (true, Some(token)) = (is_usual, said) {

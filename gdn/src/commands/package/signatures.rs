@@ -84,7 +84,7 @@ pub(super) async fn check(
 ) -> Result<(), Failure> {
     let mut known: BTreeMap<&str, Keys> = BTreeMap::new();
     for (name, version, offer) in taken {
-        let of = registry.of(name).as_str();
+        let of = registry.of(name)?.as_str();
         if !known.contains_key(of) {
             known.insert(of, ask(registry, of).await?);
         }
