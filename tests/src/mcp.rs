@@ -2,12 +2,13 @@
 //! ([`HttpServer`]).
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::binaries::example;
 use crate::provider::{Answer, Provider, Received};
+use crate::wait_until;
 
 /// The program: an example of this package, `tests/examples/mcp_server.rs`.
 #[must_use]
@@ -155,16 +156,14 @@ impl Server {
 
     fn tools(&self) -> Vec<Value> {
         let plain = |name: &str, description: &str| json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
+        let of_text = |name: &str, description: &str| {
+            json!({"name": name, "description": description, "inputSchema": {
+                "type": "object", "required": ["text"], "properties": {"text": {"type": "string"}},
+            }})
+        };
         let mut tools = vec![
-            json!({
-                "name": "echo",
-                "description": "Says it again.",
-                "inputSchema": {
-                    "type": "object",
-                    "required": ["text"],
-                    "properties": {"text": {"type": "string"}},
-                },
-            }),
+            of_text("echo", "Says it again."),
+            of_text("linger", "Answers when there is a file of that path."),
             plain("secret/read", "Tells its token."),
             plain("fail", "Fails."),
             plain("die", "Ends the server."),
@@ -202,6 +201,11 @@ impl Server {
             "echo" => {
                 let said = params["arguments"]["text"].as_str().unwrap_or_default();
                 text(&format!("echo: {said}"))
+            }
+            "linger" => {
+                let path = params["arguments"]["text"].as_str().unwrap_or_default();
+                wait_until("it may answer", || Path::new(path).exists());
+                text("it is there")
             }
             "secret/read" => text(&format!("the token is {}", self.token)),
             "fail" => {

@@ -51,6 +51,8 @@ spec:
     rules:
       - when: {{user: '^call echo (?P<text>.*)$', step: 1}}
         call: [{{tool: kit__echo, args: {{text: "${{text}}"}}}}]
+      - when: {{user: '^call linger (?P<path>.*)$', step: 1}}
+        call: [{{tool: kit__linger, args: {{text: "${{path}}"}}}}]
       - when: {{user: '^read (?P<uri>.*)$', step: 1}}
         call: [{{tool: kit__read_resource, args: {{uri: "${{uri}}"}}}}]
       - when: {{user: '^greet (?P<whom>.*)$', step: 1}}
@@ -281,6 +283,34 @@ fn a_call_that_takes_too_long_is_given_up_at_the_server_too() {
         message(line) == "given up: hang"
     });
     assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
+}
+
+#[test]
+fn a_call_is_answered_before_its_connection_is_made_anew() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    let file = home.project().join("go");
+    let asked = format!("call linger {}", file.display());
+    let asking = home.start_gdn(&["send", "--instance", "a", &asked]);
+    let is_called = || {
+        let ps = home.ps();
+        let connector = ps.iter().find(|it| it["role"] == "connector");
+        connector.is_some_and(|it| it["state"] == "processing")
+    };
+    wait_until("the server is called", is_called);
+    let yaml = std::fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    home.write(
+        "project/goondan.yaml",
+        &format!("{yaml}    timeoutSeconds: 77\n"),
+    );
+    home.gdn(&["reload"]).exits(0);
+    daemon.log().wait_for("its connector is to stop", |line| {
+        message(line) == "asked to stop" && line["connection"] == "server"
+    });
+    home.write("project/go", "");
+    asking.wait().exits(0).prints(&["so: it is there"]);
+    assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
+    daemon.stop();
 }
 
 #[test]
