@@ -8,6 +8,7 @@ mod app;
 mod board;
 mod draw;
 mod feeds;
+mod input;
 mod reload;
 mod rows;
 mod terminal;
@@ -23,9 +24,10 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use self::app::{App, Effect, Input, Link, Wanted};
+use self::app::{App, Link};
 use self::draw::Ink;
 use self::feeds::Request;
+use self::input::{Effect, Input, LogsOf, Size, Wanted};
 use self::terminal::{Screen, Typed};
 pub(crate) use self::view::View;
 use crate::context::Context;
@@ -68,7 +70,10 @@ const TICK_MS: u64 = 1_000;
 /// Inputs that are taken in a row before something is drawn.
 const INPUTS_AT_ONCE_MAX: usize = 4_096;
 /// The size of a picture that is printed where no terminal says one.
-const PICTURE: (u16, u16) = (100, 30);
+const PICTURE: Size = Size {
+    columns: 100,
+    rows: 30,
+};
 
 pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
@@ -87,15 +92,15 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     let mut screen = Screen::take()?;
     let (typed, keys) = mpsc::unbounded_channel();
     terminal::read_keys(typed);
-    let columns = screen
-        .terminal()
-        .size()
-        .map_or(PICTURE.0, |size| size.width);
+    let size = screen.terminal().size().map_or(PICTURE, |size| Size {
+        columns: size.width,
+        rows: size.height,
+    });
     let (inputs, told) = mpsc::unbounded_channel();
     let (requests, requested) = mpsc::unbounded_channel();
-    let (logs, wanted_logs) = watch::channel(None);
+    let (logs, wanted_logs) = watch::channel(LogsOf::Project);
     let session = Session {
-        app: App::new(args.view, args.read_only),
+        app: App::new(args.view, args.read_only, size),
         context,
         requests,
         logs,
@@ -103,7 +108,7 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     tokio::select! {
         ended = session.run(&mut screen, keys, told) => ended,
         () = feeds::watch_project(context, &inputs) => Ok(()),
-        () = feeds::answer(context, requested, &inputs, columns.into()) => Ok(()),
+        () = feeds::answer(context, requested, &inputs) => Ok(()),
         () = feeds::follow_logs(context, wanted_logs, &inputs) => Ok(()),
     }
 }
@@ -113,7 +118,7 @@ struct Session<'a> {
     app: App,
     context: &'a Context,
     requests: mpsc::UnboundedSender<Request>,
-    logs: watch::Sender<Option<Option<goondan_protocol::ids::InstanceKey>>>,
+    logs: watch::Sender<LogsOf>,
 }
 
 impl Session<'_> {
@@ -140,7 +145,7 @@ impl Session<'_> {
                         Some(Typed::Key(key)) => if self.take(Input::Key(key)) {
                             return Ok(());
                         },
-                        Some(Typed::Resized) => {}
+                        Some(Typed::Resized(size)) => drop(self.take(Input::Resized(size))),
                         // The terminal is gone.
                         None => return Ok(()),
                     }
@@ -181,7 +186,7 @@ impl Session<'_> {
             // The feeds live as long as this.
             match effect {
                 Effect::Quit => is_over = true,
-                Effect::Load(Wanted::Logs(of)) => drop(self.logs.send(Some(of))),
+                Effect::Load(Wanted::Logs(of)) => drop(self.logs.send(of)),
                 Effect::Load(wanted) => drop(self.requests.send(Request::Load(wanted))),
                 Effect::Act(act) => drop(self.requests.send(Request::Act(act))),
             }
@@ -234,7 +239,13 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
         }),
     )?;
     let now = text::now();
-    let mut app = App::new(args.view, true);
+    let size = terminal_size::terminal_size_of(std::io::stdout());
+    // The last line is left to the prompt.
+    let size = size.map_or(PICTURE, |(columns, rows)| Size {
+        columns: columns.0,
+        rows: rows.0.saturating_sub(1),
+    });
+    let mut app = App::new(args.view, true, size);
     for input in [
         Input::Facts(Box::new(facts)),
         Input::Conversations(Box::new(page)),
@@ -243,9 +254,5 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
         app.handle(input, now);
     }
     app.link = Link::Up;
-    let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())
-        .map_or(PICTURE, |(columns, rows)| {
-            (columns.0, rows.0.saturating_sub(1))
-        });
-    output.data(draw::as_text(&app, ink(context, now), columns, rows))
+    output.data(draw::as_text(&app, ink(context, now), size))
 }

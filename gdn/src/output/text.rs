@@ -66,6 +66,55 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     out
 }
 
+/// The characters that fit into `room` columns.
+pub(crate) fn taken_while(chars: impl Iterator<Item = char>, room: usize) -> String {
+    let mut used = 0;
+    chars
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= room
+        })
+        .collect()
+}
+
+/// A text in lines of at most `first` columns, then of at most `room`; between words, where there are any.
+pub(crate) fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    loop {
+        let room = if lines.is_empty() { first } else { room };
+        if width(rest) <= room {
+            lines.push(rest.to_owned());
+            return lines;
+        }
+        let fits = taken_while(rest.chars(), room);
+        // A character wider than the room has its line all the same.
+        let whole = fits
+            .len()
+            .max(rest.chars().next().map_or(0, char::len_utf8));
+        // A space right behind what fits ends a word, too.
+        let with_next = rest.get(..=whole).or_else(|| rest.get(..whole));
+        let (line, next) = match with_next.and_then(|line| line.rfind(' ')) {
+            Some(at) if at > 0 => (rest.get(..at), rest.get(at + 1..)),
+            _ => (rest.get(..whole), rest.get(whole..)),
+        };
+        lines.push(line.unwrap_or_default().to_owned());
+        rest = next.unwrap_or_default();
+        if rest.is_empty() {
+            return lines;
+        }
+    }
+}
+
+/// A line in lines of at most `columns` columns, each as far in as the first.
+pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
+    let text = line.trim_start_matches(' ');
+    let indent = line.len() - text.len();
+    let room = columns.saturating_sub(indent).max(1);
+    let parts = wrapped(text, room, room).into_iter();
+    parts.map(|part| format!("{:indent$}{part}", "")).collect()
+}
+
 /// A length of time in its two largest units: `412ms`, `1.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
@@ -227,6 +276,22 @@ mod tests {
         assert_eq!(fit("hello!", 5), "hell…");
         assert_eq!(fit("가나다", 5), "가나…");
         assert_eq!(width(&fit("가나다라", 6)), 5);
+    }
+
+    #[test]
+    fn a_text_is_wrapped_between_words_and_nothing_of_it_is_lost() {
+        assert_eq!(wrapped("one two three", 20, 20), ["one two three"]);
+        assert_eq!(wrapped("one two three", 8, 20), ["one two", "three"]);
+        assert_eq!(wrapped("one two three", 7, 20), ["one two", "three"]);
+        assert_eq!(wrapped("onetwothree", 4, 5), ["onet", "wothr", "ee"]);
+        assert_eq!(wrapped("가나다", 1, 1), ["가", "나", "다"]);
+    }
+
+    #[test]
+    fn what_is_folded_stays_as_far_in_as_it_was() {
+        assert_eq!(folded("  one two three", 9), ["  one two", "  three"]);
+        assert_eq!(folded("", 9), [""]);
+        assert_eq!(folded("    ab", 2), ["    a", "    b"]);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! What `gdn top` does about a key, and about what it is told: no terminal, no daemon and no clock in here.
 
-use goondan_protocol::control::{InstancesPage, UsageReport, WatchUpdate, WorkspaceChange};
+use goondan_protocol::control::{WatchUpdate, WorkspaceChange};
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::time::Timestamp;
 
-use super::board::{Board, Facts};
+use super::board::Board;
+use super::input::{Act, Effect, Input, Key, LogsOf, PageAbout, Size, Wanted};
 use super::reload::Reload;
 use super::rows::{self, Row};
 use super::view::View;
+use crate::output::text;
 
 /// How long after facts were asked for they are asked for again if something happened, in milliseconds.
 const FACTS_EVERY_MS: u64 = 250;
@@ -16,123 +18,39 @@ const FACTS_EVERY_MS: u64 = 250;
 const USAGE_EVERY_MS: u64 = 2_000;
 /// The same of a page that is open.
 const PAGE_EVERY_MS: u64 = 500;
-/// Lines that a page key moves by.
-const PAGE_LINES: usize = 20;
 /// Characters a filter has at most.
 const FILTER_CHARS_MAX: usize = 100;
-
-/// A key as it is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
-    Char(char),
-    Enter,
-    Escape,
-    Backspace,
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    NextView,
-    PreviousView,
-    /// Ctrl-C.
-    Interrupt,
-}
-
-/// What arrives.
-#[derive(Debug)]
-pub(super) enum Input {
-    Key(Key),
-    /// Time went by.
-    Tick,
-    /// The daemon tells of its own accord.
-    Told(Box<WorkspaceChange>),
-    /// No daemon runs the project.
-    Lost,
-    /// The project was stopped.
-    Stopped,
-    Facts(Box<Facts>),
-    Conversations(Box<InstancesPage>),
-    Usage(Box<UsageReport>),
-    /// A page that was asked for, as text.
-    Page(PageAbout, String),
-    LogLine(String),
-    /// What was asked for cannot be had.
-    Failed(Wanted, String),
-    /// What came of an act.
-    Acted(Result<String, String>),
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
-    Load(Wanted),
-    Act(Act),
-    Quit,
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Facts,
-    Conversations,
-    Usage,
-    Page(PageAbout),
-    /// The log, of one conversation or of the project.
-    Logs(Option<InstanceKey>),
-}
-
-/// What a page is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PageAbout {
-    /// The latest messages of a conversation.
-    Transcript(InstanceKey),
-    /// Its latest turn.
-    Trace(InstanceKey),
-}
-
-impl PageAbout {
-    pub(super) fn key(&self) -> &InstanceKey {
-        match self {
-            Self::Transcript(key) | Self::Trace(key) => key,
-        }
-    }
-
-    pub(super) fn title(&self) -> String {
-        match self {
-            Self::Transcript(key) => format!("Conversation {key}"),
-            Self::Trace(key) => format!("Latest turn of {key}"),
-        }
-    }
-}
-
-/// What a person does to a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
-    /// Cancel the turn in progress.
-    Cancel(InstanceKey),
-    /// Let a new process take over after the turn in progress.
-    Restart(InstanceKey),
-}
-
-impl Act {
-    pub(super) fn question(&self) -> String {
-        match self {
-            Self::Cancel(key) => format!("Cancel the turn of {key}?"),
-            Self::Restart(key) => format!("Restart the process of {key}?"),
-        }
-    }
-}
 
 /// A page of text that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) about: PageAbout,
-    /// None before it has come.
+    /// What it says; none before it has come.
+    text: Option<String>,
+    /// The same in lines that fit; none before it has come.
     pub(super) lines: Option<Vec<String>>,
     /// Lines from its end.
     pub(super) up: usize,
+}
+
+impl Page {
+    fn new(about: PageAbout) -> Self {
+        Self {
+            about,
+            text: None,
+            lines: None,
+            up: 0,
+        }
+    }
+
+    fn fold(&mut self, columns: u16) {
+        self.lines = self.text.as_ref().map(|said| {
+            let lines = said.lines();
+            lines
+                .flat_map(|line| text::folded(line, columns.into()))
+                .collect()
+        });
+    }
 }
 
 /// What keys mean at the moment.
@@ -170,11 +88,11 @@ pub(super) struct App {
     pub(super) link: Link,
     pub(super) page: Option<Page>,
     pub(super) filter: String,
-    /// The conversation whose log is shown, if not the project's.
-    pub(super) logs_of: Option<InstanceKey>,
+    pub(super) logs_of: LogsOf,
     /// What came of the last act, and whether it is good.
     pub(super) notice: Option<Result<String, String>>,
     pub(super) is_read_only: bool,
+    size: Size,
     rows: Vec<Row>,
     /// What the rows were made of.
     rows_of: Option<(View, String, u64)>,
@@ -187,7 +105,7 @@ pub(super) struct App {
 }
 
 impl App {
-    pub(super) fn new(view: View, is_read_only: bool) -> Self {
+    pub(super) fn new(view: View, is_read_only: bool, size: Size) -> Self {
         Self {
             board: Board::default(),
             view,
@@ -195,9 +113,10 @@ impl App {
             link: Link::Connecting,
             page: None,
             filter: String::new(),
-            logs_of: None,
+            logs_of: LogsOf::Project,
             notice: None,
             is_read_only,
+            size,
             rows: Vec::new(),
             rows_of: None,
             chosen: Default::default(),
@@ -220,7 +139,7 @@ impl App {
                 self.usage.due(now).then_some(Wanted::Usage),
                 self.page.as_ref().and_then(|page| {
                     let is_due = self.pages.due(now);
-                    is_due.then(|| Wanted::Page(page.about.clone()))
+                    is_due.then(|| Wanted::Page(page.about.clone(), self.size.columns))
                 }),
             ];
             effects.extend(due.into_iter().flatten().map(Effect::Load));
@@ -231,6 +150,13 @@ impl App {
 
     fn told(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
         match input {
+            Input::Resized(size) => {
+                self.size = size;
+                if let Some(page) = &mut self.page {
+                    page.fold(size.columns);
+                    self.pages.wanted();
+                }
+            }
             Input::Told(change) => return self.changed(*change),
             Input::Lost => self.link = Link::Lost,
             Input::Stopped => {
@@ -249,15 +175,17 @@ impl App {
             Input::Page(about, text) => {
                 self.pages.came(now);
                 if let Some(page) = self.page.as_mut().filter(|page| page.about == about) {
-                    page.lines = Some(text.lines().map(str::to_owned).collect());
+                    page.text = Some(text);
+                    page.fold(self.size.columns);
                 }
             }
+            Input::LogBegins => self.board.clear_logs(),
             Input::LogLine(line) => self.board.take_log_line(line),
             Input::Failed(wanted, why) => {
                 match wanted {
                     Wanted::Facts => self.facts.came(now),
                     Wanted::Usage => self.usage.came(now),
-                    Wanted::Page(_) => self.pages.came(now),
+                    Wanted::Page(..) => self.pages.came(now),
                     Wanted::Conversations | Wanted::Logs(_) => {}
                 }
                 self.notice = Some(Err(why));
@@ -278,11 +206,7 @@ impl App {
                 self.pages = Reload::every(PAGE_EVERY_MS);
                 self.usage.wanted();
                 self.pages.wanted();
-                self.board.clear_logs();
-                vec![
-                    Effect::Load(Wanted::Conversations),
-                    Effect::Load(Wanted::Logs(self.logs_of.clone())),
-                ]
+                vec![Effect::Load(Wanted::Conversations)]
             }
             WatchUpdate::Event(event) => {
                 self.facts.wanted();
@@ -326,6 +250,7 @@ impl App {
 
     fn look(&mut self, key: Key, now: Timestamp) -> Vec<Effect> {
         self.notice = None;
+        let screenful = self.size.body_rows();
         match key {
             Key::Char('q') => return vec![Effect::Quit],
             Key::Char('?') => self.mode = Mode::Help,
@@ -344,8 +269,8 @@ impl App {
             }
             Key::Up | Key::Char('k') => self.step(|place| place.saturating_sub(1)),
             Key::Down | Key::Char('j') => self.step(|place| place.saturating_add(1)),
-            Key::PageUp => self.step(|place| place.saturating_sub(PAGE_LINES)),
-            Key::PageDown => self.step(|place| place.saturating_add(PAGE_LINES)),
+            Key::PageUp => self.step(|place| place.saturating_sub(screenful)),
+            Key::PageDown => self.step(|place| place.saturating_add(screenful)),
             Key::Home | Key::Char('g') => self.step(|_| 0),
             Key::End | Key::Char('G') => self.step(|_| usize::MAX),
             Key::Enter => return self.open(PageAbout::Transcript, now),
@@ -378,11 +303,10 @@ impl App {
     /// Takes back what narrows the view.
     fn back(&mut self) -> Vec<Effect> {
         self.filter.clear();
-        if self.view == View::Logs && self.logs_of.take().is_some() {
-            self.board.clear_logs();
-            return vec![Effect::Load(Wanted::Logs(None))];
+        match self.view {
+            View::Logs => self.follow(LogsOf::Project),
+            _ => Vec::new(),
         }
-        Vec::new()
     }
 
     fn go(&mut self, view: View) {
@@ -423,32 +347,30 @@ impl App {
         about: impl FnOnce(InstanceKey) -> PageAbout,
         now: Timestamp,
     ) -> Vec<Effect> {
-        let page = self.page.as_ref().map(|page| page.about.key().clone());
-        let Some(key) = page.or_else(|| self.chosen_key()) else {
+        let Some(key) = self.meant_key() else {
             return Vec::new();
         };
         let about = about(key);
-        self.page = Some(Page {
-            about: about.clone(),
-            lines: None,
-            up: 0,
-        });
+        self.page = Some(Page::new(about.clone()));
         self.pages = Reload::every(PAGE_EVERY_MS);
         self.pages.asked(now);
-        vec![Effect::Load(Wanted::Page(about))]
+        vec![Effect::Load(Wanted::Page(about, self.size.columns))]
     }
 
     fn look_at_logs(&mut self) -> Vec<Effect> {
-        let of = match &self.page {
-            Some(page) => Some(page.about.key().clone()),
-            None => self.chosen_key(),
-        };
+        let of = self
+            .meant_key()
+            .map_or(LogsOf::Project, LogsOf::Conversation);
         self.go(View::Logs);
+        self.follow(of)
+    }
+
+    fn follow(&mut self, of: LogsOf) -> Vec<Effect> {
         if of == self.logs_of {
             return Vec::new();
         }
         self.board.clear_logs();
-        self.logs_of.clone_from(&of);
+        self.logs_of = of.clone();
         vec![Effect::Load(Wanted::Logs(of))]
     }
 
@@ -459,14 +381,16 @@ impl App {
             ));
             return;
         }
-        let page = self.page.as_ref().map(|page| page.about.key().clone());
-        if let Some(key) = page.or_else(|| self.chosen_key()) {
+        if let Some(key) = self.meant_key() {
             self.mode = Mode::Confirm(act(key));
         }
     }
 
-    /// The conversation that the chosen row is about.
-    fn chosen_key(&self) -> Option<InstanceKey> {
+    /// The conversation that a key is about: that of the page, or of the chosen row.
+    fn meant_key(&self) -> Option<InstanceKey> {
+        if let Some(page) = &self.page {
+            return Some(page.about.key().clone());
+        }
         let row = self.rows.get(self.chosen_place()?)?;
         row.key.clone()
     }

@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Tabs};
 
 use super::app::{App, Link, Mode};
+use super::input::Size;
 use super::view::View;
 use crate::context::Context;
 use crate::output::style;
@@ -229,13 +230,13 @@ fn help(frame: &mut Frame<'_>, body: Rect, ink: Ink<'_>) {
 }
 
 /// The same as text, without colours and without spaces at the ends of lines.
-pub(super) fn as_text(app: &App, ink: Ink<'_>, columns: u16, rows: u16) -> String {
-    let backend = TestBackend::new(columns, rows);
+pub(super) fn as_text(app: &App, ink: Ink<'_>, size: Size) -> String {
+    let backend = TestBackend::new(size.columns, size.rows);
     let Ok(mut terminal) = ratatui::Terminal::new(backend);
     let Ok(_) = terminal.draw(|frame| draw(frame, app, ink));
     let buffer = terminal.backend().buffer();
     let mut out = String::new();
-    for row in buffer.content.chunks(usize::from(columns.max(1))) {
+    for row in buffer.content.chunks(usize::from(size.columns.max(1))) {
         let mut line = String::new();
         let mut covered = 0;
         for cell in row {

@@ -9,8 +9,8 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
-use super::app::{Act, Input, PageAbout, Wanted};
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
+use super::input::{Act, Input, LogsOf, PageAbout, Wanted};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
@@ -68,34 +68,25 @@ pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
     }
 }
 
-/// Follows the log that is wanted at the moment.
+/// Follows the log that is wanted at the moment, over restarts of the daemon.
 pub(super) async fn follow_logs(
     context: &Context,
-    mut of: watch::Receiver<Option<Option<InstanceKey>>>,
+    mut of: watch::Receiver<LogsOf>,
     inputs: &Inputs,
 ) {
     loop {
         let wanted = of.borrow_and_update().clone();
-        let Some(key) = wanted else {
-            if of.changed().await.is_err() {
-                return;
-            }
-            continue;
-        };
         tokio::select! {
-            () = follow_log(context, key, inputs) => {}
+            () = follow_log(context, wanted, inputs) => rest().await,
             changed = of.changed() => if changed.is_err() {
                 return;
             },
         }
-        // When the connection is lost, the next snapshot asks for the log anew.
-        if !of.has_changed().unwrap_or(true) && of.changed().await.is_err() {
-            return;
-        }
     }
 }
 
-async fn follow_log(context: &Context, instance_key: Option<InstanceKey>, inputs: &Inputs) {
+async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
+    // That no daemon runs the project is told by the feed that watches it.
     let Ok((mut client, workspace)) = context.open().await else {
         return;
     };
@@ -103,15 +94,18 @@ async fn follow_log(context: &Context, instance_key: Option<InstanceKey>, inputs
         tail: LOG_LINES_MAX,
         follow: true,
         workspace_id: Some(workspace.workspace_id),
-        instance_key,
+        instance_key: match of {
+            LogsOf::Project => None,
+            LogsOf::Conversation(key) => Some(key),
+        },
         ..FollowLogs::default()
     };
+    send(inputs, Input::LogBegins);
     let mut take = |notice| {
         if let Notice::Line(line) = notice {
             send(inputs, Input::LogLine(line.get().to_owned()));
         }
     };
-    // That the daemon is gone is told by the feed that watches it.
     drop(
         client
             .watch(follow, RequestTimeout::Endless, &mut take)
@@ -131,7 +125,6 @@ pub(super) async fn answer(
     context: &Context,
     mut requests: mpsc::UnboundedReceiver<Request>,
     inputs: &Inputs,
-    columns: usize,
 ) {
     let mut connection: Option<(Client, WorkspaceId)> = None;
     while let Some(request) = requests.recv().await {
@@ -147,7 +140,6 @@ pub(super) async fn answer(
                 client,
                 workspace_id,
                 inputs,
-                columns,
             },
             Err(failure) => {
                 fail(inputs, request, &failure);
@@ -186,7 +178,6 @@ struct Asker<'a> {
     client: Client,
     workspace_id: WorkspaceId,
     inputs: &'a Inputs,
-    columns: usize,
 }
 
 impl Asker<'_> {
@@ -202,10 +193,10 @@ impl Asker<'_> {
                 let usage = self.client.query(usage_of(&self.workspace_id)).await?;
                 send(self.inputs, Input::Usage(Box::new(usage)));
             }
-            Wanted::Page(about) => {
+            Wanted::Page(about, columns) => {
                 let text = match about {
                     PageAbout::Transcript(key) => self.transcript(key).await?,
-                    PageAbout::Trace(key) => self.trace(key).await?,
+                    PageAbout::Trace(key) => self.trace(key, *columns).await?,
                 };
                 send(self.inputs, Input::Page(about.clone(), text));
             }
@@ -236,7 +227,7 @@ impl Asker<'_> {
         Ok(text::printable(&shown))
     }
 
-    async fn trace(&mut self, key: &InstanceKey) -> Result<String, CallError> {
+    async fn trace(&mut self, key: &InstanceKey, columns: u16) -> Result<String, CallError> {
         let Some(trace_id) = self.latest_trace(key).await? else {
             return Ok("no turn yet".to_owned());
         };
@@ -247,7 +238,7 @@ impl Asker<'_> {
         let trace = self.client.query(get).await?;
         let canvas = Canvas {
             palette: Palette::new(false),
-            columns: Some(self.columns),
+            columns: Some(columns.into()),
         };
         Ok(text::printable(&trace::as_text(&trace, canvas)))
     }

@@ -6,7 +6,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::app::Key;
+use super::input::{Key, Size};
 
 /// The whole terminal. It is given back when this goes, and when a panic happens.
 #[derive(Debug)]
@@ -34,8 +34,7 @@ impl Drop for Screen {
 #[derive(Debug)]
 pub(super) enum Typed {
     Key(Key),
-    /// It has another size.
-    Resized,
+    Resized(Size),
 }
 
 /// Reads what is typed until nobody wants it, or the terminal is gone.
@@ -45,7 +44,7 @@ pub(super) fn read_keys(typed: UnboundedSender<Typed>) {
         while let Ok(event) = event::read() {
             let told = match event {
                 Event::Key(key) => key_of(key).map(Typed::Key),
-                Event::Resize(..) => Some(Typed::Resized),
+                Event::Resize(columns, rows) => Some(Typed::Resized(Size { columns, rows })),
                 _ => None,
             };
             if told.is_some_and(|told| typed.send(told).is_err()) {

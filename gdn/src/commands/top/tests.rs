@@ -9,13 +9,18 @@ use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::app::{Act, App, Effect, Input, Key, Link, Mode, PageAbout, Wanted};
+use super::app::{App, Link, Mode};
 use super::board::Facts;
 use super::draw::{Ink, as_text};
+use super::input::{Act, Effect, Input, Key, PageAbout, Size, Wanted};
 use super::view::View;
 use crate::context::Context;
 use crate::output::Output;
 
+const SIZE: Size = Size {
+    columns: 80,
+    rows: 24,
+};
 const ESCAPE: char = '\u{1b}';
 
 /// 2026-01-01T12:00:00Z, plus so many milliseconds.
@@ -106,12 +111,12 @@ fn picture(app: &App, columns: u16, rows: u16) -> String {
         now: at(0),
         has_colors: false,
     };
-    as_text(app, ink, columns, rows)
+    as_text(app, ink, Size { columns, rows })
 }
 
 /// A project in which much goes on.
 fn busy(view: View) -> App {
-    let mut app = App::new(view, false);
+    let mut app = App::new(view, false, SIZE);
     app.handle(Input::Facts(Box::new(facts())), at(-9_000));
     let conversations = vec![
         conversation("main", -4_000),
@@ -210,7 +215,7 @@ fn obs_4_what_is_chosen_stays_chosen_when_the_list_moves() {
     let page = app.handle(Input::Key(Key::Enter), at(0));
     assert_eq!(
         page,
-        [Effect::Load(Wanted::Page(PageAbout::Transcript(key)))]
+        [Effect::Load(Wanted::Page(PageAbout::Transcript(key), 80))]
     );
 }
 
@@ -227,7 +232,7 @@ fn obs_4_a_filter_narrows_and_escape_widens_again() {
 
 #[test]
 fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_and_then() {
-    let mut app = App::new(View::Overview, false);
+    let mut app = App::new(View::Overview, false, SIZE);
     let Facts {
         workspace,
         processes,
@@ -235,7 +240,7 @@ fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_
     let snapshot = json!({"workspace": workspace, "processes": processes});
     let snapshot = WatchUpdate::Snapshot(serde_json::from_value(snapshot).unwrap());
     let asked = app.handle(told(0, at(0), snapshot), at(0));
-    for wanted in [Wanted::Conversations, Wanted::Usage, Wanted::Logs(None)] {
+    for wanted in [Wanted::Conversations, Wanted::Usage] {
         assert!(asked.contains(&Effect::Load(wanted.clone())), "{wanted:?}");
     }
     assert_eq!(app.link, Link::Up);
@@ -263,7 +268,34 @@ fn obs_4_an_open_page_is_read_again_when_something_happened_to_its_conversation(
     let done = json!({"type": "turn.committed", "instanceKey": "main", "turnId": "t1", "eventId": "e1",
         "outcome": "completed"});
     let asked = app.handle(told(9, at(900), event(done)), at(900));
-    assert!(asked.contains(&Effect::Load(Wanted::Page(about))));
+    assert!(asked.contains(&Effect::Load(Wanted::Page(about, 80))));
+}
+
+#[test]
+fn obs_4_a_page_is_folded_to_the_width_and_page_keys_move_by_what_is_shown() {
+    let mut app = busy(View::Conversations);
+    app.handle(Input::Key(Key::Enter), at(0));
+    let about = PageAbout::Transcript("main".parse().unwrap());
+    let long: String = (0..60).map(|n| format!("word{n} ")).collect();
+    app.handle(Input::Page(about.clone(), long), at(1));
+    let is_whole = |app: &App, columns, rows| {
+        let shown = picture(app, columns, rows);
+        (0..60).all(|n| shown.contains(&format!("word{n}")))
+    };
+    assert!(is_whole(&app, 80, 24));
+    let narrow = Size {
+        columns: 30,
+        rows: 12,
+    };
+    app.handle(Input::Resized(narrow), at(2));
+    assert!(is_whole(&app, 30, 40), "nothing is cut off at the side");
+    assert!(!picture(&app, 30, 12).contains("word0 "));
+    app.handle(Input::Key(Key::PageUp), at(3));
+    app.handle(Input::Key(Key::PageUp), at(3));
+    assert!(picture(&app, 30, 12).contains("word0 "));
+    app.handle(Input::Key(Key::PageDown), at(3));
+    app.handle(Input::Key(Key::PageDown), at(3));
+    assert!(picture(&app, 30, 12).contains("word59"));
 }
 
 fn any_key() -> impl Strategy<Value = Key> {

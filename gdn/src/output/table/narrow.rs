@@ -71,7 +71,7 @@ pub(super) fn fields(
         let [name, value] = row.as_slice() else {
             continue;
         };
-        let lines = wrapped(&value.text, room, room);
+        let lines = text::wrapped(&value.text, room, room);
         for (number, line) in lines.iter().enumerate() {
             let name = if number == 0 {
                 name.clone()
@@ -182,7 +182,7 @@ fn push_below<'c>(
         used += if used == 0 { 0 } else { GAP };
         out.push_str(&palette.paint(style::FAINT, &label));
         let first = room.saturating_sub(used + label_width).max(1);
-        let lines = wrapped(&cell.text, first, room);
+        let lines = text::wrapped(&cell.text, first, room);
         for (number, line) in lines.iter().enumerate() {
             if number > 0 {
                 out.push('\n');
@@ -200,33 +200,6 @@ fn push_below<'c>(
     }
 }
 
-/// A text in lines of at most `first` columns, then of at most `room`; between words, where there are any.
-fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut rest = text;
-    loop {
-        let room = if lines.is_empty() { first } else { room };
-        if text::width(rest) <= room {
-            lines.push(rest.to_owned());
-            return lines;
-        }
-        let fits = taken_while(rest.chars(), room);
-        // A character wider than the room has its line all the same.
-        let whole = fits
-            .len()
-            .max(rest.chars().next().map_or(0, char::len_utf8));
-        let (line, next) = match rest.get(..whole).and_then(|line| line.rfind(' ')) {
-            Some(at) if at > 0 => (rest.get(..at), rest.get(at + 1..)),
-            _ => (rest.get(..whole), rest.get(whole..)),
-        };
-        lines.push(line.unwrap_or_default().to_owned());
-        rest = next.unwrap_or_default();
-        if rest.is_empty() {
-            return lines;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,14 +210,6 @@ mod tests {
         assert_eq!(cut_in_the_middle("short", 8), "short");
         assert_eq!(cut_in_the_middle("abcdefghij", 8), "abcd…hij");
         assert_eq!(cut_in_the_middle("가나다라마바사", 8), "가나…사");
-    }
-
-    #[test]
-    fn a_text_is_wrapped_between_words_and_nothing_of_it_is_lost() {
-        assert_eq!(wrapped("one two three", 20, 20), ["one two three"]);
-        assert_eq!(wrapped("one two three", 8, 20), ["one two", "three"]);
-        assert_eq!(wrapped("onetwothree", 4, 5), ["onet", "wothr", "ee"]);
-        assert_eq!(wrapped("가나다", 1, 1), ["가", "나", "다"]);
     }
 
     fn wide() -> Table {

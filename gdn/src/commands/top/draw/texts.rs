@@ -9,6 +9,7 @@ use super::Ink;
 use crate::commands::logs::render::render;
 use crate::commands::top::app::{App, Page};
 use crate::commands::top::board::Happened;
+use crate::commands::top::input::LogsOf;
 use crate::commands::usage;
 use crate::output::style::{self, Palette};
 use crate::output::table::Canvas;
@@ -76,11 +77,11 @@ pub(super) fn budgets(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>
 pub(super) fn logs(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let of = match &app.logs_of {
-        Some(key) => format!(
+        LogsOf::Conversation(key) => format!(
             "log of {}; Esc shows the project's",
             text::one_line(key.as_str())
         ),
-        None => "log of the project".to_owned(),
+        LogsOf::Project => "log of the project".to_owned(),
     };
     frame.render_widget(title(ink, &of), head);
     let wanted = app.wanted();
