@@ -21,6 +21,7 @@ use crate::schemas;
 
 pub(crate) mod diff;
 pub(crate) mod invisible;
+pub(crate) mod markdown;
 pub(crate) mod page;
 pub(crate) mod pager;
 pub(crate) mod progress;
@@ -109,10 +110,13 @@ impl Output {
         self.print(text.as_ref())
     }
 
-    /// Prints what an agent said, without `--json`.
+    /// Prints what an agent said, without `--json`; on a terminal with its Markdown shown as it is meant.
     pub(crate) fn reply(self, text: &str) -> Result<(), Failure> {
         if self.json {
             return Ok(());
+        }
+        if self.is_watched() && self.out.is_on() {
+            return self.print(&markdown::render(text, self.out));
         }
         self.print(&self.words(text))
     }
@@ -165,6 +169,18 @@ impl Output {
         stdout.write_all(self.shown(text).as_bytes())?;
         stdout.flush()?;
         Ok(())
+    }
+
+    /// Takes back what stands on a terminal from so many rows above the cursor on.
+    pub(crate) fn take_back(self, rows: usize) {
+        let up = match rows {
+            0 => String::new(),
+            rows => format!("\u{1b}[{rows}A"),
+        };
+        let mut stdout = std::io::stdout().lock();
+        let written = write!(stdout, "{up}\r\u{1b}[J");
+        // If nobody reads it, the whole answer fails to be printed in its turn.
+        drop(written.and_then(|()| stdout.flush()));
     }
 
     /// What goes to stdout of a text.

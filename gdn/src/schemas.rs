@@ -53,6 +53,12 @@ pub const EVENT_LIST: &str = "gdn.event.list/v1";
 pub const EVENT_RETRY: &str = "gdn.event.retry/v1";
 /// `gdn event drop`.
 pub const EVENT_DROP: &str = "gdn.event.drop/v1";
+/// `gdn event pause`.
+pub const EVENT_PAUSE: &str = "gdn.event.pause/v1";
+/// `gdn event resume`.
+pub const EVENT_RESUME: &str = "gdn.event.resume/v1";
+/// `gdn event move`.
+pub const EVENT_MOVE: &str = "gdn.event.move/v1";
 /// `gdn question list`.
 pub const QUESTION_LIST: &str = "gdn.question.list/v1";
 /// `gdn question show`.
@@ -234,6 +240,9 @@ pub const ALL: &[&str] = &[
     EVENT_LIST,
     EVENT_RETRY,
     EVENT_DROP,
+    EVENT_PAUSE,
+    EVENT_RESUME,
+    EVENT_MOVE,
     QUESTION_LIST,
     QUESTION_SHOW,
     QUESTION_ANSWER,

@@ -61,8 +61,8 @@ pub use bundle::{
 };
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
-    CancelEvent, DropEvent, EventCancelled, EventInfo, EventStanding, ListEvents, RetryEvent,
-    SendEvent, Sent, TurnPiece, TurnProgress,
+    CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, ListEvents,
+    MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, Sent, TurnPiece, TurnProgress,
 };
 pub use instance::{
     ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
@@ -190,6 +190,12 @@ methods! {
     DropEvent = "event.drop" -> Done;
     /// Ends a turn that is in progress, or an event that waits. Only a person may.
     CancelEvent = "event.cancel" -> EventCancelled;
+    /// The turn of an event that waits does not begin before it is resumed. Only a person may.
+    PauseEvent = "event.pause" -> Done;
+    /// The turn of a paused event begins when it is due. Only a person may.
+    ResumeEvent = "event.resume" -> Done;
+    /// An event that waits has its turn earlier or later. Only a person may.
+    MoveEvent = "event.move" -> Done;
     /// The questions that wait for a person's answer.
     ListQuestions = "question.list" -> Vec<QuestionInfo>;
     /// One of them, with the form of its answer.

@@ -255,6 +255,30 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
+    /// A person has an event wait until it is resumed.
+    #[serde(rename = "event.paused")]
+    EventPaused {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The event.
+        event_id: EventId,
+    },
+    /// A person has a paused event have its turn when it is due.
+    #[serde(rename = "event.resumed")]
+    EventResumed {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The event.
+        event_id: EventId,
+    },
+    /// A person has an event have its turn earlier or later.
+    #[serde(rename = "event.moved")]
+    EventMoved {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The event.
+        event_id: EventId,
+    },
     /// A turn was handed to its process.
     #[serde(rename = "turn.started")]
     TurnStarted {
@@ -467,6 +491,9 @@ impl LifecycleEvent {
             | Self::EventRetried { instance_key, .. }
             | Self::EventDropped { instance_key, .. }
             | Self::EventCancelled { instance_key, .. }
+            | Self::EventPaused { instance_key, .. }
+            | Self::EventResumed { instance_key, .. }
+            | Self::EventMoved { instance_key, .. }
             | Self::TurnStarted { instance_key, .. }
             | Self::TurnCommitted { instance_key, .. }
             | Self::ApprovalAsked { instance_key, .. }

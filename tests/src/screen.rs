@@ -5,6 +5,9 @@ use std::process::{Command, Output};
 
 use crate::wait_until;
 
+/// Lines that are kept above the screen.
+const SCROLLED_LINES_MAX: &str = "100000";
+
 /// A screen on which a shell runs.
 #[derive(Debug)]
 pub struct Screen {
@@ -23,7 +26,10 @@ impl Screen {
             folder,
         };
         let size = [columns.to_string(), rows.to_string()];
-        let mut tmux = screen.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1]]);
+        let lines = ["start-server", ";", "set-option", "-g", "history-limit"];
+        let mut tmux = screen.tmux(&lines);
+        tmux.args([SCROLLED_LINES_MAX, ";", "new-session", "-d"]);
+        tmux.args(["-x", &size[0], "-y", &size[1]]);
         for (name, value) in command.get_envs() {
             if let (Some(name), Some(value)) = (name.to_str(), value.and_then(|it| it.to_str())) {
                 tmux.args(["-e", &format!("{name}={value}")]);
@@ -49,6 +55,13 @@ impl Screen {
     #[must_use]
     pub fn shown(&self) -> String {
         let shown = ran(&mut self.tmux(&["capture-pane", "-p"]));
+        String::from_utf8(shown.stdout).unwrap()
+    }
+
+    /// What is on the screen and has been, as a person sees who scrolls back.
+    #[must_use]
+    pub fn shown_so_far(&self) -> String {
+        let shown = ran(&mut self.tmux(&["capture-pane", "-p", "-S", "-"]));
         String::from_utf8(shown.stdout).unwrap()
     }
 

@@ -1,23 +1,29 @@
-//! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts.
+//! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts (`STEER-4`).
+
+mod arrivals;
+mod editor;
+mod lines;
 
 use clap::Args;
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{Sent, WorkspaceInfo};
 use goondan_protocol::ids::{EventId, InstanceKey};
-use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use self::arrivals::{Arrival, Seen};
+use self::lines::{Line, Lines, Said, parse};
 use super::ask::{Question, To, is_shown, reply_of};
-use super::{approval, cancel, transcript};
-use crate::client::{Client, ConnectError};
+use super::transcript::{self, Transcript};
+use super::{approval, cancel};
+use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
-use crate::output::style;
+use crate::output::{style, text};
 use crate::schemas;
 
 /// Talk to an agent, line by line
@@ -28,8 +34,9 @@ Examples:
   gdn chat --agent clerk --instance order-17
   gdn chat < questions.txt               one answer for each line
 
-In the chat: /history shows the conversation, /help the commands, /quit or Ctrl-D ends.
+In the chat: /history shows the conversation, /help the commands and keys, /quit or Ctrl-D ends.
 Ctrl-C stops waiting for the agent; pressed again, it cancels what the agent is at.
+What comes into the conversation from elsewhere is shown as it happens.
 If the daemon restarts, the chat reconnects and the question in progress is asked again under the
 same id, so that it is answered once.")]
 pub(crate) struct ChatArgs {
@@ -53,9 +60,6 @@ const RECONNECT_POLL_MS: u64 = 200;
 /// How often one question is asked again after the connection was lost.
 const LOSSES_MAX: u32 = 20;
 
-/// Messages `/history` shows when no number is given.
-const HISTORY_LINES: usize = 20;
-
 const HELP: &str = "\
 /history [N]   show the latest messages of this conversation
 /help          show this
@@ -63,62 +67,36 @@ const HELP: &str = "\
 Ctrl-C         stop waiting for the answer; once more: cancel the turn
 //text         say a text that begins with a slash";
 
+/// What the editor does beyond that.
+const KEYS: &str = "\
+Alt-Enter      begin another line; what is pasted is one message, too
+↑ ↓, Ctrl-R    what was said before, in this chat or another
+Ctrl-C twice   end, where nothing is waited for";
+
 pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
     let (client, workspace) = context.open().await?;
-    let mut session = Session {
+    let is_terminal = std::io::stdin().is_terminal();
+    let key = workspace.conversation(args.to.instance.clone());
+    let session = Session {
         context,
         workspace,
         to: args.to,
         client: Some(client),
-        is_terminal: std::io::stdin().is_terminal(),
+        is_terminal,
+        lines: Lines::open(is_terminal, context.output),
         left: None,
+        seen: Seen::default(),
+        failed: None,
+        has_interrupted: false,
     };
-    session.greet();
-    session.tell_of_approvals().await?;
-    let mut lines = stdin_lines();
-    // From here on Ctrl-C ends the waiting or the chat, not this process.
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut failed = None;
-    loop {
-        session.prompt();
-        let line = tokio::select! {
-            line = lines.recv() => line,
-            _ = interrupt.recv() => {
-                context.output.note("");
-                let Some(event) = session.left.take() else {
-                    return Err(Failure { silent: true, ..interrupted() });
-                };
-                match session.cancel(event).await {
-                    Err(failure) if goes_on_after(&failure) => context.output.failure(&failure),
-                    cancelled => cancelled?,
-                }
-                continue;
-            }
-        };
-        session.left = None;
-        let Some(line) = line else {
-            session.end_line();
-            break;
-        };
-        match session.take(&line?, &mut interrupt).await {
-            Ok(Next::Continue) => {}
-            Ok(Next::End) => break,
-            // A question that fails does not end the conversation; a lost daemon does.
-            Err(failure) if goes_on_after(&failure) => {
-                context.output.failure(&failure);
-                failed = Some(Failure {
-                    silent: true,
-                    ..failure
-                });
-            }
-            Err(failure) => return Err(failure),
-        }
+    let (arrivals, arrived) = mpsc::unbounded_channel();
+    match session.lines.are_edited() {
+        false => session.run(arrived).await,
+        true => tokio::select! {
+            ended = session.run(arrived) => ended,
+            () = arrivals::watch(context, &key, &arrivals) => Ok(()),
+        },
     }
-    if session.is_terminal {
-        return Ok(());
-    }
-    // A script that pipes its questions in learns that not all were answered.
-    failed.map_or(Ok(()), Err)
 }
 
 fn goes_on_after(failure: &Failure) -> bool {
@@ -134,47 +112,18 @@ fn goes_on_after(failure: &Failure) -> bool {
     )
 }
 
-fn interrupted() -> Failure {
-    Failure::new(Exit::Interrupted, "interrupted", "go on with `gdn chat`")
+/// It was ended by a signal, or by Ctrl-C: whoever did that knows.
+fn ended() -> Failure {
+    Failure {
+        silent: true,
+        ..Failure::new(Exit::Interrupted, "interrupted", "go on with `gdn chat`")
+    }
 }
 
 /// What follows a line.
 enum Next {
     Continue,
     End,
-}
-
-/// What a line asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Line<'a> {
-    Empty,
-    Say(&'a str),
-    History(usize),
-    Help,
-    Quit,
-    Unknown(&'a str),
-}
-
-fn parse(line: &str) -> Line<'_> {
-    let line = line.trim();
-    let Some(command) = line.strip_prefix('/') else {
-        return if line.is_empty() {
-            Line::Empty
-        } else {
-            Line::Say(line)
-        };
-    };
-    if command.starts_with('/') {
-        return Line::Say(command);
-    }
-    let (name, argument) = command.split_once(' ').unwrap_or((command, ""));
-    match (name, argument.trim()) {
-        ("quit" | "exit" | "q", "") => Line::Quit,
-        ("help" | "h" | "?", "") => Line::Help,
-        ("history", "") => Line::History(HISTORY_LINES),
-        ("history", number) => number.parse().map_or(Line::Unknown(line), Line::History),
-        _ => Line::Unknown(line),
-    }
 }
 
 struct Session<'a> {
@@ -184,11 +133,122 @@ struct Session<'a> {
     /// None after the connection was lost or an answer was not waited for.
     client: Option<Client>,
     is_terminal: bool,
+    lines: Lines,
     /// What was asked last, if its answer was not waited for.
     left: Option<EventId>,
+    seen: Seen,
+    /// Why the last question that failed did.
+    failed: Option<Failure>,
+    /// Ctrl-C was what came last.
+    has_interrupted: bool,
 }
 
 impl Session<'_> {
+    async fn run(mut self, mut arrived: mpsc::UnboundedReceiver<Arrival>) -> Result<(), Failure> {
+        self.greet();
+        self.begin().await?;
+        // From here on Ctrl-C ends the waiting or the chat, not this process.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        loop {
+            self.prompt();
+            let said = tokio::select! {
+                said = self.lines.next() => said?,
+                _ = interrupt.recv() => Said::Interrupted,
+                _ = hang_up.recv() => return Err(ended()),
+                _ = terminate.recv() => return Err(ended()),
+                Some(arrival) = arrived.recv() => {
+                    self.tell_of(arrival).await;
+                    continue;
+                }
+            };
+            let next = tokio::select! {
+                next = self.take(said, &mut interrupt) => next,
+                _ = hang_up.recv() => return Err(ended()),
+                _ = terminate.recv() => return Err(ended()),
+            };
+            match next {
+                Ok(Next::Continue) => {}
+                Ok(Next::End) => break,
+                // A question that fails does not end the conversation; a lost daemon does.
+                Err(failure) if !failure.silent && goes_on_after(&failure) => {
+                    self.context.output.failure(&failure);
+                    self.failed = Some(Failure {
+                        silent: true,
+                        ..failure
+                    });
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if self.is_terminal {
+            return Ok(());
+        }
+        // A script that pipes its questions in learns that not all were answered.
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Tells what waits in the conversation for a person, whoever began it, and notes what was said before.
+    async fn begin(&mut self) -> Result<(), Failure> {
+        let key = self.conversation();
+        let Some(client) = &mut self.client else {
+            return Ok(());
+        };
+        approval::report_of(client, &self.workspace, key, self.context).await?;
+        if self.lines.are_edited()
+            && let Some(latest) = self.latest(1).await
+        {
+            self.seen.begin(&latest.messages);
+        }
+        Ok(())
+    }
+
+    /// Tells what came from elsewhere.
+    async fn tell_of(&mut self, arrival: Arrival) {
+        let output = self.context.output;
+        match arrival {
+            Arrival::Told {
+                event_id: Some(event_id),
+                ..
+            } if self.seen.is_own(&event_id) => {}
+            Arrival::Told { text: told, .. } => {
+                let told = output.err.paint(style::WARN, &text::printable(&told));
+                self.lines.show(&told, output);
+            }
+            Arrival::Messages => self.tell_of_messages().await,
+        }
+    }
+
+    /// The latest messages; none of a conversation that is not there yet or any more, nor while the daemon is gone:
+    /// whoever watches says when it is back, and then they are read.
+    async fn latest(&mut self, limit: usize) -> Option<Transcript> {
+        let (id, key) = (self.workspace.workspace_id.clone(), self.conversation());
+        if let Some(mut client) = self.client.take() {
+            let latest = transcript::latest(&mut client, (&id, &key), limit).await;
+            if !latest.as_ref().is_err_and(CallError::is_lost) {
+                self.client = Some(client);
+                return latest.ok();
+            }
+        }
+        // That connection was from before the daemon was lost.
+        let mut client = Client::connect(&self.context.state_root).await.ok()?;
+        let latest = transcript::latest(&mut client, (&id, &key), limit).await;
+        self.client = Some(client);
+        latest.ok()
+    }
+
+    async fn tell_of_messages(&mut self) {
+        let Some(latest) = self.latest(arrivals::MESSAGES_MAX).await else {
+            return;
+        };
+        let output = self.context.output;
+        for message in self.seen.take_new(latest.messages) {
+            let shown = transcript::paragraph(&message, "", output.err);
+            self.lines.show(shown.trim_end(), output);
+        }
+    }
+
     fn conversation(&self) -> InstanceKey {
         self.workspace.conversation(self.to.instance.clone())
     }
@@ -207,17 +267,8 @@ impl Session<'_> {
         ));
     }
 
-    /// What waits in the conversation for a person, whoever began it.
-    async fn tell_of_approvals(&mut self) -> Result<(), Failure> {
-        let key = self.conversation();
-        match &mut self.client {
-            Some(client) => approval::report_of(client, &self.workspace, key, self.context).await,
-            None => Ok(()),
-        }
-    }
-
     fn prompt(&self) {
-        if self.is_terminal {
+        if self.is_terminal && !self.lines.are_edited() {
             let output = self.context.output;
             output.prompt(&output.err.paint(style::HINT, "you> "));
         }
@@ -225,22 +276,53 @@ impl Session<'_> {
 
     /// Leaves the line of the prompt that Ctrl-D answered.
     fn end_line(&self) {
-        if self.is_terminal {
+        if self.is_terminal && !self.lines.are_edited() {
             self.context.output.note("");
         }
     }
 
-    async fn take(&mut self, line: &str, interrupt: &mut Signal) -> Result<Next, Failure> {
+    async fn take(&mut self, said: Said, interrupt: &mut Signal) -> Result<Next, Failure> {
+        let left = self.left.take();
+        let has_interrupted = std::mem::replace(&mut self.has_interrupted, false);
+        let line = match (said, left) {
+            (Said::Line(line), _) => line,
+            (Said::End, _) => {
+                self.end_line();
+                return Ok(Next::End);
+            }
+            (Said::Interrupted, Some(event)) => {
+                self.end_line();
+                self.cancel(event).await?;
+                return Ok(Next::Continue);
+            }
+            (Said::Interrupted, None) if self.lines.are_edited() && !has_interrupted => {
+                self.has_interrupted = true;
+                let output = self.context.output;
+                output.note("Ctrl-C once more ends the chat; so does Ctrl-D.");
+                return Ok(Next::Continue);
+            }
+            (Said::Interrupted, None) => {
+                self.end_line();
+                return Err(ended());
+            }
+        };
         let output = self.context.output;
-        match parse(line) {
+        match parse(&line) {
             Line::Empty => {}
             Line::Quit => return Ok(Next::End),
-            Line::Help => output.note(HELP),
-            Line::Unknown(line) => output.note(format!("Unknown: {line}\n{HELP}")),
+            Line::Help => output.note(self.help()),
+            Line::Unknown(line) => output.note(format!("Unknown: {line}\n{}", self.help())),
             Line::History(limit) => self.history(limit).await?,
             Line::Say(text) => self.say(text, interrupt).await?,
         }
         Ok(Next::Continue)
+    }
+
+    fn help(&self) -> String {
+        match self.lines.are_edited() {
+            true => format!("{HELP}\n{KEYS}"),
+            false => HELP.to_owned(),
+        }
     }
 
     async fn history(&mut self, limit: usize) -> Result<(), Failure> {
@@ -269,6 +351,7 @@ impl Session<'_> {
             text.to_owned(),
             None,
         )?;
+        self.seen.ask(question.event_id().clone());
         let output = self.context.output;
         let (sent, is_shown) = tokio::select! {
             _ = interrupt.recv() => {
@@ -280,13 +363,30 @@ impl Session<'_> {
         };
         output.object(schemas::SEND, &sent)?;
         let reply = reply_of(&sent, self.context)?;
-        if is_shown {
-            return Ok(());
+        if !is_shown {
+            if self.is_terminal {
+                output.name(sent.agent.as_str());
+            }
+            output.reply(reply)?;
         }
-        if self.is_terminal {
-            output.name(sent.agent.as_str());
+        match self.lines.are_edited() {
+            true => self.tell_what_it_took(&sent.event_id).await,
+            false => {}
         }
-        output.reply(reply)
+        Ok(())
+    }
+
+    async fn tell_what_it_took(&mut self, event_id: &EventId) {
+        let Some(latest) = self.latest(arrivals::MESSAGES_MAX).await else {
+            return;
+        };
+        let spending = arrivals::spent_on(event_id, &latest.messages);
+        if spending.usage.total() > 0 {
+            let tokens = text::count(spending.usage.total(), "token");
+            let took = format!("{tokens} · {}", text::cost(&spending));
+            let output = self.context.output;
+            output.note(output.err.paint(style::FAINT, &took));
+        }
     }
 
     /// Ends what the agent is at, or an event that waits still.
@@ -364,51 +464,5 @@ impl Session<'_> {
             }
             tokio::time::sleep(Duration::from_millis(RECONNECT_POLL_MS)).await;
         }
-    }
-}
-
-/// The lines of stdin, read by a thread of their own: a read that blocks cannot be given up, and the
-/// thread ends with the process.
-fn stdin_lines() -> mpsc::Receiver<Result<String, Failure>> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        let most = u64::try_from(MAX_INPUT_BYTES).unwrap_or(u64::MAX);
-        let mut stdin = std::io::stdin().lock();
-        loop {
-            let mut line = String::new();
-            let read = stdin.by_ref().take(most).read_line(&mut line);
-            let item = match read {
-                Ok(0) => return,
-                Ok(_) => Ok(line),
-                Err(error) => Err(Failure::new(
-                    Exit::Usage,
-                    "cannot read the next line from stdin",
-                    "pass text in UTF-8, one question a line",
-                )
-                .caused_by(Some(&error))),
-            };
-            let is_last = item.is_err();
-            if sender.blocking_send(item).is_err() || is_last {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_said_unless_they_are_commands() {
-        assert_eq!(parse("  \n"), Line::Empty);
-        assert_eq!(parse("hello\n"), Line::Say("hello"));
-        assert_eq!(parse("//etc/passwd"), Line::Say("/etc/passwd"));
-        assert_eq!(parse("/history"), Line::History(HISTORY_LINES));
-        assert_eq!(parse("/history 3"), Line::History(3));
-        assert_eq!(parse("/history x"), Line::Unknown("/history x"));
-        assert_eq!(parse("/quit"), Line::Quit);
-        assert_eq!(parse("/wat"), Line::Unknown("/wat"));
     }
 }

@@ -1,11 +1,17 @@
-//! `gdn event …`: what agents are still to do, and what was parked.
+//! `gdn event …`: what agents are still to do, when, and what was parked.
+
+mod arranging;
 
 use clap::{Args, Subcommand};
-use goondan_protocol::control::{DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent};
+use goondan_protocol::control::{
+    CancelEvent, DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent,
+};
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
+use goondan_protocol::shell::shell_quoted;
 use serde_json::json;
 
+use self::arranging::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
 use super::confirm::confirm;
 use crate::client::Client;
 use crate::context::Context;
@@ -16,10 +22,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List what waits for an agent, and decide about what was parked
+/// List what waits for an agent, and decide what has its turn, and when
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
-    /// List the events that wait, are worked on or are parked
+    /// List the events that wait, are worked on, are paused or are parked
     #[command(after_help = "\
 Examples:
   gdn event list
@@ -33,11 +39,33 @@ Examples:
   gdn event retry 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event retry --all")]
     Retry(EventRetryArgs),
-    /// Give a parked event up, unanswered
+    /// Give up an event that waits, is paused or is parked, unanswered
     #[command(after_help = "\
 Examples:
-  gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes")]
+  gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes
+
+An event whose turn has begun is ended by `gdn cancel`.")]
     Drop(EventDropArgs),
+    /// Have events wait until they are resumed, while others have their turns
+    #[command(after_help = "\
+Examples:
+  gdn event pause 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
+  gdn event pause --all --instance customer-7    all that wait in a conversation")]
+    Pause(EventPauseArgs),
+    /// Have paused events wait for their turns again, each in its place
+    #[command(after_help = "\
+Examples:
+  gdn event resume 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
+  gdn event resume --all")]
+    Resume(EventResumeArgs),
+    /// Give an event that waits an earlier or a later turn in its conversation
+    #[command(after_help = "\
+Examples:
+  gdn event move 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --first
+  gdn event move urgent --before 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
+
+No event comes before the one whose turn has begun.")]
+    Move(EventMoveArgs),
 }
 
 #[derive(Debug, Args)]
@@ -74,7 +102,10 @@ pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), 
     match command {
         EventCommand::List(args) => list(args, context).await,
         EventCommand::Retry(args) => retry(args, context).await,
-        EventCommand::Drop(args) => drop_parked(args, context).await,
+        EventCommand::Drop(args) => give_up(args, context).await,
+        EventCommand::Pause(args) => arranging::pause(args, context).await,
+        EventCommand::Resume(args) => arranging::resume(args, context).await,
+        EventCommand::Move(args) => arranging::move_to(args, context).await,
     }
 }
 
@@ -123,6 +154,7 @@ fn table_of(events: &[EventInfo]) -> Table {
     for event in events {
         let look = match event.standing {
             EventStanding::Parked => style::BAD,
+            EventStanding::Paused => style::WARN,
             EventStanding::Processing => style::GOOD,
             EventStanding::Waiting => style::FAINT,
         };
@@ -151,10 +183,9 @@ fn sender(source: &EventSource) -> String {
 async fn retry(args: EventRetryArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;
-    let chosen = if args.all {
-        parked(&mut client, &workspace_id).await?
-    } else {
-        vec![find(&mut client, &workspace_id, args.event, context).await?]
+    let chosen = match args.event {
+        Some(event) => vec![find(&mut client, &workspace_id, &event, context).await?],
+        None => standing(&mut client, &workspace_id, EventStanding::Parked).await?,
     };
     for event in &chosen {
         let retry = RetryEvent {
@@ -164,63 +195,109 @@ async fn retry(args: EventRetryArgs, context: &Context) -> Result<(), Failure> {
         };
         client.change(retry).await?;
     }
-    let output = context.output;
-    let ids: Vec<&EventId> = chosen.iter().map(|event| &event.event_id).collect();
-    output.object(schemas::EVENT_RETRY, &json!({ "eventIds": ids }))?;
-    for event in &chosen {
-        output.data(format!("Event {} waits again", event.event_id))?;
-    }
+    tell(&chosen, schemas::EVENT_RETRY, "waits again", context)?;
     if chosen.is_empty() {
-        output.data("No event is parked.")?;
+        context.output.data("No event is parked.")?;
     }
     Ok(())
 }
 
-async fn drop_parked(args: EventDropArgs, context: &Context) -> Result<(), Failure> {
+async fn give_up(args: EventDropArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;
-    let event = find(&mut client, &workspace_id, Some(args.event), context).await?;
+    let event = find(&mut client, &workspace_id, &args.event, context).await?;
+    if event.standing == EventStanding::Processing {
+        return Err(begun(&event, context));
+    }
     if !args.yes {
         let question = format!("Give up event {}, unanswered?", event.event_id);
         let command = format!("event drop {} --yes", event.event_id);
         confirm(context, &question, &command)?;
     }
-    let drop = DropEvent {
-        workspace_id,
-        instance_key: event.instance_key,
-        event_id: event.event_id.clone(),
-    };
-    client.change(drop).await?;
+    let (instance_key, event_id) = (event.instance_key, event.event_id);
+    if event.standing == EventStanding::Parked {
+        let drop = DropEvent {
+            workspace_id,
+            instance_key,
+            event_id: event_id.clone(),
+        };
+        client.change(drop).await?;
+    } else {
+        let cancel = CancelEvent {
+            workspace_id,
+            instance_key,
+            event_id: Some(event_id.clone()),
+        };
+        client.change(cancel).await?;
+    }
     let output = context.output;
-    output.object(schemas::EVENT_DROP, &json!({ "eventId": event.event_id }))?;
-    output.data(format!("Gave up event {}", event.event_id))
+    output.object(schemas::EVENT_DROP, &json!({ "eventId": event_id }))?;
+    output.data(format!("Gave up event {event_id}"))
 }
 
-async fn parked(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Failure> {
+/// Tells what became of events: one line each, or their ids.
+fn tell(
+    events: &[EventInfo],
+    schema: &'static str,
+    what: &str,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    let ids: Vec<&EventId> = events.iter().map(|event| &event.event_id).collect();
+    output.object(schema, &json!({ "eventIds": ids }))?;
+    for event in events {
+        output.data(format!("Event {} {what}", event.event_id))?;
+    }
+    Ok(())
+}
+
+/// The events of a project that are not over.
+async fn all(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Failure> {
     let list = ListEvents {
         workspace_id: id.clone(),
         instance_key: None,
-        parked: true,
+        parked: false,
     };
     Ok(client.query(list).await?)
 }
 
-/// The parked event of that id, in whichever conversation it is.
+/// Those of them that stand so.
+async fn standing(
+    client: &mut Client,
+    id: &WorkspaceId,
+    standing: EventStanding,
+) -> Result<Vec<EventInfo>, Failure> {
+    let mut found = all(client, id).await?;
+    found.retain(|event| event.standing == standing);
+    Ok(found)
+}
+
+/// The event of that id, in whichever conversation it is.
 async fn find(
     client: &mut Client,
     id: &WorkspaceId,
-    wanted: Option<EventId>,
+    wanted: &EventId,
     context: &Context,
 ) -> Result<EventInfo, Failure> {
-    let found = parked(client, id).await?;
-    let is_wanted = |event: &EventInfo| Some(&event.event_id) == wanted.as_ref();
-    found.into_iter().find(is_wanted).ok_or_else(|| {
-        let name = wanted.map(|id| id.to_string()).unwrap_or_default();
+    let mut found = all(client, id).await?.into_iter();
+    let found = found.find(|event| event.event_id == *wanted);
+    found.ok_or_else(|| {
         let hint = context.command("event list");
         Failure::new(
             Exit::NotFound,
-            format!("no event `{name}` is parked"),
-            format!("see what is: `{hint}`"),
+            format!("no event `{wanted}` waits or is parked"),
+            format!("see what does: `{hint}`"),
         )
     })
+}
+
+/// Why nothing is done to an event whose turn has begun.
+fn begun(event: &EventInfo, context: &Context) -> Failure {
+    let key = shell_quoted(event.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    let hint = context.command(&format!("cancel --instance {key} {}", event.event_id));
+    Failure::new(
+        Exit::Conflict,
+        format!("the turn of event `{}` has begun", event.event_id),
+        format!("end it: `{hint}`"),
+    )
 }

@@ -160,6 +160,9 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
         Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
         Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
+        Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
+        Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
+        Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
         Event::TurnStarted {
             event_id, attempt, ..
         } => match attempt {

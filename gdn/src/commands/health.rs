@@ -101,6 +101,18 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
         let list = command("oauth list");
         texts.push(format!(": somebody has to log in for {need}: `{list}`"));
     }
+    if workspace.paused_events > 0 {
+        let verb = if workspace.paused_events == 1 {
+            "is"
+        } else {
+            "are"
+        };
+        let (count, list) = (
+            text::count(workspace.paused_events, "event"),
+            command("event list"),
+        );
+        texts.push(format!(": {count} {verb} paused: `{list}`"));
+    }
     if workspace.approvals > 0 {
         let count = text::count(workspace.approvals, "tool call");
         let (verb, list) = (verb(workspace.approvals), command("approvals"));

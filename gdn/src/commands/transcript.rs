@@ -42,7 +42,7 @@ pub(super) async fn read(
     let conversation = (workspace_id, instance_key);
     let mut transcript = match limit {
         None => read_from(client, conversation, 0).await?,
-        Some(limit) => read_latest(client, conversation, limit).await?,
+        Some(limit) => latest(client, conversation, limit).await?,
     };
     if limit != Some(0) {
         let turns = turns::read(client, workspace_id, instance_key, None).await?;
@@ -84,7 +84,7 @@ async fn read_from(
 }
 
 /// Reads pages from the end on until there are so many messages.
-async fn read_latest(
+pub(super) async fn latest(
     client: &mut Client,
     (workspace_id, instance_key): (&WorkspaceId, &InstanceKey),
     limit: usize,
@@ -208,7 +208,8 @@ fn without_answer(turn: &Unanswered, palette: Palette) -> String {
     out
 }
 
-fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
+/// One message.
+pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
     let (name, look) = match message.data.role {
         Role::System => ("system", style::FAINT),
         Role::User => ("user", style::HINT),

@@ -10,7 +10,7 @@ use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::{self, Palette};
-use super::{Output, text};
+use super::{Output, markdown, text};
 use crate::context::Context;
 use crate::schemas;
 
@@ -51,6 +51,10 @@ struct Shown {
     agent: Option<String>,
     /// The words of the step at hand.
     text: String,
+    /// Those of them that stand on the terminal with nothing else between them.
+    unbroken: String,
+    /// The size of the terminal when they began.
+    size: Option<(usize, usize)>,
     is_mid_line: bool,
 }
 
@@ -170,14 +174,16 @@ impl TurnView {
         if let Some(spinner) = shown.spinner.take() {
             spinner.finish_and_clear();
         }
-        if !shown.is_mid_line
-            && self.streaming == Streaming::Named
-            && let Some(agent) = &shown.agent
-        {
-            self.output.name(agent);
+        if !shown.is_mid_line {
+            self.name(&shown);
+        }
+        if !shown.is_mid_line {
+            shown.unbroken.clear();
+            shown.size = size_of_stdout();
         }
         self.output.said(text);
         shown.text.push_str(text);
+        shown.unbroken.push_str(text);
         shown.is_mid_line = true;
     }
 
@@ -194,9 +200,46 @@ impl TurnView {
     /// What follows does not belong to what was said.
     fn break_line(&self) {
         let mut shown = self.shown.borrow_mut();
-        if std::mem::take(&mut shown.is_mid_line) && !shown.text.ends_with('\n') {
+        if !std::mem::take(&mut shown.is_mid_line) {
+            return;
+        }
+        if let Some((rows, rendered)) = self.rendered(&shown) {
+            self.output.take_back(rows);
+            self.name(&shown);
+            drop(self.output.piece(&rendered));
+        } else if !shown.text.ends_with('\n') {
             self.output.said("\n");
         }
+    }
+
+    fn name(&self, shown: &Shown) {
+        if self.streaming == Streaming::Named
+            && let Some(agent) = &shown.agent
+        {
+            self.output.name(agent);
+        }
+    }
+
+    /// What was said, with its Markdown shown as it is meant, and how many rows above the cursor it began. None
+    /// where that is no other text, or cannot be put in its place.
+    fn rendered(&self, shown: &Shown) -> Option<(usize, String)> {
+        let (columns, rows) = shown.size.filter(|size| size_of_stdout() == Some(*size))?;
+        if !self.output.is_watched() || !self.output.out.is_on() || shown.unbroken.contains('\t') {
+            return None;
+        }
+        let said = text::printable(&shown.unbroken);
+        let rendered = markdown::render(&said, self.output.out);
+        if rendered.trim_end() == said.trim_end() {
+            return None;
+        }
+        let agent = shown.agent.as_deref().unwrap_or_default();
+        let name = match self.streaming {
+            Streaming::Named => format!("{agent}> "),
+            _ => String::new(),
+        };
+        let above = text::rows_of(&format!("{name}{said}"), columns).saturating_sub(1);
+        // What has left the screen cannot be taken back.
+        (above < rows.saturating_sub(1)).then_some((above, rendered))
     }
 
     /// Shows a line beside the turn's own.
@@ -280,6 +323,12 @@ fn columns_of_stderr() -> usize {
         Some((columns, _)) => usize::from(columns.0),
         None => DEFAULT_COLUMNS,
     }
+}
+
+/// Columns and rows of the terminal that data goes to.
+fn size_of_stdout() -> Option<(usize, usize)> {
+    let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())?;
+    Some((columns.0.into(), rows.0.into()))
 }
 
 /// A spinner on stderr. Shown only where a terminal is.

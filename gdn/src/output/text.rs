@@ -115,6 +115,21 @@ pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
     parts.map(|part| format!("{:indent$}{part}", "")).collect()
 }
 
+/// The rows that a text takes on a terminal of so many columns, the row behind its last newline included.
+pub(crate) fn rows_of(text: &str, columns: usize) -> usize {
+    let rows_of_line = |line: &str| {
+        let (mut rows, mut column) = (1, 0);
+        for wide in line.chars().filter_map(|char| char.width()) {
+            if column + wide > columns {
+                (rows, column) = (rows + 1, 0);
+            }
+            column += wide;
+        }
+        rows
+    };
+    text.split('\n').map(rows_of_line).sum()
+}
+
 /// A length of time in its two largest units: `412ms`, `1.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
@@ -292,6 +307,16 @@ mod tests {
         assert_eq!(folded("  one two three", 9), ["  one two", "  three"]);
         assert_eq!(folded("", 9), [""]);
         assert_eq!(folded("    ab", 2), ["    a", "    b"]);
+    }
+
+    #[test]
+    fn rows_are_counted_as_a_terminal_breaks_lines() {
+        assert_eq!(rows_of("", 10), 1);
+        assert_eq!(rows_of("0123456789", 10), 1);
+        assert_eq!(rows_of("0123456789a\n", 10), 3);
+        // A wide character does not fit into the last column.
+        assert_eq!(rows_of("가나다", 5), 2);
+        assert_eq!(rows_of("012가", 4), 2);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) mod agents;
 pub(crate) mod announcing;
 pub(crate) mod answers;
 pub(crate) mod approvals;
+mod arranging;
 pub(crate) mod asking;
 pub(crate) mod authority;
 pub(crate) mod availability;

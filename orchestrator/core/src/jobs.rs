@@ -11,9 +11,9 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{
-    AbandonRewind, Accept, AppendEvent, Audit, AwaitReply, BeginRewind, BeginTurn, CancelEvent,
-    Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import, Inspect,
-    LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
+    AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
+    CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
+    Inspect, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
     PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
     VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
@@ -97,6 +97,7 @@ jobs! {
     park_event: ParkEvent;
     retry_event: RetryEvent;
     drop_event: DropEvent;
+    arrange_event: ArrangeEvent;
     cancel_event: CancelEvent;
     read_page: ReadPage;
     read_page_before: ReadPageBefore;

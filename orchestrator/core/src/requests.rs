@@ -388,6 +388,9 @@ impl Core {
                 self.fleet.decide(token, at, drop.event_id, Decision::Drop);
             }
             Call::CancelEvent(cancel) => self.cancel_event(token, peer, cancel),
+            Call::PauseEvent(pause) => self.arrange_event(token, peer, pause),
+            Call::ResumeEvent(resume) => self.arrange_event(token, peer, resume),
+            Call::MoveEvent(moved) => self.arrange_event(token, peer, moved),
             Call::ListQuestions(list) => {
                 self.calls
                     .list_questions(&mut self.fleet, token, list.workspace_id.as_ref());

@@ -8,6 +8,7 @@
 //! * never two processes for one place, and none is started before its back-off is over;
 //! * never two turns at once, and no turn before the agent has the whole conversation;
 //! * every acknowledged event is answered once, in order, whole, in its own conversation;
+//! * no turn begins of an event that a person has paused, and each is answered once it is resumed;
 //! * every client is answered exactly once;
 //! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
 //!   that any agent has seen is the one that is recorded;
@@ -20,6 +21,7 @@
 use std::collections::BTreeMap;
 
 mod agent;
+mod arranging;
 mod budgets;
 mod config;
 mod invariants;
@@ -133,7 +135,7 @@ fn send(world: &mut World) {
 
 fn meddle(world: &mut World) {
     let id = workspace_id(world);
-    match world.rng.u64(0..11) {
+    match world.rng.u64(0..13) {
         0 => {
             let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
             delete(world, &key_of(ENTRY_AGENT, conversation));
@@ -174,6 +176,7 @@ fn meddle(world: &mut World) {
             world.ask(Asked::Other, Call::Status(Status {}));
         }
         9 => cancel(world),
+        10 | 11 => arranging::arrange(world),
         8 => {
             list_parked(world);
             for event in world.parked.take().into_iter().flatten() {
@@ -350,6 +353,7 @@ fn heal(world: &mut World, edit: Edit) {
             for event in world.parked.take().into_iter().flatten() {
                 decide(world, &event, false);
             }
+            arranging::resume_all(world);
             list_parked(world);
             next_look_ms = world.mono_ms + 10_000;
         }

@@ -90,6 +90,12 @@ pub enum StoreError {
         /// The event it names.
         event_id: EventId,
     },
+    /// A turn was to begin whose event a person has wait.
+    #[error("event `{event_id}` is paused")]
+    EventPaused {
+        /// The event.
+        event_id: EventId,
+    },
     /// A message event came out of order.
     #[error("message event {got} came where {expected} was due")]
     OutOfOrder {

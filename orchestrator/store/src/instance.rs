@@ -43,6 +43,7 @@ mod answer;
 mod answers;
 mod approvals;
 mod archive;
+mod arranging;
 mod awaiting;
 mod base;
 mod base_checksums;
@@ -73,6 +74,7 @@ mod traced;
 mod turn;
 
 pub use approvals::{Approval, ApprovalMark, AskedCall, DecidedCall};
+pub use arranging::{Arranged, Arrangement};
 pub use cancelling::Cancelled;
 pub(crate) use check::{check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
@@ -113,8 +115,10 @@ pub struct InstanceState {
     pub open_turn: Option<OpenTurn>,
     /// Tool calls of that turn that a person was asked about.
     pub approvals: Vec<Approval>,
-    /// Events that wait, oldest first; the open turn's event among them.
+    /// Events that wait, in the order of their turns; the open turn's event among them.
     pub waiting: Vec<AgentEvent>,
+    /// Those of them that a person has wait until they are resumed.
+    pub paused: BTreeSet<EventId>,
     /// Crashes of the turns of waiting events, where there were any.
     pub attempts: BTreeMap<EventId, u32>,
     /// Events that were taken out of the way, oldest first.
@@ -268,6 +272,7 @@ impl InstanceStore {
             open_turn: self.turn.open.clone(),
             approvals: self.approvals().to_vec(),
             waiting: self.inbox.waiting().cloned().collect(),
+            paused: self.inbox.paused(),
             attempts: self.inbox.attempts(),
             parked: self.inbox.parked().collect(),
             awaiting: self.inbox.awaiting().cloned().collect(),
@@ -369,6 +374,10 @@ impl InstanceStore {
             self.clear_journal()?;
         }
         let inbox_seq = self.inbox.seq_of_waiting(event_id).ok_or_else(wrong)?;
+        if self.inbox.is_paused(event_id) {
+            let event_id = event_id.clone();
+            return Err(StoreError::EventPaused { event_id });
+        }
         let event = TurnEvent {
             event_id: event_id.clone(),
             inbox_seq,

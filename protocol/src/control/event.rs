@@ -101,6 +101,8 @@ pub enum EventStanding {
     Waiting,
     /// Its turn is in progress.
     Processing,
+    /// A person has it wait until it is resumed.
+    Paused,
     /// Its turn crashed too many processes; a person decides.
     Parked,
 }
@@ -112,6 +114,7 @@ impl EventStanding {
         match self {
             Self::Waiting => "waiting",
             Self::Processing => "processing",
+            Self::Paused => "paused",
             Self::Parked => "parked",
         }
     }
@@ -176,6 +179,56 @@ pub struct EventCancelled {
     /// Its turn, if that was in progress. What it had recorded stays in the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
+}
+
+/// `event.pause`: the turn of an event that waits does not begin before it is resumed (`STEER-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PauseEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event.
+    pub event_id: EventId,
+}
+
+/// `event.resume`: the turn of a paused event begins when it is due (`STEER-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResumeEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event.
+    pub event_id: EventId,
+}
+
+/// `event.move`: an event that waits has its turn earlier or later (`STEER-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MoveEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event.
+    pub event_id: EventId,
+    /// Where it is to be.
+    pub place: EventPlace,
+}
+
+/// A place among the events of a conversation that wait. None is before the event whose turn has begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EventPlace {
+    /// The next.
+    First,
+    /// Behind all others.
+    Last,
+    /// Right before this one.
+    Before(EventId),
 }
 
 /// `event.drop`.

@@ -56,6 +56,9 @@ pub struct WorkspaceInfo {
     pub running_agents: usize,
     /// Events that wait for their turn or are in it.
     pub pending_events: usize,
+    /// Those of them that a person has wait until they are resumed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paused_events: usize,
     /// Events that are parked: their turns crashed too many processes, and a person has to decide.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: usize,

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
+mod arranging;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod authority;
@@ -16,6 +18,8 @@ mod cancelling;
 mod ceilings;
 #[cfg(test)]
 mod cgroups;
+#[cfg(test)]
+mod chatting;
 #[cfg(test)]
 mod children;
 #[cfg(test)]

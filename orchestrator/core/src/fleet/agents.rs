@@ -164,7 +164,7 @@ impl Fleet {
             if is_between_turns && (may_start || ready.is_some()) {
                 self.read_inbox(at);
             }
-        } else if entry.inbox.is_empty() {
+        } else if entry.inbox.has_nothing_ready() {
             // It is started when something comes.
         } else if is_between_turns && entry.inbox.is_read() && self.is_next_poisonous(at) {
             self.park_next(at);
@@ -425,7 +425,10 @@ impl Fleet {
             .as_ref()
             .and_then(|open| open.event.as_ref());
         let open_event = open_event.map(|event| &event.event_id);
-        entry.inbox.read(state.waiting, state.attempts, open_event);
+        let (waiting, paused) = (state.waiting, state.paused);
+        entry
+            .inbox
+            .read(waiting, paused, state.attempts, open_event);
         let open_turn = state.open_turn.as_ref().map(|open| open.turn_id.clone());
         entry.expect_answers(state.awaiting);
         // A turn may have been committed without this process of ours having seen it.
@@ -494,7 +497,7 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let is_idle = entry.pending() == 0 && entry.turn.is_none();
+        let is_idle = entry.has_nothing_to_do();
         if is_idle
             && entry.slot.ready().is_some()
             && now.mono_ms.saturating_sub(entry.idle_since_ms) >= idle_ms

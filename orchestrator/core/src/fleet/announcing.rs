@@ -82,6 +82,9 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::EventRetried { .. }
         | Event::EventDropped { .. }
         | Event::EventCancelled { .. }
+        | Event::EventPaused { .. }
+        | Event::EventResumed { .. }
+        | Event::EventMoved { .. }
         | Event::TaskDecided { .. } => return None,
     })
 }
@@ -106,6 +109,9 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),
         Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),
+        Event::EventPaused { .. } => Audited::Instance("eventPaused"),
+        Event::EventResumed { .. } => Audited::Instance("eventResumed"),
+        Event::EventMoved { .. } => Audited::Instance("eventMoved"),
         Event::BundleChanged { .. } => Audited::Instance("bundleChanged"),
         _ => return None,
     })

@@ -4,10 +4,11 @@
 //! The inbox on disk is the store's. Here is what it was said to hold, and what was added since. After
 //! anything that leaves a doubt it is read again before the next turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::EventId;
+use goondan_store::instance::Arranged;
 
 use super::turn::Turn;
 
@@ -26,8 +27,12 @@ enum Knowledge {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     knowledge: Knowledge,
-    /// Durable events that are not done, oldest first; the turn in progress answers the first.
+    /// Durable events that are not done, in the order of their turns; the turn in progress answers the first.
     waiting: VecDeque<AgentEvent>,
+    /// Those of them that a person has wait until they are resumed.
+    paused: BTreeSet<EventId>,
+    /// Those that a person wants to wait, while that is on its way to the disk.
+    pausing: BTreeSet<EventId>,
     /// Events handed to the store and not reported yet.
     accepting: usize,
     /// How many processes crashed in the turns of waiting events, where any did.
@@ -42,6 +47,8 @@ impl Inbox {
         Self {
             knowledge: Knowledge::Read,
             waiting: VecDeque::new(),
+            paused: BTreeSet::new(),
+            pausing: BTreeSet::new(),
             accepting: 0,
             crashes: BTreeMap::new(),
             last_crash: None,
@@ -72,11 +79,13 @@ impl Inbox {
     pub(super) fn read(
         &mut self,
         waiting: Vec<AgentEvent>,
+        paused: BTreeSet<EventId>,
         crashes: BTreeMap<EventId, u32>,
         open: Option<&EventId>,
     ) {
         self.knowledge = Knowledge::Read;
         self.waiting = waiting.into();
+        self.paused = paused;
         self.crashes = crashes;
         let place = |open: &EventId| self.waiting.iter().position(|event| event.id == *open);
         if let Some(place) = open.and_then(place).filter(|place| *place > 0)
@@ -97,7 +106,50 @@ impl Inbox {
         self.waiting.clear();
     }
 
-    /// The events that wait, oldest first.
+    /// The events whose turns may begin, in their order; that of the turn in progress is the first.
+    pub(super) fn ready(&self) -> impl Iterator<Item = &AgentEvent> {
+        self.waiting
+            .iter()
+            .filter(|event| !self.is_paused(&event.id))
+    }
+
+    /// Whether no turn is in progress or may begin.
+    pub(super) fn has_nothing_ready(&self) -> bool {
+        self.ready().next().is_none()
+    }
+
+    /// Whether a person has an event wait until it is resumed.
+    pub(super) fn is_paused(&self, id: &EventId) -> bool {
+        self.paused.contains(id) || self.pausing.contains(id)
+    }
+
+    /// How many events a person has wait.
+    pub(super) fn paused(&self) -> usize {
+        self.waiting.len() - self.ready().count()
+    }
+
+    /// A person wants an event to wait: its turn does not begin while that is on its way to the disk.
+    pub(super) fn begin_pausing(&mut self, id: EventId) {
+        self.pausing.insert(id);
+    }
+
+    /// Whether it waits is on the disk, or could not be put there.
+    pub(super) fn end_pausing(&mut self, id: &EventId) {
+        self.pausing.remove(id);
+    }
+
+    /// The store says in which order those that wait have their turns; what came since is behind them.
+    pub(super) fn arrange(&mut self, arranged: Arranged) {
+        let Arranged { order, paused } = arranged;
+        let place = |event: &AgentEvent| {
+            let place = order.iter().position(|id| *id == event.id);
+            place.unwrap_or(order.len())
+        };
+        self.waiting.make_contiguous().sort_by_key(place);
+        self.paused = paused;
+    }
+
+    /// The events that wait, in the order of their turns.
     pub(super) fn events(&self) -> impl Iterator<Item = &AgentEvent> {
         self.waiting.iter()
     }
@@ -105,11 +157,6 @@ impl Inbox {
     /// An event that waits.
     pub(super) fn get(&self, id: &EventId) -> Option<&AgentEvent> {
         self.waiting.iter().find(|event| event.id == *id)
-    }
-
-    /// Whether no event waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// How many events wait or are on their way here.

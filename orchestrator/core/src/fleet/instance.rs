@@ -89,11 +89,16 @@ impl Instance {
     /// Whether its process runs and nothing at all is expected of it.
     pub(super) fn is_at_rest(&self) -> bool {
         self.turn.is_none()
-            && self.inbox.is_empty()
+            && self.inbox.has_nothing_ready()
             && self.awaiting.is_empty()
             && self.deleting.is_none()
             && self.hold.is_none()
             && self.slot.ready().is_some()
+    }
+
+    /// Whether no turn is in progress, can begin or is about to be asked for.
+    pub(super) fn has_nothing_to_do(&self) -> bool {
+        self.turn.is_none() && self.inbox.has_nothing_ready() && !self.inbox.is_accepting()
     }
 
     /// Whether its process may end for another to have its place.
@@ -105,11 +110,11 @@ impl Instance {
     /// it goes on.
     pub(super) fn next_event(&self) -> Option<&AgentEvent> {
         let Some(turn) = &self.turn else {
-            return self.inbox.events().next();
+            return self.inbox.ready().next();
         };
         let taken_in = turn.taken_in.as_ref()?;
         let is_over = |id: &EventId| *id == turn.context.event_id || taken_in.contains(id);
-        self.inbox.events().find(|event| !is_over(&event.id))
+        self.inbox.ready().find(|event| !is_over(&event.id))
     }
 
     /// The events whose turns are in progress or about to be: of two, the second begins behind the commit of the first.
@@ -137,6 +142,10 @@ impl Instance {
 
     pub(crate) fn pending(&self) -> usize {
         self.inbox.pending()
+    }
+
+    pub(super) fn paused(&self) -> usize {
+        self.inbox.paused()
     }
 
     /// Whether it has nothing to do and nothing to remember. A crash is remembered for a

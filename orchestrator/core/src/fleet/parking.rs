@@ -145,7 +145,7 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let Some(event) = entry.inbox.events().next() else {
+        let Some(event) = entry.inbox.ready().next() else {
             return;
         };
         let event_id = event.id.clone();
@@ -297,10 +297,10 @@ impl Fleet {
         for event in entry.inbox.events() {
             let turn = entry.turn.as_ref();
             let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
-            let standing = if is_current {
-                EventStanding::Processing
-            } else {
-                EventStanding::Waiting
+            let standing = match is_current {
+                true => EventStanding::Processing,
+                false if entry.inbox.is_paused(&event.id) => EventStanding::Paused,
+                false => EventStanding::Waiting,
             };
             let crashes = entry.inbox.crashes_of(&event.id);
             events.push(info(

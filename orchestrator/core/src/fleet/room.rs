@@ -298,7 +298,7 @@ impl Fleet {
             return true;
         }
         let is_asked = self.instance_mut(at).is_some_and(|entry| {
-            let first = entry.inbox.events().next();
+            let first = entry.inbox.ready().next();
             first.is_some_and(|event| event.chain.is_some())
         });
         // Memory and processes are not the daemon's alone: others may hold them for ever.

@@ -182,7 +182,8 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .map(ToString::to_string)
             .collect(),
         running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
-        pending_events: instances.map(Instance::pending).sum(),
+        pending_events: instances.clone().map(Instance::pending).sum(),
+        paused_events: instances.map(Instance::paused).sum(),
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
         approvals: approvals_in(workspace),

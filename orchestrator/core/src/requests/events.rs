@@ -1,9 +1,12 @@
 //! Lists of events that wait or are parked.
 
-use goondan_protocol::control::{CancelEvent, ControlError, EventInfo, EventStanding, ListEvents};
-use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::control::{
+    CancelEvent, ControlError, EventInfo, EventStanding, ListEvents, MoveEvent, PauseEvent,
+    ResumeEvent,
+};
+use goondan_protocol::ids::{EventId, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::instance::Metadata;
+use goondan_store::instance::{Arrangement, Metadata};
 use goondan_store::writer::operation::{Inspect, Inspection};
 
 use crate::jobs::continuation;
@@ -23,7 +26,78 @@ continuation! {
     InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
 }
 
+/// An event that a person arranges, and how.
+#[derive(Debug)]
+pub(super) struct Arranged {
+    at: InstanceRef,
+    event_id: EventId,
+    arrangement: Arrangement,
+    /// The command that does it.
+    command: &'static str,
+}
+
+impl From<PauseEvent> for Arranged {
+    fn from(pause: PauseEvent) -> Self {
+        Self {
+            at: InstanceRef {
+                workspace_id: pause.workspace_id,
+                instance_key: pause.instance_key,
+            },
+            event_id: pause.event_id,
+            arrangement: Arrangement::Pause,
+            command: "gdn event pause",
+        }
+    }
+}
+
+impl From<ResumeEvent> for Arranged {
+    fn from(resume: ResumeEvent) -> Self {
+        Self {
+            at: InstanceRef {
+                workspace_id: resume.workspace_id,
+                instance_key: resume.instance_key,
+            },
+            event_id: resume.event_id,
+            arrangement: Arrangement::Resume,
+            command: "gdn event resume",
+        }
+    }
+}
+
+impl From<MoveEvent> for Arranged {
+    fn from(moved: MoveEvent) -> Self {
+        Self {
+            at: InstanceRef {
+                workspace_id: moved.workspace_id,
+                instance_key: moved.instance_key,
+            },
+            event_id: moved.event_id,
+            arrangement: Arrangement::Move(moved.place),
+            command: "gdn event move",
+        }
+    }
+}
+
 impl Core {
+    /// A person decides when an event that waits has its turn.
+    pub(super) fn arrange_event(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        arranged: impl Into<Arranged>,
+    ) {
+        let Arranged {
+            at,
+            event_id,
+            arrangement,
+            command,
+        } = arranged.into();
+        if let Err(error) = peer.must_be_person("to pause, resume or move an event", command) {
+            return self.fleet.respond_error(token, error);
+        }
+        self.fleet.arrange(token, at, event_id, arrangement);
+    }
+
     /// A person ends a turn that is in progress, or an event that waits.
     pub(super) fn cancel_event(&mut self, token: RequestToken, peer: Peer, cancel: CancelEvent) {
         if let Err(error) = peer.must_be_person("to cancel an event", "gdn cancel") {
@@ -123,7 +197,11 @@ impl Core {
             let is_parked = |event: &EventInfo| event.standing == EventStanding::Parked;
             listing.found.retain(is_parked);
         }
-        let order = |event: &EventInfo| (event.instance_key.clone(), event.since);
+        // Of each conversation in the order of their turns; those that have none are the last.
+        let order = |event: &EventInfo| {
+            let is_parked = event.standing == EventStanding::Parked;
+            (event.instance_key.clone(), is_parked)
+        };
         listing.found.sort_by_key(order);
         self.fleet.respond(token, &listing.found);
     }

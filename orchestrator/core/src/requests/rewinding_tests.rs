@@ -1,7 +1,7 @@
 //! What the core does about a rewind when the store or the files say no: a core alone, whose store and files are
 //! played by the test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
@@ -212,6 +212,7 @@ fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
         open_turn: None,
         approvals: Vec::new(),
         waiting: Vec::new(),
+        paused: BTreeSet::new(),
         attempts: BTreeMap::new(),
         parked: Vec::new(),
         awaiting: Vec::new(),

@@ -36,6 +36,10 @@ pub(super) enum Asked {
     Retry(EventId),
     /// A person gives a parked event up.
     Drop(EventId),
+    /// A person has an event wait.
+    Pause(EventId, InstanceKey),
+    /// A person has an event have its turn earlier or later.
+    Move(EventId),
     /// A person ends an event, whatever becomes of its turn.
     Cancel(EventId),
     Other,
@@ -69,6 +73,8 @@ pub(super) struct Oracle {
     misplaced: HashSet<EventId>,
     /// Events that a person wanted to end.
     cancelled: HashSet<EventId>,
+    /// Events that a person ever wanted to wait.
+    pub(super) perhaps_paused: BTreeSet<(EventId, InstanceKey)>,
     /// Events whose conversation a person had deleted.
     excused: HashSet<EventId>,
     open_requests: HashMap<RequestToken, Asked>,
@@ -193,6 +199,13 @@ impl Oracle {
             Asked::Retry(event_id) => {
                 self.misplaced.insert(event_id.clone());
             }
+            Asked::Pause(event_id, key) => {
+                self.misplaced.insert(event_id.clone());
+                self.perhaps_paused.insert((event_id.clone(), key.clone()));
+            }
+            Asked::Move(event_id) => {
+                self.misplaced.insert(event_id.clone());
+            }
             Asked::Drop(event_id) => self.excuse_event(event_id),
             Asked::Cancel(event_id) => {
                 self.cancelled.insert(event_id.clone());
@@ -235,7 +248,8 @@ impl Oracle {
             return Answered::Nothing;
         }
         let asked = self.open_requests.remove(&token);
-        match asked.expect("nobody asked, or was answered already") {
+        let asked = asked.expect("nobody asked, or was answered already");
+        match asked {
             Asked::Send { event_id, waits } => match result {
                 Ok(value) => {
                     let sent: Sent = serde_json::from_value(value.clone()).unwrap();
@@ -281,6 +295,16 @@ impl Oracle {
                     *self.told.entry("cancelled".to_owned()).or_default() += 1;
                 }
                 self.excuse_event(&event_id);
+                Answered::Nothing
+            }
+            Asked::Pause(..) | Asked::Move(_) => {
+                if result.is_ok() {
+                    let what = match asked {
+                        Asked::Move(_) => "moved",
+                        _ => "paused",
+                    };
+                    *self.told.entry(what.to_owned()).or_default() += 1;
+                }
                 Answered::Nothing
             }
             Asked::Other => Answered::Nothing,

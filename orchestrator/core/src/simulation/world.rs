@@ -21,6 +21,7 @@ mod children;
 mod watching;
 
 use super::agent::{Act, Agent};
+use super::arranging;
 use super::config::{self, Edit, OTHER_MODEL};
 use super::oracle::{Answered, Asked, Oracle};
 use super::places::Places;
@@ -510,6 +511,7 @@ impl World {
             self.worker.tidy(true);
         }
         for completion in completions {
+            arranging::assert_none_began_paused(&completion);
             let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));
             self.last_stored_ms = due_ms;
             self.at(due_ms, Happening::Input(Input::Stored(completion)));

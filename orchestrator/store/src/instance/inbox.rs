@@ -8,6 +8,9 @@
 //! An event that crashed its turns too often is `parked`: it waits no longer and holds nobody up.
 //! `attempted` counts the crashes, `retried` lets it wait again from the start, `dropped` ends it.
 //!
+//! A person has an event wait with `paused` until `resumed`, and gives it another place with `moved`: before
+//! another event, or the last.
+//!
 //! `awaiting` is a question that this instance's agent asked another, and the event that is to bring
 //! the answer, but for what it says. It is written before the question goes out, and is over when that
 //! event is accepted; `forgone` ends it when the question was refused.
@@ -31,6 +34,7 @@ use super::turn::TurnEvent;
 use crate::error::StoreError;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
 
+mod arranging;
 mod records;
 
 pub(super) use records::Table;
@@ -126,12 +130,12 @@ impl Inbox {
         })
     }
 
-    /// Events that wait, oldest first.
+    /// Events that wait, in the order of their turns.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &AgentEvent> {
-        let pending = self.table.pending.values();
+        let pending = self.table.in_order();
         pending
-            .filter(|entry| entry.parked.is_none())
-            .map(|entry| &entry.event)
+            .filter(|(_, entry)| entry.parked.is_none())
+            .map(|(_, entry)| &entry.event)
     }
 
     pub(super) fn waiting_count(&self) -> usize {
@@ -269,10 +273,11 @@ impl Inbox {
         Ok(answers.split_off(surplus))
     }
 
-    /// The event that waits longest, with its sequence number.
-    pub(super) fn oldest_waiting(&self) -> Option<(u64, &EventId)> {
-        let mut pending = self.table.pending.iter();
-        pending.find_map(|(seq, entry)| entry.parked.is_none().then_some((*seq, &entry.event.id)))
+    /// The event whose turn is next, with its sequence number.
+    pub(super) fn next_waiting(&self) -> Option<(u64, &EventId)> {
+        let mut pending = self.table.in_order();
+        let is_next = |entry: &Pending| entry.parked.is_none() && entry.paused.is_none();
+        pending.find_map(|(seq, entry)| is_next(entry).then_some((seq, &entry.event.id)))
     }
 
     /// Whether it is certain that an event is over.
@@ -483,6 +488,9 @@ impl Inbox {
             for record in entry.to_records(*seq) {
                 records.push(raw_record(&record)?);
             }
+        }
+        for record in self.table.order_records() {
+            records.push(raw_record(&record)?);
         }
         for awaited in self.awaiting() {
             records.push(raw_record(&awaited.to_record(self.table.last_seq))?);

@@ -81,7 +81,7 @@ impl InstanceStore {
         self.inbox.parked().collect()
     }
 
-    fn open_event(&self) -> Option<&EventId> {
+    pub(super) fn open_event(&self) -> Option<&EventId> {
         let event = self.turn.open.as_ref()?.event.as_ref()?;
         Some(&event.event_id)
     }

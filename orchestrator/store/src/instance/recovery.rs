@@ -66,14 +66,14 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// A turn of ours whose beginning is damaged answers the event that waits longest: events are
-    /// handed out in that order.
+    /// A turn of ours whose beginning is damaged answers the event that is next: events are handed out in
+    /// their order.
     fn find_lost_event(&mut self) {
         let path = self.turn.path().to_owned();
         if let Some(open) = &mut self.turn.open
             && open.event.is_none()
             && !open.is_foreign()
-            && let Some((inbox_seq, event_id)) = self.inbox.oldest_waiting()
+            && let Some((inbox_seq, event_id)) = self.inbox.next_waiting()
         {
             let problem = format!(
                 "the beginning of turn `{}` cannot be read; it is taken to answer event `{event_id}`",

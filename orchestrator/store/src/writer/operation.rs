@@ -23,8 +23,8 @@ use serde_json::value::RawValue;
 use super::Worker;
 use crate::error::StoreError;
 use crate::instance::{
-    ApprovalMark, Awaited, Cancelled, EventState, InstanceState, LlmMessage, Metadata, OpenTurn,
-    Page, ParkedEvent, Pins, RewindNote,
+    ApprovalMark, Arranged, Arrangement, Awaited, Cancelled, EventState, InstanceState, LlmMessage,
+    Metadata, OpenTurn, Page, ParkedEvent, Pins, RewindNote,
 };
 use crate::ledger::Entry;
 
@@ -208,6 +208,7 @@ operations! {
     ParkEvent of instance promises Everything -> ();
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
+    ArrangeEvent of instance promises Everything -> Arranged;
     ReadPage of instance promises Everything -> Box<Page>;
     ReadPageBefore of instance promises Everything -> LatestPage;
     LookUpEvent of instance promises Everything -> EventState;
@@ -430,6 +431,20 @@ pub struct RetryEvent {
     pub instance: InstanceRef,
     /// The event.
     pub event_id: EventId,
+    /// The time.
+    pub at: Timestamp,
+}
+
+/// Has an event that waits have its turn at another time (`STEER-2`); again without effect. Answers how those that
+/// wait stand then.
+#[derive(Debug)]
+pub struct ArrangeEvent {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// The event.
+    pub event_id: EventId,
+    /// What is wanted of it.
+    pub arrangement: Arrangement,
     /// The time.
     pub at: Timestamp,
 }

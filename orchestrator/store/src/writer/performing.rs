@@ -9,16 +9,17 @@ use goondan_protocol::time::Timestamp;
 
 use super::Worker;
 use super::operation::{
-    AbandonRewind, Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginRewind,
-    BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind,
-    ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent, NoteApproval,
-    NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadPage, ReadPageBefore,
-    ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
-    VerifyWorkspaceFiles,
+    AbandonRewind, Accept, Accepted, AppendEvent, Appended, ArrangeEvent, Audit, AwaitReply,
+    BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export,
+    FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
+    NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadPage,
+    ReadPageBefore, ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance,
+    VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
-    self, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page, Pins,
+    self, Arranged, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page,
+    Pins,
 };
 use crate::own_files::{self, OwnFiles};
 use crate::verify;
@@ -181,6 +182,13 @@ impl Perform<DropEvent> for Worker {
     fn perform(&mut self, dropped: DropEvent) -> Result<(), StoreError> {
         let store = &mut self.held(&dropped.instance)?.store;
         store.drop_parked(&dropped.event_id, dropped.at)
+    }
+}
+
+impl Perform<ArrangeEvent> for Worker {
+    fn perform(&mut self, arrange: ArrangeEvent) -> Result<Arranged, StoreError> {
+        let store = &mut self.held(&arrange.instance)?.store;
+        store.arrange(&arrange.event_id, &arrange.arrangement, arrange.at)
     }
 }
 

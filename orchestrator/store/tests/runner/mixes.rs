@@ -1,6 +1,6 @@
 //! What the store is put through: small mixes for exhaustive runs, seeded ones for long ones.
 
-use crate::model::{Batch, Change, INSTANCES, Step};
+use crate::model::{Arranged, Batch, Change, INSTANCES, Step};
 
 /// How a failure is repeated: the failing mix or seed is in its message.
 pub(crate) const REPEAT: &str = "to repeat a seed: GOONDAN_STORE_SEED=<seed> GOONDAN_STORE_SEEDS=1 \
@@ -32,6 +32,10 @@ fn change(at: &'static str, turn: &str, seq: u64, change: Change) -> Step {
 
 fn complete(at: &'static str, turn: &str, last: u64) -> Step {
     Step::Complete(at, turn.into(), last)
+}
+
+fn arrange(at: &'static str, event: &str, arranged: Arranged) -> Step {
+    Step::Arrange(at, event.into(), arranged)
 }
 
 fn one_by_one(steps: Vec<Step>) -> Vec<Batch> {
@@ -102,6 +106,31 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
                 Step::Drop("a", "e1".into()),
                 Step::Drop("a", "e1".into()),
                 accept("a", "e1"),
+            ]),
+        ),
+        (
+            "pause, resume and move",
+            one_by_one(vec![
+                accept("a", "e1"),
+                accept("a", "e2"),
+                accept("a", "e3"),
+                arrange("a", "e2", Arranged::Pause),
+                arrange("a", "e2", Arranged::Pause),
+                arrange("a", "e3", Arranged::First),
+                begin("a", "t1", "e3"),
+                append("a", "t1", 1, "m1"),
+                accept("a", "e4"),
+                arrange("a", "e4", Arranged::First),
+                arrange("a", "e1", Arranged::Last),
+                complete("a", "t1", 1),
+                arrange("a", "e1", Arranged::Before("e2".into())),
+                arrange("a", "e1", Arranged::Before("e2".into())),
+                Step::Close("a"),
+                arrange("a", "e2", Arranged::Resume),
+                arrange("a", "e2", Arranged::Resume),
+                Step::Park("a", "e1".into()),
+                arrange("a", "e2", Arranged::First),
+                Step::Retry("a", "e1".into()),
             ]),
         ),
         (
@@ -292,6 +321,7 @@ pub(crate) fn seeded(seed: u64, batches: usize) -> Vec<Batch> {
 struct Plan {
     exists: bool,
     waiting: Vec<String>,
+    paused: Vec<String>,
     parked: Vec<String>,
     messages: Vec<String>,
     turn: Option<(String, String, u64)>,
@@ -300,6 +330,14 @@ struct Plan {
     answers: Vec<String>,
     /// Answers that a turn may take in.
     taken_in: Vec<String>,
+}
+
+impl Plan {
+    /// An event whose turn may begin.
+    fn next(&self) -> Option<String> {
+        let mut ready = self.waiting.iter();
+        ready.find(|id| !self.paused.contains(id)).cloned()
+    }
 }
 
 struct Maker {
@@ -333,6 +371,28 @@ impl Maker {
         format!("e{}", self.next_event)
     }
 
+    /// A person arranges an event whose turn has not begun.
+    fn arrange(&mut self, at: usize) -> Option<Step> {
+        let plan = &mut self.instances[at];
+        let open = plan.turn.as_ref().map(|(_, event, _)| event);
+        let waiting: Vec<&String> = plan.waiting.iter().filter(|id| Some(*id) != open).collect();
+        let event = self.random.choice(&waiting)?.to_string();
+        let arranged = match self.random.u8(0..5) {
+            0 => {
+                plan.paused.push(event.clone());
+                Arranged::Pause
+            }
+            1 => {
+                plan.paused.retain(|id| *id != event);
+                Arranged::Resume
+            }
+            2 => Arranged::First,
+            3 => Arranged::Last,
+            _ => Arranged::Before(self.random.choice(&waiting)?.to_string()),
+        };
+        Some(Step::Arrange(INSTANCES[at], event, arranged))
+    }
+
     /// Steps that an agent and its clients may have under way at the same time.
     fn steps(&mut self, at: usize, batch: &mut Batch) {
         let key = INSTANCES[at];
@@ -353,8 +413,14 @@ impl Maker {
             64..84 => batch.push(Step::Observe(key)),
             84..88 => batch.push(Step::Verify(key)),
             88..90 => batch.push(Step::Close(key)),
+            90..108 => {
+                let step = self.arrange(at);
+                batch.extend(step);
+                return;
+            }
             _ => {}
         }
+        let plan = &mut self.instances[at];
         let Some((turn, event, mut seq)) = plan.turn.take() else {
             if let Some(event) = plan.parked.first().cloned().filter(|_| dice < 110) {
                 plan.parked.retain(|id| *id != event);
@@ -364,7 +430,7 @@ impl Maker {
                 } else {
                     batch.push(Step::Drop(key, event));
                 }
-            } else if let Some(event) = plan.waiting.first().cloned() {
+            } else if let Some(event) = plan.next() {
                 self.next_turn += 1;
                 let turn = format!("t{}", self.next_turn);
                 plan.turn = Some((turn.clone(), event.clone(), 0));

@@ -1,7 +1,7 @@
 //! What is done to a store in the tests, and an independent model of what must come of it: plain
 //! vectors and maps, which share no code with the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -24,11 +24,22 @@ pub(crate) enum Step {
     Park(&'static str, String),
     Retry(&'static str, String),
     Drop(&'static str, String),
+    Arrange(&'static str, String, Arranged),
     Observe(&'static str),
     Verify(&'static str),
     Close(&'static str),
     Delete(&'static str),
     Audit(u32),
+}
+
+/// What a person wants of an event that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Arranged {
+    Pause,
+    Resume,
+    First,
+    Last,
+    Before(String),
 }
 
 /// A change of a conversation.
@@ -57,6 +68,7 @@ impl Step {
             | Self::Park(at, ..)
             | Self::Retry(at, ..)
             | Self::Drop(at, ..)
+            | Self::Arrange(at, ..)
             | Self::Observe(at)
             | Self::Verify(at)
             | Self::Close(at)
@@ -91,6 +103,7 @@ pub(crate) struct Seen {
     pub pending: Vec<Change>,
     pub open: Option<(String, String)>,
     pub waiting: Vec<String>,
+    pub paused: BTreeSet<String>,
     pub parked: Vec<String>,
     /// Questions, and the events that are to bring their answers.
     pub awaiting: Vec<(String, String)>,
@@ -99,6 +112,8 @@ pub(crate) struct Seen {
     /// How events ended.
     pub ended: BTreeMap<String, String>,
     pub extension: Option<u32>,
+    /// Of the model alone: the order of the events that are not over, parked ones among them.
+    order: Vec<String>,
 }
 
 /// What can be seen of everything: instances that exist, and the audit log.
@@ -125,6 +140,7 @@ impl World {
                     || seen.parked.contains(event);
                 if !is_known {
                     seen.waiting.push(event.clone());
+                    seen.order.push(event.clone());
                     seen.awaiting.retain(|(_, reply)| reply != event);
                 }
             }
@@ -134,6 +150,14 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What of the model can be found on a disk.
+    pub(crate) fn to_be_found(mut self) -> Self {
+        for seen in self.instances.values_mut() {
+            seen.order.clear();
+        }
+        self
     }
 
     /// Applies what is promised of acknowledged steps. Returns the rest.
@@ -192,7 +216,8 @@ pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World
         open = world.apply_promised(&open);
     }
     open.extend(rest.iter().take(1).flatten().cloned());
-    world.may_become(&open)
+    let worlds = world.may_become(&open).into_iter();
+    worlds.map(World::to_be_found).collect()
 }
 
 /// Every way to take some first steps of each file.
@@ -248,7 +273,7 @@ impl Seen {
                 if let Some(place) = self.parked.iter().position(|id| id == event) {
                     self.parked.remove(place);
                     self.waiting.push(event.clone());
-                    self.waiting.sort_by_key(|id| number(id));
+                    self.sort_waiting();
                     self.attempts.remove(event);
                 }
             }
@@ -257,6 +282,7 @@ impl Seen {
                     self.end(event, "E_EVENT_DROPPED");
                 }
             }
+            Step::Arrange(_, event, arranged) => self.arrange(event, arranged),
             Step::Accept(..)
             | Step::Observe(_)
             | Step::Verify(_)
@@ -264,6 +290,40 @@ impl Seen {
             | Step::Delete(_)
             | Step::Audit(_) => {}
         }
+    }
+
+    fn sort_waiting(&mut self) {
+        let order = &self.order;
+        let place = |id: &String| order.iter().position(|own| own == id);
+        self.waiting.sort_by_key(place);
+    }
+
+    fn arrange(&mut self, event: &str, arranged: &Arranged) {
+        let before = match arranged {
+            Arranged::Pause => {
+                self.paused.insert(event.to_owned());
+                return;
+            }
+            Arranged::Resume => {
+                self.paused.remove(event);
+                return;
+            }
+            Arranged::Before(other) => Some(other.clone()),
+            Arranged::Last => None,
+            Arranged::First => {
+                let open = self.open.as_ref().map(|(_, event)| event);
+                let mut others = self.waiting.iter();
+                others.find(|id| *id != event && Some(*id) != open).cloned()
+            }
+        };
+        if before.as_deref() == Some(event) {
+            return;
+        }
+        self.order.retain(|id| id != event);
+        let place = self.order.iter().position(|id| Some(id) == before.as_ref());
+        let place = place.unwrap_or(self.order.len());
+        self.order.insert(place, event.to_owned());
+        self.sort_waiting();
     }
 
     fn complete(&mut self, turn: &str, last_seq: u64, also: &[String]) {
@@ -281,6 +341,8 @@ impl Seen {
     fn end(&mut self, event: &str, outcome: &str) {
         self.waiting.retain(|id| id != event);
         self.parked.retain(|id| id != event);
+        self.paused.remove(event);
+        self.order.retain(|id| id != event);
         self.attempts.remove(event);
         self.ended.insert(event.to_owned(), outcome.to_owned());
     }

@@ -5,22 +5,23 @@ use std::sync::Arc;
 
 use goondan_durable::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_durable::{FileError, Finding, Severity};
+use goondan_protocol::control::EventPlace;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{ExtensionStates, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
-use goondan_store::instance::{Awaited, EventState, InstanceStore};
+use goondan_store::instance::{Arrangement, Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{
-    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
-    ForgoReply, NoteAttempt, Observe, ParkEvent, RetryEvent, VerifyInstance,
+    Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete,
+    DropEvent, ForgoReply, NoteAttempt, Observe, ParkEvent, RetryEvent, VerifyInstance,
 };
 use goondan_store::writer::{Job, Op, Report, Worker};
 use serde_json::{Value, json};
 
-use crate::model::{Batch, Change, INSTANCES, Seen, Step, World};
+use crate::model::{Arranged, Batch, Change, INSTANCES, Seen, Step, World};
 
 const PROJECT: &str = "/p";
 
@@ -147,6 +148,20 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
         Step::Drop(_, event) => Op::from(DropEvent {
             instance,
             event_id: event.parse().unwrap(),
+            at,
+        }),
+        Step::Arrange(_, event, arranged) => Op::from(ArrangeEvent {
+            instance,
+            event_id: event.parse().unwrap(),
+            arrangement: match arranged {
+                Arranged::Pause => Arrangement::Pause,
+                Arranged::Resume => Arrangement::Resume,
+                Arranged::First => Arrangement::Move(EventPlace::First),
+                Arranged::Last => Arrangement::Move(EventPlace::Last),
+                Arranged::Before(other) => {
+                    Arrangement::Move(EventPlace::Before(other.parse().unwrap()))
+                }
+            },
             at,
         }),
         Step::Observe(_) => Op::from(Observe {
@@ -346,6 +361,7 @@ pub(crate) fn look_at(
     });
     let waiting = state.waiting.iter();
     seen.waiting = waiting.map(|event| event.id.to_string()).collect();
+    seen.paused = state.paused.iter().map(ToString::to_string).collect();
     for parked in state.parked {
         if parked.attempts > 0 {
             seen.attempts

@@ -1,6 +1,6 @@
 //! The inbox's records, and what they come to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use goondan_durable::sealed::Span;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
@@ -53,6 +53,24 @@ pub(super) enum Record {
         event_id: EventId,
         at: Timestamp,
     },
+    Paused {
+        seq: u64,
+        event_id: EventId,
+        at: Timestamp,
+    },
+    Resumed {
+        seq: u64,
+        event_id: EventId,
+        at: Timestamp,
+    },
+    Moved {
+        seq: u64,
+        event_id: EventId,
+        /// The event that is to be behind it; none if it is to be the last.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before: Option<EventId>,
+        at: Timestamp,
+    },
     Awaiting {
         /// The last event that was accepted before.
         seq: u64,
@@ -82,6 +100,7 @@ struct Head<'a> {
     attempts: Option<u32>,
     reason: Option<String>,
     at: Option<Timestamp>,
+    before: Option<EventId>,
     target: Option<InstanceKey>,
     #[serde(borrow)]
     reply: Option<&'a RawValue>,
@@ -93,6 +112,8 @@ pub(super) struct Pending {
     pub event: AgentEvent,
     pub attempts: u32,
     pub parked: Option<(String, Timestamp)>,
+    /// Since when a person has it wait.
+    pub paused: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +133,8 @@ pub(super) enum Known {
 pub(in super::super) struct Table {
     pub last_seq: u64,
     pub(super) pending: BTreeMap<u64, Pending>,
+    /// The numbers of the same, in the order of their turns.
+    order: VecDeque<u64>,
     pub(super) known: HashMap<EventId, Known>,
     /// Questions whose answers are to come, by the ids of the events that will bring them.
     pub awaiting: BTreeMap<EventId, Awaited>,
@@ -161,10 +184,13 @@ impl Pending {
         if let Some((reason, at)) = self.parked.clone() {
             records.push(Record::Parked {
                 seq,
-                event_id,
+                event_id: event_id.clone(),
                 reason,
                 at,
             });
+        }
+        if let Some(at) = self.paused {
+            records.push(Record::Paused { seq, event_id, at });
         }
         records
     }
@@ -177,6 +203,47 @@ impl Table {
             Some(Known::Pending { seq }) => Some(*seq),
             Some(Known::Over { .. }) | None => None,
         }
+    }
+
+    /// The events that are not over, in the order of their turns.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (u64, &Pending)> {
+        let found = self.order.iter().map(|seq| (*seq, self.pending.get(seq)));
+        found.filter_map(|(seq, entry)| Some((seq, entry?)))
+    }
+
+    /// The records that bring those that are not over into their order, written behind them in that of their
+    /// numbers.
+    pub(super) fn order_records(&self) -> Vec<Record> {
+        if self.order.iter().is_sorted() {
+            return Vec::new();
+        }
+        let moved = self.in_order().map(|(seq, entry)| Record::Moved {
+            seq,
+            event_id: entry.event.id.clone(),
+            before: None,
+            at: entry.event.created_at,
+        });
+        moved.collect()
+    }
+
+    /// Gives an event another turn: before that of another, or the last.
+    fn place(&mut self, seq: u64, before: Option<&EventId>) -> Result<(), String> {
+        let place_of = |order: &VecDeque<u64>, seq: u64| order.iter().position(|own| *own == seq);
+        let before = match before {
+            None => None,
+            Some(before) => {
+                let found = self.seq_of_pending(before);
+                let unknown = || format!("`moved` before `{before}`, which does not wait");
+                Some(found.ok_or_else(unknown)?)
+            }
+        };
+        if before == Some(seq) {
+            return Ok(());
+        }
+        self.order.retain(|own| *own != seq);
+        let place = before.and_then(|before| place_of(&self.order, before));
+        self.order.insert(place.unwrap_or(self.order.len()), seq);
+        Ok(())
     }
 
     /// Whether an event is over.
@@ -221,20 +288,22 @@ impl Table {
             self.sources.insert(name.clone());
         }
         self.known.insert(event_id, Known::Pending { seq });
-        let (attempts, parked) = (0, None);
-        self.pending.insert(
-            seq,
-            Pending {
-                event,
-                attempts,
-                parked,
-            },
-        );
+        let entry = Pending {
+            event,
+            attempts: 0,
+            parked: None,
+            paused: None,
+        };
+        self.pending.insert(seq, entry);
+        self.order.push_back(seq);
     }
 
     fn end(&mut self, seq: u64, event_id: EventId, span: Span) {
         self.last_seq = self.last_seq.max(seq);
         self.pending.remove(&seq);
+        if let Some(place) = self.order.iter().position(|own| *own == seq) {
+            self.order.remove(place);
+        }
         self.known.insert(event_id, Known::Over { span, seq });
     }
 
@@ -269,6 +338,9 @@ impl Table {
                 self.awaiting
                     .retain(|_, awaited| awaited.question != question);
             }
+            ("moved", _, Some(_)) if self.pending.contains_key(&seq) => {
+                self.place(seq, head.before.as_ref())?;
+            }
             (kind, _, Some(_)) => {
                 let at = head.at.unwrap_or(Timestamp::from_unix_millis(0));
                 let Some(entry) = self.pending.get_mut(&seq) else {
@@ -278,6 +350,8 @@ impl Table {
                     "attempted" => entry.attempts = head.attempts.unwrap_or(0),
                     "parked" => entry.parked = Some((head.reason.unwrap_or_default(), at)),
                     "retried" => (entry.parked, entry.attempts) = (None, 0),
+                    "paused" => entry.paused = Some(at),
+                    "resumed" => entry.paused = None,
                     _ => return Err(format!("a record of the unknown kind `{kind}`")),
                 }
             }

@@ -1,0 +1,240 @@
+//! What comes into a conversation from elsewhere while a person chats in it: by a webhook, a schedule, another
+//! client or another agent (`STEER-4`).
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use goondan_protocol::control::{WatchUpdate, WatchWorkspace};
+use goondan_protocol::ids::{EventId, InstanceKey, MessageId};
+use goondan_protocol::lifecycle::LifecycleEvent as Event;
+use goondan_protocol::message::{Message, Role};
+use goondan_protocol::usage::{Spending, Spent};
+use tokio::sync::mpsc;
+
+use crate::client::{Notice, RequestTimeout};
+use crate::commands::happened;
+use crate::context::Context;
+
+/// How often it is looked whether a daemon runs the project again, in milliseconds.
+const RECONNECT_MS: u64 = 500;
+/// Latest messages that are looked at for new ones.
+pub(super) const MESSAGES_MAX: usize = 200;
+
+/// Something that happened in the conversation.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// Messages may have come.
+    Messages,
+    /// The turn of an event says this of itself.
+    Told {
+        event_id: Option<EventId>,
+        text: String,
+    },
+}
+
+/// Watches a conversation, over restarts of the daemon.
+pub(super) async fn watch(
+    context: &Context,
+    key: &InstanceKey,
+    arrivals: &mpsc::UnboundedSender<Arrival>,
+) {
+    let (mut after, mut event_id) = (None, None);
+    loop {
+        if let Ok((mut client, workspace)) = context.open().await {
+            let request = WatchWorkspace {
+                workspace_id: workspace.workspace_id,
+                after,
+            };
+            let mut take = |notice| {
+                if let Notice::Change(change) = notice {
+                    after = Some(change.cursor);
+                    let arrival = arrival(change.told, key, &mut event_id);
+                    // Nobody listens any more: the chat is over, and so is this at once.
+                    drop(arrival.map(|arrival| arrivals.send(arrival)));
+                }
+            };
+            let timeout = RequestTimeout::Endless;
+            // That the daemon is gone is told when something is asked.
+            drop(client.watch(request, timeout, &mut take).await);
+        }
+        tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
+    }
+}
+
+/// What an update means for the conversation. `event_id` is that of the turn in progress.
+fn arrival(
+    told: WatchUpdate,
+    key: &InstanceKey,
+    event_id: &mut Option<EventId>,
+) -> Option<Arrival> {
+    let event = match told {
+        // What was missed may have brought some.
+        WatchUpdate::Snapshot(_) => return Some(Arrival::Messages),
+        WatchUpdate::Event(event) if event.instance_key() == Some(key) => event,
+        WatchUpdate::Event(_) => return None,
+    };
+    let told = |event_id| {
+        let (_, text) = happened::told(&event);
+        Some(Arrival::Told { event_id, text })
+    };
+    match &event {
+        Event::TurnStarted { event_id: own, .. } => {
+            *event_id = Some(own.clone());
+            None
+        }
+        Event::TurnCommitted { outcome, .. } if outcome == "completed" => Some(Arrival::Messages),
+        Event::TurnCommitted { event_id: own, .. } | Event::EventParked { event_id: own, .. } => {
+            told(Some(own.clone()))
+        }
+        Event::ApprovalAsked { .. } | Event::QuestionAsked { .. } => told(event_id.clone()),
+        Event::InstanceRewound { .. } | Event::InstanceDeleted { .. } => told(None),
+        _ => None,
+    }
+}
+
+/// What of the conversation has been shown, or was asked for here.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    last: Option<(MessageId, String)>,
+    own: HashSet<EventId>,
+}
+
+impl Seen {
+    /// What is there when the chat begins is not new.
+    pub(super) fn begin(&mut self, latest: &VecDeque<Message>) {
+        self.last = latest.back().map(place_of);
+    }
+
+    /// An event of this chat: it shows the answer itself.
+    pub(super) fn ask(&mut self, event_id: EventId) {
+        self.own.insert(event_id);
+    }
+
+    /// Whether an event is of this chat.
+    pub(super) fn is_own(&self, event_id: &EventId) -> bool {
+        self.own.contains(event_id)
+    }
+
+    /// Of the latest messages those that are new and were not asked for here; they count as shown then.
+    pub(super) fn take_new(&mut self, latest: VecDeque<Message>) -> Vec<Message> {
+        let new = self.begin_of_new(&latest);
+        if let Some(last) = latest.back() {
+            self.last = Some(place_of(last));
+        }
+        let mut is_own = false;
+        let is_elsewhere = |message: &Message| {
+            if let Some(event_id) = event_of(message) {
+                is_own = self.own.contains(&event_id);
+            }
+            !is_own
+        };
+        let new = latest.into_iter().skip(new);
+        new.filter(is_elsewhere).collect()
+    }
+
+    /// Where messages begin that were not there before.
+    fn begin_of_new(&self, latest: &VecDeque<Message>) -> usize {
+        let Some((id, created_at)) = &self.last else {
+            return 0;
+        };
+        match latest.iter().rposition(|message| message.id == *id) {
+            Some(place) => place + 1,
+            // It was summed up or taken back meanwhile.
+            None => latest
+                .iter()
+                .position(|message| message.created_at > *created_at)
+                .unwrap_or(latest.len()),
+        }
+    }
+}
+
+fn place_of(message: &Message) -> (MessageId, String) {
+    (message.id.clone(), message.created_at.clone())
+}
+
+/// What the replies took that answer an event.
+pub(super) fn spent_on(event_id: &EventId, messages: &VecDeque<Message>) -> Spending {
+    let mut spending = Spending::default();
+    let mut is_own = false;
+    for message in messages {
+        if let Some(of) = event_of(message) {
+            is_own = of == *event_id;
+        }
+        if is_own && message.data.role == Role::Assistant {
+            spending.add_reply(&Spent::of_metadata(&message.metadata));
+        }
+    }
+    spending
+}
+
+/// The event that a message brought into the conversation.
+fn event_of(message: &Message) -> Option<EventId> {
+    message.metadata.get("eventId")?.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(id: &str, event: Option<&str>, second: u32) -> Message {
+        let role = if event.is_some() { "user" } else { "assistant" };
+        let source = match event {
+            Some(_) => json!({"type": "user"}),
+            None => json!({"type": "assistant", "stepId": "t.1"}),
+        };
+        let metadata = event.map_or(json!({}), |event| json!({"eventId": event}));
+        serde_json::from_value(json!({
+            "id": id, "data": {"role": role, "content": id}, "metadata": metadata,
+            "createdAt": format!("2026-01-01T00:00:{second:02}.000Z"), "source": source,
+        }))
+        .unwrap()
+    }
+
+    fn ids(messages: &[Message]) -> Vec<&str> {
+        messages.iter().map(|message| message.id.as_str()).collect()
+    }
+
+    #[test]
+    fn steer_4_what_is_new_and_was_not_asked_for_here_is_shown_once() {
+        let mut seen = Seen::default();
+        let mut all: VecDeque<Message> =
+            [message("a", Some("e1"), 1), message("b", None, 2)].into();
+        seen.begin(&all);
+        assert_eq!(ids(&seen.take_new(all.clone())), [""; 0]);
+        seen.ask("mine".parse().unwrap());
+        all.extend([message("c", Some("mine"), 3), message("d", None, 4)]);
+        all.extend([message("e", Some("e2"), 5), message("f", None, 6)]);
+        assert_eq!(ids(&seen.take_new(all.clone())), ["e", "f"]);
+        assert_eq!(ids(&seen.take_new(all.clone())), [""; 0]);
+        // A summary in the place of what was said.
+        let summed_up: VecDeque<Message> =
+            [message("sum", None, 6), message("g", Some("e3"), 7)].into();
+        assert_eq!(ids(&seen.take_new(summed_up)), ["g"]);
+    }
+
+    #[test]
+    fn steer_4_what_a_turn_took_is_that_of_its_own_replies() {
+        let mut mine = message("b", None, 2);
+        let usage = json!({"inputTokens": 7, "outputTokens": 3});
+        mine.metadata.insert("usage".to_owned(), usage);
+        let other = mine.clone();
+        let all = [
+            message("a", Some("mine"), 1),
+            mine,
+            message("c", Some("e2"), 3),
+            other,
+        ];
+        let spent = spent_on(&"mine".parse().unwrap(), &all.into());
+        assert_eq!((spent.replies, spent.usage.total()), (1, 10));
+    }
+
+    #[test]
+    fn steer_4_in_a_conversation_that_was_empty_all_is_new() {
+        let mut seen = Seen::default();
+        seen.begin(&VecDeque::new());
+        let all: VecDeque<Message> = [message("a", Some("e1"), 1), message("b", None, 2)].into();
+        assert_eq!(ids(&seen.take_new(all)), ["a", "b"]);
+    }
+}

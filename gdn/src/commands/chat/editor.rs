@@ -1,0 +1,166 @@
+//! The line editor of a person at a terminal (`STEER-4`): history, several lines, paste as one message.
+//!
+//! It runs on a thread of its own, since it waits for keys, and has the terminal only while it is asked for a
+//! line: what an agent says meanwhile is written by others.
+
+use std::borrow::Cow;
+use std::fs::DirBuilder;
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+
+use ratatui::crossterm::event::DisableBracketedPaste;
+use ratatui::crossterm::{ExecutableCommand as _, terminal};
+use reedline::{
+    EditCommand, Emacs, ExternalPrinter, FileBackedHistory, KeyCode, KeyModifiers, Prompt,
+    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, Signal,
+    default_emacs_keybindings,
+};
+use tokio::sync::mpsc;
+
+use super::lines::Said;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::style::{self, Palette};
+
+/// Lines that are remembered over chats.
+const HISTORY_LINES_MAX: usize = 1_000;
+/// Texts that wait to be shown above the line that is edited.
+const SHOWN_MAX: usize = 1_024;
+/// What begins each further line of a text.
+const CONTINUED: &str = "...> ";
+
+/// The editor, from outside of its thread.
+#[derive(Debug)]
+pub(super) struct Editor {
+    wanted: std::sync::mpsc::Sender<()>,
+    edited: mpsc::Receiver<Result<Signal, std::io::Error>>,
+    shown: SyncSender<String>,
+    /// A line was asked for and has not come.
+    is_reading: bool,
+}
+
+impl Editor {
+    pub(super) fn start(output: Output) -> Self {
+        let (wanted, asked) = std::sync::mpsc::channel();
+        let (lines, edited) = mpsc::channel(1);
+        let printer = ExternalPrinter::new(SHOWN_MAX);
+        let shown = printer.sender();
+        let prompt = You(output.err);
+        // The thread ends with the process: a terminal cannot be asked to stop waiting.
+        std::thread::spawn(move || {
+            let mut editor = editor(printer, output);
+            while asked.recv().is_ok() {
+                let line = editor.read_line(&prompt);
+                if lines.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            wanted,
+            edited,
+            shown,
+            is_reading: false,
+        }
+    }
+
+    /// The next line. It can be given up, and asked for again: what is typed stays.
+    pub(super) async fn next(&mut self) -> Result<Said, Failure> {
+        if !self.is_reading {
+            self.is_reading = self.wanted.send(()).is_ok();
+        }
+        let edited = self.edited.recv().await;
+        self.is_reading = false;
+        match edited {
+            Some(Ok(Signal::Success(line) | Signal::HostCommand(line))) => Ok(Said::Line(line)),
+            Some(Ok(Signal::CtrlC)) => Ok(Said::Interrupted),
+            Some(Ok(_)) | None => Ok(Said::End),
+            Some(Err(error)) => Err(Failure::new(
+                Exit::Internal,
+                "cannot read from the terminal",
+                "pass the text through a pipe: `gdn chat < questions.txt`",
+            )
+            .caused_by(Some(&error))),
+        }
+    }
+
+    /// Shows text above the line that is edited; false if none is.
+    pub(super) fn show(&self, text: &str) -> bool {
+        self.is_reading && self.shown.try_send(text.to_owned()).is_ok()
+    }
+}
+
+impl Drop for Editor {
+    /// Gives the terminal back, whatever ends the chat.
+    fn drop(&mut self) {
+        if self.is_reading {
+            // A terminal that is gone, after a hang-up, needs nothing.
+            drop(terminal::disable_raw_mode());
+            let mut stderr = std::io::stderr();
+            drop(stderr.execute(DisableBracketedPaste).map(|_| ()));
+            drop(stderr.write_all(b"\r\n"));
+        }
+    }
+}
+
+fn editor(printer: ExternalPrinter<String>, output: Output) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    for modifier in [KeyModifiers::ALT, KeyModifiers::SHIFT] {
+        let new_line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        keys.add_binding(modifier, KeyCode::Enter, new_line);
+    }
+    let editor = Reedline::create()
+        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_ansi_colors(output.err.is_on())
+        .with_external_printer(printer)
+        .use_bracketed_paste(true);
+    match history() {
+        Some(history) => editor.with_history(Box::new(history)),
+        None => editor,
+    }
+}
+
+/// What was said in chats before; none is kept where no folder for that can be made.
+fn history() -> Option<FileBackedHistory> {
+    let folder = state_dir()?.join("goondan");
+    let mut private = DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private.create(&folder).ok()?;
+    let path = folder.join("chat-history");
+    FileBackedHistory::with_file(HISTORY_LINES_MAX, path).ok()
+}
+
+/// Where programs keep what is a person's own and no configuration.
+fn state_dir() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let named = named.filter(|path| path.is_absolute());
+    named.or_else(|| Some(std::env::home_dir()?.join(".local/state")))
+}
+
+/// The prompt.
+struct You(Palette);
+
+impl Prompt for You {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Owned(self.0.paint(style::HINT, "you> "))
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed(CONTINUED)
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("(search: {}) ", search.term))
+    }
+}

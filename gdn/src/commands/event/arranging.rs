@@ -1,0 +1,150 @@
+//! `gdn event pause|resume|move`: which of the events that wait has its turn when (`STEER-2`).
+
+use clap::Args;
+use goondan_protocol::control::{
+    EventInfo, EventPlace, EventStanding, MoveEvent, PauseEvent, ResumeEvent,
+};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
+use serde_json::json;
+
+use super::{begun, find, standing, tell};
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct EventPauseArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventResumeArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The events
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    events: Vec<EventId>,
+    /// Every one of the project that this can be done to
+    #[arg(long, conflicts_with = "events")]
+    all: bool,
+    /// With --all: only this conversation's
+    #[arg(long, value_name = "KEY", requires = "all")]
+    instance: Option<InstanceKey>,
+}
+
+impl Which {
+    async fn find(
+        &self,
+        client: &mut Client,
+        id: &WorkspaceId,
+        all: EventStanding,
+        context: &Context,
+    ) -> Result<Vec<EventInfo>, Failure> {
+        let mut chosen = Vec::new();
+        if self.all {
+            chosen = standing(client, id, all).await?;
+            let wanted = self.instance.as_ref();
+            chosen.retain(|event| wanted.is_none_or(|key| *key == event.instance_key));
+        }
+        for wanted in &self.events {
+            chosen.push(find(client, id, wanted, context).await?);
+        }
+        Ok(chosen)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventMoveArgs {
+    /// The event
+    #[arg(value_name = "ID")]
+    event: EventId,
+    #[command(flatten)]
+    to: Place,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Place {
+    /// The next turn is its
+    #[arg(long)]
+    first: bool,
+    /// All others have their turns before it
+    #[arg(long)]
+    last: bool,
+    /// Its turn comes right before that of this event
+    #[arg(long, value_name = "OTHER")]
+    before: Option<EventId>,
+}
+
+pub(super) async fn pause(args: EventPauseArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let id = &workspace.workspace_id;
+    let waiting = EventStanding::Waiting;
+    let chosen = args.which.find(&mut client, id, waiting, context).await?;
+    for event in &chosen {
+        let pause = PauseEvent {
+            workspace_id: id.clone(),
+            instance_key: event.instance_key.clone(),
+            event_id: event.event_id.clone(),
+        };
+        client.change(pause).await?;
+    }
+    tell(&chosen, schemas::EVENT_PAUSE, "is paused", context)?;
+    if chosen.is_empty() {
+        context.output.data("No event waits.")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let id = &workspace.workspace_id;
+    let paused = EventStanding::Paused;
+    let chosen = args.which.find(&mut client, id, paused, context).await?;
+    for event in &chosen {
+        let resume = ResumeEvent {
+            workspace_id: id.clone(),
+            instance_key: event.instance_key.clone(),
+            event_id: event.event_id.clone(),
+        };
+        client.change(resume).await?;
+    }
+    tell(&chosen, schemas::EVENT_RESUME, "waits again", context)?;
+    if chosen.is_empty() {
+        context.output.data("No event is paused.")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn move_to(args: EventMoveArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let id = &workspace.workspace_id;
+    let event = find(&mut client, id, &args.event, context).await?;
+    if event.standing == EventStanding::Processing {
+        return Err(begun(&event, context));
+    }
+    let (place, said) = match args.to.before {
+        Some(other) => {
+            let said = format!("has its turn before {other}");
+            (EventPlace::Before(other), said)
+        }
+        None if args.to.first => (EventPlace::First, "has the next turn".to_owned()),
+        None => (EventPlace::Last, "has the last turn".to_owned()),
+    };
+    let moved = MoveEvent {
+        workspace_id: id.clone(),
+        instance_key: event.instance_key,
+        event_id: event.event_id.clone(),
+        place,
+    };
+    client.change(moved).await?;
+    let output = context.output;
+    output.object(schemas::EVENT_MOVE, &json!({ "eventId": event.event_id }))?;
+    output.data(format!("Event {} {said}", event.event_id))
+}

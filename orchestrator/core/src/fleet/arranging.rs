@@ -1,0 +1,108 @@
+//! A person decides which of the events that wait has its turn when (`STEER-2`).
+
+use goondan_protocol::control::{ControlError, Done, ErrorCode};
+use goondan_protocol::ids::{EventId, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::shell::shell_quoted;
+use goondan_store::StoreError;
+use goondan_store::instance::{Arranged, Arrangement};
+use goondan_store::writer::operation::ArrangeEvent;
+
+use super::Fleet;
+use crate::jobs::continuation;
+use crate::{RequestToken, control_error};
+
+continuation! {
+    /// An event that a person arranges.
+    Arranging {
+        token: RequestToken,
+        event_id: EventId,
+        arrangement: Arrangement,
+    } after ArrangeEvent => &core.fleet.on_arranged
+}
+
+/// Why an event whose turn has begun cannot wait or move.
+fn in_turn(at: &InstanceRef, event_id: &EventId) -> ControlError {
+    let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    let text = format!("the turn of event `{event_id}` has begun");
+    ControlError::new(ErrorCode::InstanceBusy, text)
+        .suggest(format!("end it: `gdn cancel --instance {key} {event_id}`"))
+}
+
+impl Fleet {
+    /// Arranges an event that waits.
+    pub(crate) fn arrange(
+        &mut self,
+        token: RequestToken,
+        at: InstanceRef,
+        event_id: EventId,
+        arrangement: Arrangement,
+    ) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let wall = self.now.wall;
+        if let Some(entry) = self.instance_mut(&at) {
+            if entry.worked_on().any(|id| *id == event_id) {
+                return self.respond_error(token, in_turn(&at, &event_id));
+            }
+            if arrangement == Arrangement::Pause {
+                entry.inbox.begin_pausing(event_id.clone());
+            }
+        }
+        let arrange = ArrangeEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            arrangement: arrangement.clone(),
+            at: wall,
+        };
+        let then = Arranging {
+            instance: at,
+            token,
+            event_id,
+            arrangement,
+        };
+        self.store(arrange, then);
+    }
+
+    fn on_arranged(&mut self, arranging: &Arranging, result: Result<Arranged, StoreError>) {
+        let (at, event_id, token) = (&arranging.instance, &arranging.event_id, arranging.token);
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox.end_pausing(event_id);
+        }
+        let (instance_key, id) = (at.instance_key.clone(), event_id.clone());
+        match result {
+            Err(error) => {
+                let told = match error {
+                    StoreError::InTurn { .. } => in_turn(at, event_id),
+                    error => control_error(&error),
+                };
+                self.respond_error(token, told);
+                // What there is to do is read anew.
+                self.invalidate_inbox(at);
+            }
+            Ok(arranged) => {
+                if let Some(entry) = self.instance_mut(at) {
+                    entry.inbox.arrange(arranged);
+                }
+                let event = match arranging.arrangement {
+                    Arrangement::Pause => LifecycleEvent::EventPaused {
+                        instance_key,
+                        event_id: id,
+                    },
+                    Arrangement::Resume => LifecycleEvent::EventResumed {
+                        instance_key,
+                        event_id: id,
+                    },
+                    Arrangement::Move(_) => LifecycleEvent::EventMoved {
+                        instance_key,
+                        event_id: id,
+                    },
+                };
+                self.announce(&at.workspace_id, event, None);
+                self.respond(token, &Done {});
+                self.pump(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A person pauses, resumes and moves events that wait.
+
+use goondan_protocol::control::{Call, EventPlace, MoveEvent, PauseEvent, ResumeEvent};
+use goondan_protocol::ids::{EventId, InstanceKey};
+use goondan_store::StoreError;
+use goondan_store::writer::Report;
+use goondan_store::writer::operation::Completion;
+
+use super::oracle::Asked;
+use super::workspace_id;
+use super::world::World;
+
+/// Does one of it to an event that may still wait.
+pub(super) fn arrange(world: &mut World) {
+    let known: Vec<_> = world.oracle.unanswered().collect();
+    let Some((event_id, instance_key)) = world.rng.choice(&known).cloned() else {
+        return;
+    };
+    match world.rng.u64(0..4) {
+        0 => pause(world, event_id, instance_key),
+        1 => resume(world, event_id, instance_key),
+        place => {
+            let others = known.into_iter().filter(|(_, key)| *key == instance_key);
+            let others: Vec<EventId> = others.map(|(id, _)| id).collect();
+            let place = match (place, world.rng.choice(&others)) {
+                (2, _) => EventPlace::First,
+                (_, Some(other)) if world.rng.bool() => EventPlace::Before(other.clone()),
+                _ => EventPlace::Last,
+            };
+            let call = Call::MoveEvent(MoveEvent {
+                workspace_id: workspace_id(world),
+                instance_key,
+                event_id: event_id.clone(),
+                place,
+            });
+            world.ask(Asked::Move(event_id), call);
+        }
+    }
+}
+
+fn pause(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
+    let call = Call::PauseEvent(PauseEvent {
+        workspace_id: workspace_id(world),
+        instance_key: instance_key.clone(),
+        event_id: event_id.clone(),
+    });
+    world.ask(Asked::Pause(event_id, instance_key), call);
+}
+
+fn resume(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
+    let call = Call::ResumeEvent(ResumeEvent {
+        workspace_id: workspace_id(world),
+        instance_key,
+        event_id,
+    });
+    world.ask(Asked::Other, call);
+}
+
+/// Resumes whatever may be paused.
+pub(super) fn resume_all(world: &mut World) {
+    for (event_id, key) in world.oracle.perhaps_paused.clone() {
+        resume(world, event_id, key);
+    }
+}
+
+/// The store would not have it, but it is not even asked.
+pub(super) fn assert_none_began_paused(completion: &Completion) {
+    if let Report::BeginTurn(Err(error)) = &completion.report {
+        let is_paused = matches!(error, StoreError::EventPaused { .. });
+        assert!(!is_paused, "a turn was to begin: {error}");
+    }
+}
