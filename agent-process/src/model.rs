@@ -16,9 +16,9 @@ pub use request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelReques
 pub(crate) fn of_definition(definition: &ModelDefinition, outgoing: &Outgoing) -> Box<dyn Model> {
     match &definition.provider {
         ModelProvider::Scripted { script } => Box::new(scripted::ScriptedModel::new(script)),
-        ModelProvider::Connector { params } => Box::new(hosted::HostedModel::new(
-            definition.name.clone(),
-            params.clone(),
+        ModelProvider::Connector { params, fallbacks } => Box::new(hosted::HostedModel::new(
+            (definition.name.clone(), params.clone()),
+            fallbacks.clone(),
             outgoing.clone(),
         )),
     }

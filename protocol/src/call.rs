@@ -363,6 +363,12 @@ pub enum ModelPiece {
         /// What the person runs.
         command: String,
     },
+    /// The model before it could not answer, and this one is asked instead (`STEER-5`). Only clients that wait for the
+    /// turn are told.
+    Instead {
+        /// Who is asked, such as `model spare`.
+        target: String,
+    },
     /// The call failed and is made again after a pause. Only clients that wait for the turn are told.
     Retry(CallRetry),
 }

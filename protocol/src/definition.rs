@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::approval::ApproveRule;
 use crate::base_package::{BASE_PACKAGE, BaseContract};
+use crate::call::CallErrorCode;
 use crate::egress::{EgressCaller, EgressDoor};
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
@@ -285,7 +286,61 @@ pub enum ModelProvider {
         /// What the agent asks for in each call, beyond what the Model says.
         #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
         params: ModelParams,
+        /// Who is asked next when it cannot answer, in this order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fallbacks: Vec<Fallback>,
     },
+}
+
+/// A model that is asked when the one before it cannot answer (`STEER-5`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Fallback {
+    /// Its name.
+    pub name: ResourceName,
+    /// What the agent asks for in each call of it.
+    #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
+    pub params: ModelParams,
+    /// How the call before has to have failed.
+    pub on: Vec<CallErrorCode>,
+}
+
+impl Fallback {
+    /// How a call has to have failed where nothing is said: others are no better off with a wrong question or an
+    /// exceeded budget, and a wrong key is to be noticed.
+    pub const USUAL: [CallErrorCode; 5] = [
+        CallErrorCode::RateLimited,
+        CallErrorCode::Overloaded,
+        CallErrorCode::Unavailable,
+        CallErrorCode::TimedOut,
+        CallErrorCode::Interrupted,
+    ];
+
+    /// All that can be named.
+    pub const NAMED: [CallErrorCode; 10] = [
+        CallErrorCode::RateLimited,
+        CallErrorCode::Overloaded,
+        CallErrorCode::Unavailable,
+        CallErrorCode::TimedOut,
+        CallErrorCode::Interrupted,
+        CallErrorCode::Unauthorized,
+        CallErrorCode::NotFound,
+        CallErrorCode::Refused,
+        CallErrorCode::TooLarge,
+        CallErrorCode::Internal,
+    ];
+}
+
+impl ModelDefinition {
+    /// The names of all models that may answer, in the order in which they are asked.
+    pub fn names(&self) -> impl Iterator<Item = &ResourceName> {
+        let fallbacks = match &self.provider {
+            ModelProvider::Connector { fallbacks, .. } => fallbacks.as_slice(),
+            ModelProvider::Scripted { .. } => &[],
+        };
+        let others = fallbacks.iter().map(|fallback| &fallback.name);
+        std::iter::once(&self.name).chain(others)
+    }
 }
 
 /// One Tool resource with its references resolved.

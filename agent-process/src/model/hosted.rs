@@ -6,10 +6,11 @@ use futures_util::future::BoxFuture;
 use goondan_protocol::call::{
     COMPLETE, CallError, CallErrorCode, CallPlace, CallRecord, CallTarget, REASONING, Recorded,
 };
-use goondan_protocol::definition::{CatalogEntry, ModelParams};
+use goondan_protocol::definition::{CatalogEntry, Fallback, ModelParams};
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::limits::MAX_FRAME_BYTES;
 use goondan_protocol::message::{Content, Message, Role};
+use goondan_protocol::trace::TraceContext;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -24,26 +25,32 @@ const REPLY_DEADLINE_MS: u64 = 1_800_000;
 /// Largest question, in bytes: what a frame carries, less its envelope.
 const QUESTION_BYTES_MAX: usize = MAX_FRAME_BYTES - 64 * 1024;
 
-/// A model that is reached through the orchestrator.
+/// A model that is reached through the orchestrator, and those that are asked when it cannot answer.
 #[derive(Debug)]
 pub(crate) struct HostedModel {
     name: ResourceName,
     params: ModelParams,
+    fallbacks: Vec<Fallback>,
     outgoing: Outgoing,
 }
 
 impl HostedModel {
-    /// The Model `name`, asked for `params` in each call.
-    pub(crate) fn new(name: ResourceName, params: ModelParams, outgoing: Outgoing) -> Self {
+    /// A Model, what it is asked for in each call, and who is asked when it cannot answer (`STEER-5`).
+    pub(crate) fn new(
+        (name, params): (ResourceName, ModelParams),
+        fallbacks: Vec<Fallback>,
+        outgoing: Outgoing,
+    ) -> Self {
         Self {
             name,
             params,
+            fallbacks,
             outgoing,
         }
     }
 }
 
-/// [`goondan_protocol::call::Completion`], without copying the conversation.
+/// [`goondan_protocol::call::Completion`], without copying the conversation, and without the parameters.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Question<'a> {
@@ -52,8 +59,6 @@ struct Question<'a> {
     messages: Vec<Said<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [CatalogEntry],
-    #[serde(skip_serializing_if = "ModelParams::is_empty")]
-    params: &'a ModelParams,
 }
 
 #[derive(Serialize)]
@@ -74,18 +79,19 @@ impl<'a> Said<'a> {
     }
 }
 
-fn question_of(
-    request: &ModelRequest<'_>,
-    params: &ModelParams,
-) -> Result<Box<RawValue>, ModelError> {
+fn unwritable(error: &serde_json::Error) -> ModelError {
+    ModelError::new(format!("the question cannot be written: {error}"))
+}
+
+/// A question to whichever model.
+fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> {
     let messages: Vec<_> = request.messages.messages().collect::<Result<_, _>>()?;
     let question = to_raw_value(&Question {
         system: request.system,
         messages: messages.iter().map(|message| Said::of(message)).collect(),
         tools: request.catalog,
-        params,
     })
-    .map_err(|error| ModelError::new(format!("the question cannot be written: {error}")))?;
+    .map_err(|error| unwritable(&error))?;
     let bytes = question.get().len();
     if bytes > QUESTION_BYTES_MAX {
         return Err(ModelError {
@@ -99,34 +105,108 @@ fn question_of(
     Ok(question)
 }
 
-impl Model for HostedModel {
-    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
-        let params = match question_of(&request, &self.params) {
-            Ok(params) => params,
-            Err(error) => return std::future::ready(Err(error)).boxed(),
-        };
-        let ask = Ask {
-            target: CallTarget::Model {
-                name: self.name.clone(),
-            },
+/// The same for a model that is asked for these parameters.
+fn with_params(question: &RawValue, params: &ModelParams) -> Result<Box<RawValue>, ModelError> {
+    if params.is_empty() {
+        return Ok(question.to_owned());
+    }
+    let fields = question.get().strip_suffix('}').unwrap_or_default();
+    let params = serde_json::to_string(params).map_err(|error| unwritable(&error))?;
+    let whole = format!("{fields},\"params\":{params}}}");
+    RawValue::from_string(whole).map_err(|error| unwritable(&error))
+}
+
+/// What one step asks, of whichever model.
+struct Step {
+    question: Box<RawValue>,
+    place: CallPlace,
+    record: CallRecord,
+    trace: Option<TraceContext>,
+}
+
+impl Step {
+    fn ask_of(&self, name: &ResourceName, params: &ModelParams) -> Result<Ask, ModelError> {
+        Ok(Ask {
+            target: CallTarget::Model { name: name.clone() },
             method: COMPLETE.to_owned(),
-            params,
+            params: with_params(&self.question, params)?,
             deadline_ms: REPLY_DEADLINE_MS,
             idempotent: true,
-            place: Some(CallPlace {
+            place: Some(self.place.clone()),
+            record: Some(self.record.clone()),
+            trace: self.trace,
+        })
+    }
+
+    /// Asks the first, and each of the others if the call before failed as it is to have; the reply of one of them,
+    /// or how the last of them failed, and those before it.
+    async fn ask(
+        mut self,
+        first: Ask,
+        fallbacks: Vec<Fallback>,
+        outgoing: Outgoing,
+    ) -> Result<Box<RawValue>, ModelError> {
+        if fallbacks.is_empty() {
+            // A long conversation is not held twice for nobody.
+            drop(std::mem::take(&mut self.question));
+        }
+        let mut outcome = outgoing.call(first).await;
+        let mut before = Vec::new();
+        for fallback in fallbacks {
+            let Err(error) = &outcome else {
+                break;
+            };
+            if !fallback.on.contains(&error.code) {
+                continue;
+            }
+            tracing::warn!(
+                error = error.message,
+                next = fallback.name.as_str(),
+                "a model cannot answer; the next is asked instead"
+            );
+            before.push(error.message.clone());
+            let next = self.ask_of(&fallback.name, &fallback.params)?;
+            outcome = outgoing.call(next).await;
+        }
+        outcome.map_err(|error| {
+            let failure = failure_of(error);
+            match before.is_empty() {
+                true => failure,
+                false => ModelError {
+                    message: format!("{}; before it, {}", failure.message, before.join("; ")),
+                    ..failure
+                },
+            }
+        })
+    }
+}
+
+impl Model for HostedModel {
+    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
+        let step = question_of(&request).map(|question| Step {
+            question,
+            place: CallPlace {
                 turn_id: request.turn_id.clone(),
                 step_id: Some(request.step_id.clone()),
                 tool_call_id: None,
-            }),
-            record: Some(CallRecord {
+            },
+            record: CallRecord {
                 seq: request.seq,
                 message_id: request.message_id.clone(),
-            }),
+            },
             trace: request.trace,
+        });
+        let first = step.and_then(|step| {
+            let first = step.ask_of(&self.name, &self.params)?;
+            Ok((step, first))
+        });
+        let (step, first) = match first {
+            Ok(asked) => asked,
+            Err(error) => return std::future::ready(Err(error)).boxed(),
         };
-        let outgoing = self.outgoing.clone();
+        let (fallbacks, outgoing) = (self.fallbacks.clone(), self.outgoing.clone());
         async move {
-            let raw = outgoing.call(ask).await.map_err(failure_of)?;
+            let raw = step.ask(first, fallbacks, outgoing).await?;
             let read = |raw: &str| {
                 let recorded: Recorded = serde_json::from_str(raw)?;
                 serde_json::from_str::<Message>(recorded.message.get())
@@ -207,7 +287,7 @@ mod tests {
             temperature: Some(0.5),
             ..ModelParams::default()
         };
-        let question = question_of(&request, &params).unwrap();
+        let question = with_params(&question_of(&request).unwrap(), &params).unwrap();
         let read: Completion = serde_json::from_str(question.get()).unwrap();
         assert_eq!(read.system.as_deref(), Some("Be brief."));
         assert_eq!(read.tools, request.catalog);

@@ -131,7 +131,10 @@ impl Made {
             match piece {
                 ModelPiece::Text { text: more } => text.push_str(more),
                 ModelPiece::Reasoning { text: more } => thought.push_str(more),
-                ModelPiece::Again | ModelPiece::Retry(_) | ModelPiece::Consent { .. } => {
+                ModelPiece::Again
+                | ModelPiece::Instead { .. }
+                | ModelPiece::Retry(_)
+                | ModelPiece::Consent { .. } => {
                     panic!("nobody made it again")
                 }
             }

@@ -151,6 +151,12 @@ impl TurnView {
                 self.shown.borrow_mut().text.clear();
                 self.line("  ↻ the model is asked again");
             }
+            Ok(ModelPiece::Instead { target }) => {
+                self.shown.borrow_mut().text.clear();
+                let told = text::one_line(&format!("{target} is asked instead"));
+                self.line(&format!("  ↻ {told}"));
+                self.status(&told);
+            }
             Ok(ModelPiece::Retry(retry)) => {
                 let told = told_of(&retry);
                 self.line(&text::fit(&format!("  ↻ {told}"), self.columns));

@@ -212,8 +212,9 @@ type Called = (
 
 /// The models that agents call, and what they cost where that is said.
 fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Resources) -> Called {
-    let called = agents.values().filter_map(|agent| {
-        let hosted = resources.hosted.get(&agent.model.name)?;
+    let names = agents.values().flat_map(|agent| agent.model.names());
+    let called = names.filter_map(|name| {
+        let hosted = resources.hosted.get(name)?;
         Some((hosted.model.name.clone(), hosted))
     });
     let called: BTreeMap<_, _> = called.collect();
@@ -348,11 +349,12 @@ fn check_prices(
         let only = named.filter(|_| budget.value.scope == BudgetScope::Agent);
         only.is_none_or(|only| agent.name == *only)
     });
-    let without = bound.filter(|agent| {
-        let hosted = resources.hosted.get(&agent.model.name);
+    let called = bound.flat_map(|agent| agent.model.names());
+    let without = called.filter(|name| {
+        let hosted = resources.hosted.get(*name);
         hosted.is_some_and(|hosted| hosted.prices.is_empty())
     });
-    let without: BTreeSet<&str> = without.map(|agent| agent.model.name.as_str()).collect();
+    let without: BTreeSet<&str> = without.map(|name| name.as_str()).collect();
     for model in without {
         let message = format!(
             "this budget is in money, but nobody says what Model `{model}` costs, so it could not be \

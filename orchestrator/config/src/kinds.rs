@@ -12,6 +12,7 @@ pub(crate) mod cli_agent;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;
+pub(crate) mod fallbacks;
 pub(crate) mod model;
 pub(crate) mod notify;
 pub(crate) mod oauth_app;
@@ -28,6 +29,7 @@ pub(crate) mod swarm;
 pub(crate) mod thinking;
 pub(crate) mod tool;
 pub(crate) mod value;
+mod words;
 mod written;
 
 use std::collections::BTreeMap;

@@ -152,6 +152,9 @@ pub const MAX_COMMAND_WORDS: usize = 256;
 /// Most variables that such an Agent sets.
 pub const MAX_ENVIRONMENT_VARIABLES: usize = 256;
 
+/// Most models that are asked after the first.
+pub const MAX_FALLBACK_MODELS: usize = 8;
+
 /// Most entries of the `notify` of such an Agent.
 pub const MAX_NOTIFY_ENTRIES: usize = 16;
 

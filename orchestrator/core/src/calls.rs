@@ -36,7 +36,9 @@ use self::budgets::Verdict;
 use self::charges::Charges;
 use self::declined::{Declined, runs_with_declined};
 use self::lane::{Lane, Who};
-use self::messages::{answer_call, check_call, credential_of, send_provider, tell_watchers};
+use self::messages::{
+    answer_call, check_call, credential_of, send_provider, tell_of_fallback, tell_watchers,
+};
 use self::open_questions::Questions;
 use self::recording::step_to_record;
 use self::replied::Replied;
@@ -319,6 +321,7 @@ impl Calls {
             }
         };
         let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
+        tell_of_fallback(fleet, at, &asked);
         let call = OpenCall {
             at: at.clone(),
             agent,

@@ -51,6 +51,8 @@ mod extension_modules;
 #[cfg(test)]
 mod extensions;
 #[cfg(test)]
+mod fallbacks;
+#[cfg(test)]
 mod forget;
 #[cfg(test)]
 mod full_disk;

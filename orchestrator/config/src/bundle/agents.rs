@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::base_package::tool_exports;
 use goondan_protocol::definition::{
-    AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
+    AgentDefinition, ExtensionDefinition, ExtensionSource, Fallback, ModelProvider, ToolDefinition,
     ToolSource,
 };
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
@@ -35,10 +35,13 @@ pub(super) fn resolve_agent(
         resources.names.check(reference, report)?;
         resources.models.get(&reference.name).cloned()
     });
-    if let Some(ModelProvider::Connector { params }) =
-        model.as_mut().map(|model| &mut model.provider)
-    {
-        params.clone_from(&agent.params);
+    match model.as_mut().map(|model| &mut model.provider) {
+        Some(ModelProvider::Connector { params, fallbacks }) => {
+            params.clone_from(&agent.params);
+            *fallbacks = resolve_fallbacks(agent, resources, report);
+        }
+        Some(ModelProvider::Scripted { .. }) => refuse_fallbacks(agent, report),
+        None => {}
     }
     let hosted = model.as_ref().and_then(|it| resources.hosted.get(&it.name));
     if let (Some(place), Some(hosted)) = (agent.params_place, hosted) {
@@ -79,6 +82,64 @@ pub(super) fn resolve_agent(
         contract: resources.contract,
         swarm: None,
     })
+}
+
+/// The models that are asked when the first cannot answer.
+fn resolve_fallbacks(
+    agent: &AgentSpec,
+    resources: &Resources,
+    report: &mut Report,
+) -> Vec<Fallback> {
+    let first = agent
+        .model
+        .as_ref()
+        .map(|reference| reference.name.as_str());
+    let mut seen: BTreeSet<&str> = first.into_iter().collect();
+    let mut found = Vec::new();
+    for fallback in &agent.fallbacks {
+        let reference = &fallback.model;
+        if resources.names.check(reference, report).is_none() {
+            continue;
+        }
+        if !seen.insert(reference.name.as_str()) {
+            let message = format!(
+                "Agent `{}` would ask Model `{}` a second time",
+                agent.name, reference.name
+            );
+            let problem = Problem::new(codes::DUPLICATE_REFERENCE, reference.place, message);
+            report.add(problem.help("name each model once"));
+            continue;
+        }
+        let Some(model) = resources.models.get(&reference.name) else {
+            continue;
+        };
+        let Some(hosted) = resources.hosted.get(&model.name) else {
+            let message = "the scripted model always answers, and in the agent's own process: \
+                           nothing falls back to it";
+            let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
+            report.add(problem.help("name a Model of a provider"));
+            continue;
+        };
+        if let Some(place) = fallback.params_place {
+            let sent = fallback.params.clone().or(&hosted.model.params);
+            thinking::check(&hosted.model, &sent, place, report);
+        }
+        found.push(Fallback {
+            name: model.name.clone(),
+            params: fallback.params.clone(),
+            on: fallback.on.clone(),
+        });
+    }
+    found
+}
+
+/// The scripted model never fails so that another could do better.
+fn refuse_fallbacks(agent: &AgentSpec, report: &mut Report) {
+    if let Some(first) = agent.fallbacks.first() {
+        let message = "`fallbacks` has no effect: the scripted model always answers";
+        let problem = Problem::warning(codes::NO_EFFECT, first.model.place, message);
+        report.add(problem.help("remove it, or keep it for another model"));
+    }
 }
 
 fn resolve_tools(

@@ -7,9 +7,12 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
 use super::cli_agent::{self, CliAgentSpec};
+use super::fallbacks::FallbackSpec;
 use super::notify::NotifySpec;
 use super::runtime::{CLI, RUNTIME_KIND};
-use super::{Context, budgets, id, notify, params, process_limits, read_named_file, sandbox};
+use super::{
+    Context, budgets, fallbacks, id, notify, params, process_limits, read_named_file, sandbox,
+};
 use crate::approve::APPROVE;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
@@ -90,6 +93,7 @@ static MODEL_CONFIG: Shape = Shape::of(
             Content::Mapping(&params::PARAMS),
             "Parameters of each call, before those of the Model. The scripted model has none.",
         ),
+        fallbacks::OF_MODEL_CONFIG,
     ],
 );
 
@@ -166,6 +170,8 @@ pub(crate) struct AgentSpec {
     pub(crate) params: ModelParams,
     /// Where they are written, if they are.
     pub(crate) params_place: Option<Place>,
+    /// Who is asked when the model cannot answer.
+    pub(crate) fallbacks: Vec<FallbackSpec>,
     pub(crate) runtime: Runtime,
     pub(crate) sandbox: sandbox::Written,
     /// Whom connections tell what of its tasks.
@@ -217,10 +223,12 @@ fn read_llm(
     let mut model = None;
     let mut params = ModelParams::default();
     let mut params_place = None;
+    let mut fallbacks = Vec::new();
     if let Some(mut config) = spec.nested("modelConfig", &mut cx.report) {
         model = config.reference("modelRef", &mut cx.report);
         params = params::read(&mut config, cx);
         params_place = config.place_of("params");
+        fallbacks = fallbacks::read(&mut config, cx);
         config.close();
     }
     let system_prompt = spec
@@ -250,6 +258,7 @@ fn read_llm(
         budgets,
         params,
         params_place,
+        fallbacks,
         runtime,
         sandbox,
         notify,

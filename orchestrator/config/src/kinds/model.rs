@@ -228,6 +228,7 @@ pub(crate) fn read(
         model: hosted.model.model.clone(),
         provider: ModelProvider::Connector {
             params: ModelParams::default(),
+            fallbacks: Vec::new(),
         },
     };
     Some((model, Some(hosted)))

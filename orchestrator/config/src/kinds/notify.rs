@@ -2,7 +2,7 @@
 
 use goondan_protocol::task::{Notice, NotifyOn, Part, parts_of};
 
-use super::Context;
+use super::{Context, words};
 use crate::codes;
 use crate::fields::{Fields, Label, Located, one_of};
 use crate::kind::Kind;
@@ -88,7 +88,8 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
     let args_label = fields.label.field("args");
     let args = fields.entries("args", &mut cx.report).to_vec();
     let is_right = check_entries(&args, &args_label, &mut cx.report);
-    let on = read_on(&mut fields, cx);
+    let on = words::read(&mut fields, "on", &NotifyOn::WORDS, NotifyOn::of_word, cx);
+    let on = on.unwrap_or_else(|| NotifyOn::WAITS.to_vec());
     fields.close();
     if !is_right {
         return None;
@@ -104,39 +105,6 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
         args_label,
         on,
     })
-}
-
-fn read_on(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<NotifyOn> {
-    let place = fields.place_of("on");
-    let is_list = fields.is_list("on");
-    let words = fields.texts("on", &mut cx.report);
-    let Some(place) = place.filter(|_| is_list) else {
-        return NotifyOn::WAITS.to_vec();
-    };
-    let mut on = Vec::new();
-    for word in &words {
-        let (message, problem) = match NotifyOn::of_word(word.value) {
-            Some(known) if !on.contains(&known) => {
-                on.push(known);
-                continue;
-            }
-            Some(_) => (format!("`{}` is listed twice", word.value), None),
-            None => {
-                let known = one_of(NotifyOn::WORDS);
-                let message = format!("`on` must be of {known}, not `{}`", word.value);
-                (message, nearest(word.value, NotifyOn::WORDS))
-            }
-        };
-        let told = Problem::new(codes::INVALID_VALUE, word.place, message);
-        cx.report.add(told.did_you_mean(problem));
-    }
-    if words.is_empty() {
-        let message = "`on` is empty: nobody would ever be told anything";
-        let problem = Problem::new(codes::INVALID_VALUE, place, message);
-        cx.report
-            .add(problem.help("remove it, or say when: `on: [question, review]`"));
-    }
-    on
 }
 
 /// Reports every `${name}` that nothing is known of; false if there is one.

@@ -108,6 +108,11 @@ fn corpus() -> Vec<Value> {
         ),
         document(
             "Model",
+            "other",
+            &json!({"provider": "anthropic", "model": "m", "endpoint": "https://x"}),
+        ),
+        document(
+            "Model",
             "hosted",
             &json!({
                 "provider": "anthropic", "model": "m", "endpoint": "https://x", "options": {"a": 1},
@@ -126,7 +131,10 @@ fn corpus() -> Vec<Value> {
             "helper",
             &json!({
                 "notify": [{"connection": "Connection/bot", "action": "send", "args": {"chat": 1, "text": "${need}"}}],
-                "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
+                "modelConfig": {
+                    "modelRef": "Model/hosted", "params": {"temperature": 1},
+                    "fallbacks": [{"modelRef": "Model/other", "params": {"seed": 1}, "on": ["refused"]}],
+                },
                 "prompt": {"system": "s"},
                 "tools": ["Tool/files", {"ref": "Tool/module", "approve": {
                     "rules": [{"export": "a", "when": {"a": "b.*"}, "approve": "always"}],

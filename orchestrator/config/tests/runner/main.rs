@@ -19,6 +19,8 @@ mod connectors;
 #[cfg(test)]
 mod documentation;
 #[cfg(test)]
+mod fallbacks;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod hostile;

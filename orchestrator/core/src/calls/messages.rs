@@ -2,13 +2,15 @@
 
 use goondan_config::Bundle;
 use goondan_protocol::call::{
-    CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallResult, CallTarget, OutgoingCall,
+    CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallResult, CallTarget, ModelPiece,
+    OutgoingCall,
 };
+use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::Credential;
 use crate::fleet::turn::Turn;
@@ -74,6 +76,21 @@ pub(super) fn answer_call(
 ) {
     let result = CallResult { call_id, outcome };
     fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
+}
+
+/// Tells those who wait for the turn that another model than the agent's first is asked (`STEER-5`).
+pub(super) fn tell_of_fallback(fleet: &mut Fleet, at: &InstanceRef, asked: &OutgoingCall) {
+    let (CallTarget::Model { name }, Some(place)) = (&asked.target, &asked.place) else {
+        return;
+    };
+    let is_first = |(agent, _): (&AgentDefinition, &Turn)| agent.model.name == *name;
+    if fleet.agent_in_turn(at).is_none_or(is_first) {
+        return;
+    }
+    let target = asked.target.to_string();
+    if let Ok(piece) = to_raw_value(&ModelPiece::Instead { target }) {
+        tell_watchers(fleet, at, place, &piece);
+    }
 }
 
 /// Hands a piece to the clients that wait for the turn a call is made in.

@@ -136,10 +136,12 @@ pub(crate) fn may_call(
         CallTarget::Connection { .. } => {
             refused(format!("no tool of the agent works by {}", asked.target))
         }
-        CallTarget::Model { name } if *name != agent.model.name => refused(format!(
-            "the agent's model is `{}`; it may not ask {}",
-            agent.model.name, asked.target
-        )),
+        CallTarget::Model { name } if agent.model.names().all(|own| own != name) => {
+            refused(format!(
+                "the agent's model is `{}`; it may not ask {}",
+                agent.model.name, asked.target
+            ))
+        }
         CallTarget::Model { .. } if asked.record.is_none() || asked.method != COMPLETE => {
             refused("a model is asked for the reply of a step only, which is recorded".to_owned())
         }

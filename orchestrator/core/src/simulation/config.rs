@@ -182,6 +182,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
             model: model.to_owned(),
             provider: ModelProvider::Connector {
                 params: ModelParams::default(),
+                fallbacks: Vec::new(),
             },
         },
         tools: vec![

@@ -1,0 +1,112 @@
+//! `modelConfig.fallbacks` of an Agent: who is asked when its model cannot answer (`STEER-5`).
+
+use goondan_protocol::call::CallErrorCode;
+use goondan_protocol::definition::{Fallback, ModelParams};
+
+use super::{Context, params, words};
+use crate::codes;
+use crate::fields::Fields;
+use crate::kind::Kind;
+use crate::limits::MAX_FALLBACK_MODELS;
+use crate::reference::Reference;
+use crate::report::{Place, Problem};
+use crate::shape::{Content, Default, Field, Shape};
+
+/// The field.
+pub(crate) const OF_MODEL_CONFIG: Field = Field::optional(
+    "fallbacks",
+    Content::List(&ENTRY),
+    "Who is asked when it cannot answer, one after another. Not with the scripted model.",
+);
+
+static ENTRY: Content = Content::Mapping(&FALLBACK);
+
+static FALLBACK: Shape = Shape::of(
+    "Fallback",
+    "A model that is asked when the one before it cannot answer.",
+    &[
+        Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
+        Field::optional(
+            "params",
+            Content::Mapping(&params::PARAMS),
+            "Parameters of each call of it, before those of the Model.",
+        ),
+        Field::optional(
+            "on",
+            Content::List(&Content::Word(&WORDS)),
+            "How the call before has to have failed, once its attempts are used up.",
+        )
+        .or(Default::Meaning(
+            "rateLimited, overloaded, unavailable, timedOut, interrupted",
+        )),
+    ],
+);
+
+/// The words of [`Fallback::NAMED`].
+static WORDS: [&str; 10] = [
+    "rateLimited",
+    "overloaded",
+    "unavailable",
+    "timedOut",
+    "interrupted",
+    "unauthorized",
+    "notFound",
+    "refused",
+    "tooLarge",
+    "internal",
+];
+
+/// An entry as written.
+#[derive(Debug)]
+pub(crate) struct FallbackSpec {
+    pub(crate) model: Reference,
+    pub(crate) params: ModelParams,
+    /// Where they are written, if they are.
+    pub(crate) params_place: Option<Place>,
+    pub(crate) on: Vec<CallErrorCode>,
+}
+
+/// Reads the field; an entry that cannot be read is left out.
+pub(crate) fn read(config: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<FallbackSpec> {
+    let place = config.place_of("fallbacks");
+    let entries = config.mappings("fallbacks", &mut cx.report);
+    if let Some(place) = place.filter(|_| entries.len() > MAX_FALLBACK_MODELS) {
+        let message = format!(
+            "`fallbacks` has {} entries; at most {MAX_FALLBACK_MODELS} are allowed",
+            entries.len()
+        );
+        cx.report
+            .add(Problem::new(codes::INVALID_VALUE, place, message).help("remove some"));
+    }
+    let entries = entries.into_iter().flatten();
+    entries.filter_map(|entry| read_entry(entry, cx)).collect()
+}
+
+fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<FallbackSpec> {
+    let model = fields.reference("modelRef", &mut cx.report);
+    let params = params::read(&mut fields, cx);
+    let params_place = fields.place_of("params");
+    let on = words::read(&mut fields, "on", &WORDS, of_word, cx);
+    fields.close();
+    Some(FallbackSpec {
+        model: model?,
+        params,
+        params_place,
+        on: on.unwrap_or_else(|| Fallback::USUAL.to_vec()),
+    })
+}
+
+fn of_word(word: &str) -> Option<CallErrorCode> {
+    let mut named = Fallback::NAMED.into_iter();
+    named.find(|code| code.as_str() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_those_of_the_codes() {
+        assert_eq!(WORDS, Fallback::NAMED.map(CallErrorCode::as_str));
+    }
+}

@@ -1,0 +1,114 @@
+//! Who is asked when a model cannot answer (`STEER-5`).
+
+use goondan_protocol::call::CallErrorCode;
+use goondan_protocol::definition::{Fallback, ModelProvider};
+
+use crate::support::Project;
+
+/// An agent with two models of a provider and a scripted one.
+fn project(model: &str, fallbacks: &str) -> Project {
+    let hosted = |name: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: {name}}}
+spec: {{provider: anthropic, model: m, endpoint: http://127.0.0.1:1/v1}}
+---
+"
+        )
+    };
+    Project::new(&format!(
+        "{}{}apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: script}}
+spec: {{provider: scripted, options: {{rules: [{{say: x}}]}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec:
+  modelConfig:
+    modelRef: Model/{model}
+    fallbacks: [{fallbacks}]
+",
+        hosted("big"),
+        hosted("small")
+    ))
+}
+
+#[test]
+fn steer_5_the_models_after_the_first_come_in_their_order_with_their_own_parameters() {
+    let bundle = project("big", "{modelRef: Model/small, params: {seed: 3}}").load();
+    let agent = bundle.agents.values().next().unwrap();
+    let ModelProvider::Connector { params, fallbacks } = &agent.model.provider else {
+        panic!("{:?}", agent.model);
+    };
+    assert_eq!(params.seed, None);
+    let [small] = fallbacks.as_slice() else {
+        panic!("{fallbacks:?}");
+    };
+    assert_eq!((small.name.as_str(), small.params.seed), ("small", Some(3)));
+    assert_eq!(small.on, Fallback::USUAL);
+    // Its connector process is one that the workspace has.
+    assert_eq!(bundle.models.len(), 2);
+    let named = project("big", "{modelRef: Model/small, on: [refused, tooLarge]}").load();
+    let agent = named.agents.values().next().unwrap();
+    let ModelProvider::Connector { fallbacks, .. } = &agent.model.provider else {
+        panic!("{:?}", agent.model);
+    };
+    let on = [CallErrorCode::Refused, CallErrorCode::TooLarge];
+    assert_eq!(fallbacks[0].on, on);
+}
+
+#[test]
+fn steer_5_what_cannot_be_meant_is_refused_with_its_place() {
+    for (fallbacks, said) in [
+        ("{modelRef: Model/big}", "a second time"),
+        (
+            "{modelRef: Model/small}, {modelRef: Model/small}",
+            "a second time",
+        ),
+        ("{modelRef: Model/script}", "nothing falls back to it"),
+        ("{modelRef: Model/nobody}", "nobody"),
+        ("{modelRef: Model/small, on: []}", "`on` is empty"),
+        ("{modelRef: Model/small, on: [overBudget]}", "overBudget"),
+        (
+            "{modelRef: Model/small, on: [refused, refused]}",
+            "listed twice",
+        ),
+        ("{params: {seed: 1}}", "modelRef"),
+    ] {
+        let problems = project("big", fallbacks).problems().join("\n");
+        assert!(problems.contains(said), "{said}: {problems}");
+        assert!(problems.contains("goondan.yaml:"), "{problems}");
+    }
+    let warnings = project("script", "{modelRef: Model/small}").warnings();
+    let told = warnings.join("\n");
+    assert!(told.contains("`fallbacks` has no effect"), "{told}");
+}
+
+#[test]
+fn steer_5_a_budget_in_money_needs_the_prices_of_every_model_that_may_answer() {
+    let prices = "prices: [{since: 2026-01-01, input: 1, output: 1}]";
+    let hosted = |name: &str, prices: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: {name}}}
+spec: {{provider: anthropic, model: m, endpoint: http://127.0.0.1:1/v1, {prices}}}
+---
+"
+        )
+    };
+    let agent = "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/big, fallbacks: [{modelRef: Model/small}]}
+  budgets: [{for: agent, per: day, cost: 1}]
+";
+    let without = hosted("big", prices) + &hosted("small", "") + agent;
+    let problems = Project::new(&without).problems().join("\n");
+    assert!(problems.contains("nobody says what Model `small` costs"), "{problems}");
+    Project::new(&(hosted("big", prices) + &hosted("small", prices) + agent)).load();
+}

@@ -1,0 +1,126 @@
+//! Several models in a row: who is asked when the first cannot answer (`STEER-5`).
+
+use goondan_tests::home::AGENT;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::provider::{Answer, Ending, Provider, anthropic_saying, openai_saying};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::json;
+
+use crate::conversation::{check, shape, text};
+
+/// One agent whose model is at `first`, and who falls back to one at `spare`.
+fn project(first: &Provider, spare: &Provider, on: &str) -> String {
+    let (first, spare) = (first.endpoint(), spare.endpoint());
+    format!(
+        "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: first}}
+spec: {{provider: openai, model: big-1, endpoint: {first}, apiKey: {{value: key-of-first}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: spare}}
+spec: {{provider: anthropic, model: small-1, endpoint: {spare}, apiKey: {{value: key-of-spare}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: worker}}
+spec:
+  modelConfig:
+    modelRef: Model/first
+    params: {{seed: 7}}
+    fallbacks:
+      - {{modelRef: Model/spare, params: {{maxTokens: 77}}{on}}}
+"
+    )
+}
+
+fn busy() -> Answer {
+    let body = json!({"error": {"message": "slow down"}});
+    Answer::error(429, &body).with_header("retry-after-ms", "5")
+}
+
+#[test]
+fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() {
+    let first = Provider::start(|_| busy());
+    let spare = Provider::start(|_| Answer::stream(&anthropic_saying("From the spare.")));
+    let home = Home::new(&project(&first, &spare, ""));
+    let daemon = Daemon::serving(&home);
+    let ran = home.gdn(&["send", "Hi."]).exits(0);
+    assert_eq!(ran.stdout, "From the spare.\n");
+    ran.tells(&["attempt 5 of 5 in ", "model `spare` is asked instead"]);
+    assert_eq!(first.received().len(), 5);
+    let asked = spare.received();
+    assert_eq!(asked.len(), 1);
+    // Each is asked for what the agent wants of it, and not of another.
+    assert_eq!(asked[0].body["max_tokens"], 77);
+    assert_eq!(first.received()[0].body["seed"], 7);
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "ua");
+    assert_eq!(text(&messages[1]), "From the spare.");
+    let models = home.gdn_json(&["usage", "--by", "model"]).to_string();
+    assert!(models.contains("spare") && !models.contains("first"), "{models}");
+    daemon.stop().check(false);
+}
+
+#[test]
+fn steer_5_a_failure_of_another_kind_is_not_passed_on_unless_the_rule_names_it() {
+    let wrong = |_: &goondan_tests::provider::Received| {
+        Answer::error(401, &json!({"error": {"message": "bad key"}}))
+    };
+    let (first, spare) = (
+        Provider::start(wrong),
+        Provider::start(|_| Answer::stream(&anthropic_saying("From the spare."))),
+    );
+    let home = Home::new(&project(&first, &spare, ""));
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["send", "Hi."])
+        .exits(7)
+        .tells(&["E_MODEL_UNAUTHORIZED"]);
+    assert_eq!(spare.received().len(), 0);
+    let by_rule = project(&first, &spare, ", on: [unauthorized]");
+    home.write("project/goondan.yaml", &by_rule);
+    home.gdn(&["reload"]).exits(0);
+    assert_eq!(home.ask("main", "Hi."), "From the spare.");
+}
+
+#[test]
+fn steer_5_where_none_can_answer_all_that_failed_is_told() {
+    let (first, spare) = (Provider::start(|_| busy()), Provider::start(|_| busy()));
+    let home = Home::new(&project(&first, &spare, ""));
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["send", "Hi."]).exits(7).tells(&[
+        "E_MODEL_RATE_LIMITED",
+        "model `spare`",
+        "before it, model `first`",
+    ]);
+    assert_eq!((first.received().len(), spare.received().len()), (5, 5));
+}
+
+#[test]
+fn steer_5_an_agent_killed_while_the_spare_is_asked_is_answered_all_the_same() {
+    let first = Provider::start(|received| match received.number {
+        0..5 => busy(),
+        _ => Answer::stream(&openai_saying(&["The first is back."])),
+    });
+    let spare = Provider::start(|_| {
+        Answer::stream(&anthropic_saying("Too late.")).ending(Ending::Silent)
+    });
+    let home = Home::new(&project(&first, &spare, ""));
+    let _daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "Hi."]);
+    wait_until("the spare is asked", || spare.received().len() == 1);
+    let [agent] = home.running(AGENT).try_into().unwrap();
+    let agent: processes::Process = agent;
+    processes::signal(agent.pid, Signal::SIGKILL);
+    let ran = asking.wait().exits(0);
+    assert!(
+        ["The first is back.\n", "Too late.\n"].contains(&ran.stdout.as_str()),
+        "{ran:?}"
+    );
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "ua");
+}
