@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{IPC_FD_VAR, START_MODULES};
+use goondan_protocol::ipc::{IPC_FD_VAR, REHEARSE, START_MODULES};
+use goondan_protocol::rehearsal::{Played, RehearsalScript};
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 use crate::link::{self, Link, LinkError, Work};
 use crate::process::{self, Ended, ProcessError};
+use crate::rehearsal;
 use crate::task;
 use crate::tools::orphan_reaper;
 use crate::tools::starting::{Waits, start_modules};
@@ -77,6 +79,7 @@ pub fn main_impl() -> ExitCode {
                 Some(waits) => try_modules(waits),
                 None => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
             },
+            [flag] if flag == REHEARSE => rehearse(),
             [flag] => info(flag),
             _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
         }
@@ -138,7 +141,24 @@ fn try_modules(waits: Waits) -> u8 {
         orphan_reaper::end_all();
         problems
     };
-    match tried().and_then(|problems| Ok(serde_json::to_string(&problems)?)) {
+    answer(tried().and_then(|problems| Ok(serde_json::to_string(&problems)?)))
+}
+
+/// Plays recorded turns with another configuration, and tells what is otherwise (`BUNDLE-7`).
+fn rehearse() -> u8 {
+    hide_memory();
+    let play = || -> Result<Played, Box<dyn std::error::Error>> {
+        let script: RehearsalScript = serde_json::from_reader(std::io::stdin().lock())?;
+        // Nothing is started and nobody asked; what is held back here are the messages of others.
+        process::confine(&script.after)?;
+        Ok(rehearsal::run(&script, own_executable()))
+    };
+    answer(play().and_then(|played| Ok(serde_json::to_string(&played)?)))
+}
+
+/// Tells the daemon what it asked for.
+fn answer(said: Result<String, Box<dyn std::error::Error>>) -> u8 {
+    match said {
         Ok(text) => tell(&mut std::io::stdout(), &text, EXIT_DONE),
         Err(error) => {
             let text = error_chain(&*error);

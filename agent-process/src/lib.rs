@@ -39,6 +39,7 @@ pub mod model;
 mod outgoing;
 mod process;
 mod recorder;
+mod rehearsal;
 mod socket;
 mod task;
 pub mod tool_call;

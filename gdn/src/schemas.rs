@@ -111,6 +111,8 @@ pub const BUNDLE_SHOW: &str = "gdn.bundle.show/v1";
 pub const BUNDLE_DIFF: &str = "gdn.bundle.diff/v1";
 /// `gdn bundle blame`.
 pub const BUNDLE_BLAME: &str = "gdn.bundle.blame/v1";
+/// `gdn bundle rehearse`.
+pub const BUNDLE_REHEARSE: &str = "gdn.bundle.rehearse/v1";
 /// `gdn bundle approve`.
 pub const BUNDLE_APPROVE: &str = "gdn.bundle.approve/v1";
 /// `gdn bundle reject`.
@@ -269,6 +271,7 @@ pub const ALL: &[&str] = &[
     BUNDLE_SHOW,
     BUNDLE_DIFF,
     BUNDLE_BLAME,
+    BUNDLE_REHEARSE,
     BUNDLE_APPROVE,
     BUNDLE_REJECT,
     BUNDLE_REVERT,

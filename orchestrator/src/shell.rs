@@ -22,6 +22,7 @@ mod packages;
 mod programs;
 mod proposals;
 mod reading;
+mod rehearsing;
 mod secrets;
 mod strays;
 mod supervisor;

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{BundleStatus, ChangesetInfo};
+use crate::rehearsal::Rehearsal;
 
 /// Declares requests that are about one thing of a workspace, with what each of them says beside it.
 macro_rules! requests_about {
@@ -56,8 +57,8 @@ pub use approval::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, ShowApproval,
 };
 pub use bundle::{
-    ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RejectChangeset, RevertBundle,
-    ShowBundle, ShowChangeset, ShownChangeset,
+    ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RehearseBundle, RejectChangeset,
+    RevertBundle, ShowBundle, ShowChangeset, ShownChangeset,
 };
 pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
@@ -272,6 +273,8 @@ methods! {
     ReadBundleLog = "bundle.log" -> BundleLogs;
     /// One changeset, with what it changes.
     ShowChangeset = "bundle.show" -> ShownChangeset;
+    /// Plays recorded turns with a changeset or revision before it is active. Only a person may.
+    RehearseBundle = "bundle.rehearse" -> Rehearsal;
     /// Makes a changeset that waits the head. Only a person may.
     ApproveChangeset = "bundle.approve" -> ChangesetInfo;
     /// Turns it down. Only a person may.

@@ -279,6 +279,11 @@ text_id!(
 );
 
 text_id!(
+    /// Names what is rehearsed: a changeset, or else a revision (`BUNDLE-7`).
+    RehearsalSubject, "changeset or revision id", MAX_NAME_BYTES, NAME
+);
+
+text_id!(
     /// Identifies one question to a person.
     QuestionId, "question id", MAX_NAME_BYTES, NAME
 );

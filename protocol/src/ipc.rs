@@ -35,6 +35,10 @@ pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
 /// follow: how long each may take to load, and how long it has to stay, in milliseconds.
 pub const START_MODULES: &str = "--start-modules";
 
+/// What the binary of agents is called with to play recorded turns with another configuration
+/// ([`crate::rehearsal`]).
+pub const REHEARSE: &str = "--rehearse";
+
 macro_rules! messages {
     (
         $(#[$enum_doc:meta])*

@@ -46,6 +46,7 @@ pub mod permissions;
 pub mod process_limits;
 pub mod question;
 pub mod records;
+pub mod rehearsal;
 pub mod sandbox;
 pub mod script;
 pub mod secret;

@@ -21,7 +21,7 @@ pub const RESPONSE_ID: &str = "responseId";
 pub const RESPONSE_MODEL: &str = "responseModel";
 
 /// Who speaks in a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Instructions.

@@ -15,6 +15,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+mod rehearse;
+
+use rehearse::BundleRehearseArgs;
+
 /// Decide about what agents change of their own configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
@@ -46,6 +50,16 @@ Examples:
 Examples:
   gdn bundle blame")]
     Blame(BundleKeyArgs),
+    /// Play the latest turns with a changeset or a revision before it is active
+    #[command(after_help = "\
+Examples:
+  gdn bundle rehearse 0199a2f1-….3-q0
+  gdn bundle rehearse 0199a2f1-….3-q0 --turns 50
+  gdn bundle rehearse 5f0c21…    a revision that `gdn bundle log` names
+
+The replies and the results of tools are those that were recorded: no model is asked, no tool runs, and nothing is
+changed. Exits with 16 if something would not work any more.")]
+    Rehearse(BundleRehearseArgs),
     /// Let a changeset that waits become active with the next step
     #[command(after_help = "\
 Examples:
@@ -144,6 +158,7 @@ pub(crate) async fn run(command: BundleCommand, context: &Context) -> Result<(),
         BundleCommand::Show(args) => show(args, context).await,
         BundleCommand::Diff(args) => diff(args, context).await,
         BundleCommand::Blame(args) => blame(args, context).await,
+        BundleCommand::Rehearse(args) => rehearse::rehearse(args, context).await,
         BundleCommand::Approve(args) => approve(args, context).await,
         BundleCommand::Reject(args) => reject(args, context).await,
         BundleCommand::Revert(args) => revert(args, context).await,
@@ -301,6 +316,10 @@ async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
     output.paged(&format!("{}\n{diff}", table.render(output.canvas())))?;
     if info.state == ChangesetState::Waiting {
         let id = &info.changeset_id;
+        output.note(format!(
+            "To play the latest turns with it: {}",
+            context.command(&format!("bundle rehearse {id}"))
+        ));
         output.note(format!(
             "To let it become active: {}",
             context.command(&format!("bundle approve {id}"))

@@ -19,6 +19,9 @@ use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
 mod asking;
 mod checking;
+mod rehearsing;
+
+pub use rehearsing::Staged;
 
 /// Loads a whole configuration from its files.
 pub trait Gate {

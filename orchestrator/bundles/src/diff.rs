@@ -31,6 +31,15 @@ pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
     out
 }
 
+/// What becomes of one text, from the first place on where anything does; empty if nothing does. Cut as above.
+#[must_use]
+pub fn text_diff(name: &str, before: &str, after: &str) -> String {
+    let tree = |text: &str| Tree::from([(name.to_owned(), Some(text.to_owned()))]);
+    let patch = diff(&tree(before), &tree(after));
+    let hunks = patch.find("@@").and_then(|at| patch.get(at..));
+    hunks.unwrap_or_default().to_owned()
+}
+
 /// A line for each file that two trees differ in, of the first [`SUMMARY_FILES_MAX`].
 pub(crate) fn summary(before: &Tree, after: &Tree) -> Vec<String> {
     let line = |path: String| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use goondan_durable::FileError;
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::ids::{ChangesetId, InvalidId, RevisionId};
+use goondan_protocol::ids::{ChangesetId, InvalidId, RehearsalSubject, RevisionId};
 use goondan_trees::TreeError;
 
 /// Why something is not done.
@@ -49,6 +49,12 @@ pub enum BundleError {
     NoRevision {
         /// Its id.
         id: RevisionId,
+    },
+    /// There is nothing of this name to be rehearsed.
+    #[error("there is no changeset and no revision `{subject}`")]
+    NoSubject {
+        /// The name.
+        subject: RehearsalSubject,
     },
     /// A changeset does not stand so that this could be done.
     #[error("changeset `{id}` is {state}; {needed}")]
@@ -99,6 +105,7 @@ impl BundleError {
             | Self::NoChangeset { .. }
             | Self::NoneOpen
             | Self::NoRevision { .. }
+            | Self::NoSubject { .. }
             | Self::WrongState { .. }
             | Self::Invalid(_)
             | Self::NotAllowed => ErrorCode::InvalidRequest,

@@ -52,6 +52,16 @@ pub const MODULE_STAY_MS: u64 = 2_000;
 /// clients wait.
 pub const GATE_MS: u64 = 40_000;
 
+/// Turns that are rehearsed at most.
+pub const REHEARSAL_TURNS_MAX: u32 = 100;
+
+/// Bytes of a conversation, from its end, that a rehearsal looks at.
+pub const REHEARSAL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How long the turns of a rehearsal may take to be played, in milliseconds. Nobody is asked and nothing runs, so
+/// that they take a fraction of it.
+pub const REHEARSAL_MS: u64 = 30_000;
+
 // What is bounded by itself always fits: the changesets above all, with their JSON escaped once.
 const _: () = assert!(
     CHANGESETS_MAX * 2 * (DETAIL_BYTES_MAX + SUMMARY_FILES_MAX * PATH_BYTES_MAX)

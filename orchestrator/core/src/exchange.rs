@@ -13,7 +13,9 @@ use goondan_protocol::control::{
     SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::ids::{AgentName, ChangesetId, InstanceRef, RevisionId, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, ChangesetId, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
+};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -259,6 +261,8 @@ pub enum BundleCall {
     Log,
     /// One changeset.
     Changeset(ChangesetId),
+    /// Play so many of the latest turns with one, or with a revision.
+    Rehearse(RehearsalSubject, u32),
     /// Approve one.
     Approve(ChangesetId, String),
     /// Turn one down.
@@ -274,6 +278,8 @@ impl BundleCall {
     pub(crate) fn needs_person(&self) -> Option<&'static str> {
         match self {
             Self::Show | Self::Log | Self::Changeset(_) => None,
+            // New modules start for it.
+            Self::Rehearse(..) => Some("to rehearse a changeset"),
             Self::Approve(..) => Some("to approve a changeset"),
             Self::Reject(..) => Some("to reject a changeset"),
             Self::Revert(..) => Some("to take a configuration back"),

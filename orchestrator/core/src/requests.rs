@@ -13,6 +13,7 @@ use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::images::{self, IMAGES};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::rehearsal::DEFAULT_REHEARSAL_TURNS;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{Page, work_dir};
@@ -486,6 +487,12 @@ impl Core {
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Changeset(call.changeset_id),
+            ),
+            Call::RehearseBundle(call) => self.fleet.serve_bundle(
+                (token, peer),
+                call.workspace_id,
+                call.instance_key,
+                BundleCall::Rehearse(call.subject, call.turns.unwrap_or(DEFAULT_REHEARSAL_TURNS)),
             ),
             Call::ApproveChangeset(call) => self.fleet.serve_bundle(
                 (token, peer),

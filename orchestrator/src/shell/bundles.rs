@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_bundles::{
-    BUNDLE_DIR, Bundle, BundleError, Gate, Outcome, Surroundings, Tree, tree_of,
+    BUNDLE_DIR, Bundle, BundleError, Gate, Outcome, Staged, Surroundings, Tree, tree_of,
 };
 use goondan_core::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
@@ -13,6 +13,7 @@ use goondan_durable::disk::{Disk as _, RealDisk};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{AgentAssignment, AgentDefinition, ToolDefinition, ToolSource};
 use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_protocol::rehearsal::Rehearsal;
 use goondan_protocol::sandbox::Network;
 use goondan_store::instance::Metadata;
 use goondan_store::naming::instance_dir_name;
@@ -21,8 +22,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::loading::{OverlayOf, Projects};
+use super::rehearsing::{self, Stage};
 
-/// Where modules work that are tried, in the directory of the bundle. It is removed when they were.
+/// Where modules and rehearsals work, in the directory of the bundle. It is removed when they have.
 const GROUND: &str = "gate";
 
 /// Loads the whole configuration, as the daemon does.
@@ -38,29 +40,58 @@ struct FullLoad<'a> {
 impl FullLoad<'_> {
     /// Starts these tools where nothing of the conversation is.
     fn start_apart(&self, agent: AgentDefinition) -> Result<(), String> {
-        let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
-        let prepared = || {
-            RealDisk.remove_tree(&ground)?;
-            std::fs::create_dir(&ground)
-        };
-        prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
-        let started = self.projects.start_modules(&AgentAssignment {
+        let started = |ground: &Path| self.projects.start_modules(&self.apart(agent, ground));
+        self.on_ground(started).and_then(|started| started)
+    }
+
+    /// What a process of an agent would work with that works where nothing of the conversation is.
+    fn apart(&self, agent: AgentDefinition, ground: &Path) -> AgentAssignment {
+        AgentAssignment {
             workspace_id: self.at.workspace_id.clone(),
             instance_key: self.at.instance_key.clone(),
             agent,
-            work_dir: ground.clone(),
+            work_dir: ground.to_owned(),
             project_root: self.of.project_root.to_owned(),
             egress_socket: None,
             package_sockets: BTreeMap::new(),
             sandbox: None,
             changesets: None,
             task: None,
-        });
+        }
+    }
+
+    /// Does something with a directory that is empty, and removed afterwards.
+    fn on_ground<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
+        let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
+        let prepared = || {
+            RealDisk.remove_tree(&ground)?;
+            std::fs::create_dir(&ground)
+        };
+        prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
+        let done = work(&ground);
         if let Err(error) = RealDisk.remove_tree(&ground) {
             let path = ground.display();
-            tracing::warn!(%path, %error, "what modules left that were tried cannot be removed");
+            tracing::warn!(%path, %error, "what was left of a trial cannot be removed");
         }
-        started
+        Ok(done)
+    }
+
+    /// Plays recorded turns with what was staged.
+    fn rehearse(
+        &self,
+        staged: Staged<Box<AgentDefinition>>,
+        turns: u32,
+    ) -> Result<Rehearsal, BundleError> {
+        let stage = Stage {
+            disk: self.projects.disk.as_ref(),
+            agent_process: self.projects.agent_process(),
+            instance: self.dir,
+            turns,
+        };
+        let rehearsed = self.on_ground(|ground| {
+            rehearsing::rehearse(&stage, staged, |agent| self.apart(agent, ground))
+        });
+        rehearsed.map_err(BundleError::Invalid)?
     }
 }
 
@@ -160,7 +191,7 @@ fn perform(
         gate: &gate,
         at: work.at,
     });
-    let result = act(&mut bundle, work.action, done);
+    let result = act(&mut bundle, &gate, work.action, done);
     done.happened = bundle
         .take_happened()
         .into_iter()
@@ -184,6 +215,7 @@ fn perform(
 
 fn act(
     bundle: &mut Bundle<'_, FullLoad<'_>>,
+    gate: &FullLoad<'_>,
     action: BundleAction,
     done: &mut BundleDone,
 ) -> Result<(), BundleError> {
@@ -213,6 +245,10 @@ fn act(
                 BundleCall::Show => answer(&bundle.status()?),
                 BundleCall::Log => answer(&bundle.logs()?),
                 BundleCall::Changeset(id) => answer(&bundle.show(&id)?),
+                BundleCall::Rehearse(subject, turns) => {
+                    rehearsing::check_turns(turns)?;
+                    answer(&gate.rehearse(bundle.stage(&subject)?, turns)?)
+                }
                 BundleCall::Approve(id, reason) => answer(&bundle.approve(&id, &reason)?),
                 BundleCall::Reject(id, reason) => answer(&bundle.reject(&id, &reason)?),
                 BundleCall::Revert(to, reason) => answer(&bundle.revert(to.as_ref(), &reason)?),

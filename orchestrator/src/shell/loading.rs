@@ -310,6 +310,11 @@ impl Projects {
         loaded.bundle.map_err(|problems| problems.to_string())
     }
 
+    /// The binary of agents.
+    pub(super) fn agent_process(&self) -> &Path {
+        &self.agent_process
+    }
+
     /// Starts the modules of an agent's tools once, confined. Blocks.
     pub(super) fn start_modules(&self, assignment: &AgentAssignment) -> Result<(), String> {
         let started = module_gate::start_modules(&self.agent_process, assignment);

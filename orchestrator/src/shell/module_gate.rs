@@ -1,7 +1,8 @@
 //! Starting modules once, confined, before a configuration counts that has them (`BUNDLE-7`).
 //!
 //! The binary of agents does it in a process of its own, which gets the tools on its standard input and says on its
-//! standard output what is wrong with them. It has no socket to the daemon, and ends within a time limit.
+//! standard output what is wrong with them. It has no socket to the daemon, and ends within a time limit. Rehearsals
+//! ask it the same way.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -32,10 +33,15 @@ pub(super) fn start_modules(
 ) -> Result<(), String> {
     let cannot = |error: &dyn std::fmt::Display| format!("modules cannot be tried: {error}");
     let assignment = serde_json::to_vec(assignment).map_err(|error| cannot(&error))?;
-    let mut child = launch(agent_process).map_err(|error| cannot(&error))?;
-    let said = converse(&mut child, assignment);
-    end(&mut child);
-    match said.map_err(|error| cannot(&error))? {
+    let asked = Asked {
+        arguments: &[
+            START_MODULES.to_owned(),
+            MODULE_LOAD_MS.to_string(),
+            MODULE_STAY_MS.to_string(),
+        ],
+        limit_ms: GATE_MS,
+    };
+    match ask(agent_process, &asked, assignment).map_err(|error| cannot(&error))? {
         None => Err(format!("its modules did not start within {GATE_MS} ms")),
         Some(said) => match serde_json::from_slice::<Vec<String>>(&said) {
             Ok(problems) if problems.is_empty() => Ok(()),
@@ -45,10 +51,34 @@ pub(super) fn start_modules(
     }
 }
 
-fn launch(agent_process: &Path) -> io::Result<Child> {
+/// What the binary of agents is asked for, in a process of its own.
+pub(super) struct Asked<'a> {
+    /// What it is called with.
+    pub(super) arguments: &'a [String],
+    /// How long it may take, in milliseconds.
+    pub(super) limit_ms: u64,
+}
+
+/// Asks the binary of agents: gives it `input` on its standard input, and gives all it says on its standard output
+/// until its end; none if it takes too long. Nothing of it is left then. Blocks.
+///
+/// # Errors
+///
+/// As the system says.
+pub(super) fn ask(
+    agent_process: &Path,
+    asked: &Asked<'_>,
+    input: Vec<u8>,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut child = launch(agent_process, asked.arguments)?;
+    let said = converse(&mut child, input, asked.limit_ms);
+    end(&mut child);
+    said
+}
+
+fn launch(agent_process: &Path, arguments: &[String]) -> io::Result<Child> {
     Command::new(agent_process)
-        .arg(START_MODULES)
-        .args([MODULE_LOAD_MS.to_string(), MODULE_STAY_MS.to_string()])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -59,8 +89,8 @@ fn launch(agent_process: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-/// Tells the process what to start; gives all it says until its end, or none if it takes too long.
-fn converse(child: &mut Child, assignment: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+/// Tells the process what to do; gives all it says until its end, or none if it takes too long.
+fn converse(child: &mut Child, text: Vec<u8>, limit_ms: u64) -> io::Result<Option<Vec<u8>>> {
     let missing = || io::Error::other("it has no pipes");
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
@@ -70,7 +100,7 @@ fn converse(child: &mut Child, assignment: Vec<u8>) -> io::Result<Option<Vec<u8>
         .name("module-gate".to_owned())
         .spawn(move || {
             let talk = || -> io::Result<Vec<u8>> {
-                input.write_all(&assignment)?;
+                input.write_all(&text)?;
                 drop(input);
                 let mut said = Vec::new();
                 let most = u64::try_from(MAX_MESSAGE_BYTES).unwrap_or(u64::MAX);
@@ -80,7 +110,7 @@ fn converse(child: &mut Child, assignment: Vec<u8>) -> io::Result<Option<Vec<u8>
             // Whoever gave up does not listen.
             drop(tell.send(talk()));
         })?;
-    told.recv_timeout(Duration::from_millis(GATE_MS))
+    told.recv_timeout(Duration::from_millis(limit_ms))
         .ok()
         .transpose()
 }

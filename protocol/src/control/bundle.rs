@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{ChangesetInfo, ChangesetRecord, StatusRecord};
-use crate::ids::{ChangesetId, InstanceKey, RevisionId, WorkspaceId};
+use crate::ids::{ChangesetId, InstanceKey, RehearsalSubject, RevisionId, WorkspaceId};
 
 requests_about! {
     {
@@ -21,6 +21,15 @@ requests_about! {
     ShowChangeset {
         /// The changeset.
         changeset_id: ChangesetId,
+    }
+
+    /// `bundle.rehearse`.
+    RehearseBundle {
+        /// The changeset or revision.
+        subject: RehearsalSubject,
+        /// How many of the latest turns are played.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turns: Option<u32>,
     }
 
     /// `bundle.approve`.

@@ -348,6 +348,7 @@ fn check_result(method: &str, result: &str) {
         control::ShowBundle::NAME => result_round_trip::<control::ShowBundle>(result),
         control::ReadBundleLog::NAME => result_round_trip::<control::ReadBundleLog>(result),
         control::ShowChangeset::NAME => result_round_trip::<control::ShowChangeset>(result),
+        control::RehearseBundle::NAME => result_round_trip::<control::RehearseBundle>(result),
         control::ApproveChangeset::NAME => result_round_trip::<control::ApproveChangeset>(result),
         control::RejectChangeset::NAME => result_round_trip::<control::RejectChangeset>(result),
         control::RevertBundle::NAME => result_round_trip::<control::RevertBundle>(result),

@@ -119,6 +119,8 @@ mod registered_tools;
 #[cfg(test)]
 mod registries;
 #[cfg(test)]
+mod rehearsing;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod rewinding;

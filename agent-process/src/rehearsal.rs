@@ -1,0 +1,156 @@
+//! Rehearsals: recorded turns, played with another configuration before that is active (`BUNDLE-7`).
+//!
+//! Each turn is played twice by the turn engine itself, as the agent is and as it is to be, over the conversation that
+//! was recorded before it. The replies are those that were recorded, and so are the results of tools: no model is
+//! asked and nothing runs. What the two would have sent and what became of the calls is compared. Pure but for
+//! [`run`], which the daemon has this binary do ([`REHEARSE`](goondan_protocol::ipc::REHEARSE)).
+//!
+//! What follows the turn in the conversation has changed nothing of it; what extensions remember is not known as it
+//! was at the time, so that they begin without. Modules of extensions are not started, and MCP servers not asked.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use goondan_protocol::approval::Approve;
+use goondan_protocol::definition::{
+    AgentAssignment, AgentDefinition, CatalogEntry, ExtensionSource,
+};
+use goondan_protocol::ids::{InstanceKey, ToolName};
+use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::rehearsal::{Played, RehearsalScript, ToolsDiffer};
+
+use crate::tool_call::ToolRules;
+use crate::tools::Toolbox;
+
+mod comparing;
+mod playing;
+mod recording;
+#[cfg(test)]
+mod tests;
+
+/// What a rehearsal has to know of an agent's tools.
+trait Tools: ToolRules + Clone {
+    /// The tools as a model sees them, as far as they are known without asking anybody.
+    fn known(&self) -> Cow<'_, [CatalogEntry]>;
+
+    /// What becomes of a call before it is carried out.
+    fn approval(&self, call: &ToolCall) -> Approve;
+
+    /// The connections of MCP servers, whose tools are not known.
+    fn unasked(&self) -> Vec<String>;
+}
+
+impl Tools for Toolbox {
+    fn known(&self) -> Cow<'_, [CatalogEntry]> {
+        self.catalog()
+    }
+
+    fn approval(&self, call: &ToolCall) -> Approve {
+        self.approval_of(call)
+    }
+
+    fn unasked(&self) -> Vec<String> {
+        let servers = self.servers().iter();
+        servers.map(|it| it.connection().to_owned()).collect()
+    }
+}
+
+/// An agent that plays a part.
+struct Side<'a, T> {
+    agent: &'a AgentDefinition,
+    key: &'a InstanceKey,
+    tools: T,
+}
+
+impl<'a, T> Side<'a, T> {
+    fn of(assignment: &'a AgentAssignment, tools: T) -> Self {
+        Self {
+            agent: &assignment.agent,
+            key: &assignment.instance_key,
+            tools,
+        }
+    }
+}
+
+/// Plays what the daemon asks for. `supervisor` is this crate's binary.
+pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> Played {
+    let tools = |assignment: &AgentAssignment, supervisor, whose: &str| {
+        Toolbox::new(assignment, supervisor)
+            .map_err(|error| format!("the tools of {whose} cannot be set up: {error}"))
+    };
+    let before = tools(&script.before, supervisor.clone(), "the active revision");
+    let after = tools(&script.after, supervisor, "the revision");
+    let (before, after) = match (before, after) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(problem), _) | (_, Err(problem)) => {
+            let problems = vec![problem];
+            return Played {
+                problems,
+                ..Played::default()
+            };
+        }
+    };
+    rehearse(
+        &Side::of(&script.before, before),
+        &Side::of(&script.after, after),
+        &script.messages,
+        script.turns,
+    )
+}
+
+/// Plays the latest turns with both sides.
+fn rehearse<T: Tools>(
+    before: &Side<'_, T>,
+    after: &Side<'_, T>,
+    messages: &[Message],
+    turns: u32,
+) -> Played {
+    let recorded = recording::latest_turns(messages, turns);
+    let turns = recorded.iter().map(|turn| {
+        let was = playing::play(before, turn);
+        let is = playing::play(after, turn);
+        comparing::compare((before, &was), (after, &is), turn)
+    });
+    Played {
+        problems: Vec::new(),
+        tools: tools_differ(&before.tools.known(), &after.tools.known()),
+        turns: turns.collect(),
+        notes: notes_of(after),
+    }
+}
+
+fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolsDiffer {
+    let only = |these: &[CatalogEntry], those: &[CatalogEntry]| -> Vec<ToolName> {
+        let is_there = |name: &ToolName| those.iter().any(|it| it.name == *name);
+        let names = these.iter().map(|it| it.name.clone());
+        names.filter(|name| !is_there(name)).collect()
+    };
+    let changed = after.iter().filter(|entry| {
+        let was = before.iter().find(|it| it.name == entry.name);
+        was.is_some_and(|was| was != *entry)
+    });
+    ToolsDiffer {
+        added: only(after, before),
+        removed: only(before, after),
+        changed: changed.map(|entry| entry.name.clone()).collect(),
+    }
+}
+
+/// What a rehearsal with this side cannot look at.
+fn notes_of<T: Tools>(side: &Side<'_, T>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for extension in &side.agent.extensions {
+        if matches!(extension.source, ExtensionSource::Module { .. }) {
+            notes.push(format!(
+                "extension `{}` is a module and was not started",
+                extension.name
+            ));
+        }
+    }
+    for connection in side.tools.unasked() {
+        notes.push(format!(
+            "the MCP server of connection `{connection}` was not asked: calls of its tools are taken to fit"
+        ));
+    }
+    notes
+}

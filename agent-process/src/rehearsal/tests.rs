@@ -1,0 +1,313 @@
+//! Goal: what a rehearsal tells is what the engine itself would do, and a turn that fits is told as recorded.
+//!
+//! Method: a conversation of two turns as an agent records it, and tools that are names with an argument each.
+
+use std::borrow::Cow;
+
+use goondan_protocol::approval::Approve;
+use goondan_protocol::definition::{AgentDefinition, CatalogEntry};
+use goondan_protocol::ids::{InstanceKey, StepId};
+use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
+use goondan_protocol::rehearsal::{Finding, FindingKind, Part, Played};
+use goondan_protocol::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Side, Tools, rehearse};
+use crate::tool_call::{Misfit, ToolRules};
+
+/// Tools, each by its name, the argument it must have, and what becomes of its calls.
+#[derive(Clone)]
+struct Few(Vec<(&'static str, &'static str, Approve)>);
+
+impl Few {
+    fn approve(&self, name: &str) -> Approve {
+        let found = self.0.iter().find(|(known, _, _)| *known == name);
+        found.map_or(Approve::Always, |found| found.2)
+    }
+}
+
+impl ToolRules for Few {
+    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
+        let found = self.0.iter().find(|(name, _, _)| *name == call.tool_name);
+        match found {
+            None => Err(Misfit::NotInCatalog(format!("no `{}`", call.tool_name))),
+            Some((_, argument, _)) if call.input.get(argument).is_none() => {
+                Err(Misfit::InvalidArgs(format!("at `/{argument}`: is missing")))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn is_idempotent(&self, _: &str) -> bool {
+        false
+    }
+
+    fn needs_person(&self, call: &ToolCall) -> bool {
+        self.approve(&call.tool_name) == Approve::Ask
+    }
+
+    fn error_limit_chars(&self, _: &str) -> usize {
+        1_000
+    }
+}
+
+impl Tools for Few {
+    fn known(&self) -> Cow<'_, [CatalogEntry]> {
+        let entries = self.0.iter().map(|(name, argument, _)| CatalogEntry {
+            name: name.parse().unwrap(),
+            description: String::new(),
+            parameters: json!({"required": [argument]}),
+        });
+        Cow::Owned(entries.collect())
+    }
+
+    fn approval(&self, call: &ToolCall) -> Approve {
+        self.approve(&call.tool_name)
+    }
+
+    fn unasked(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn agent(prompt: &str, extensions: &Value) -> AgentDefinition {
+    serde_json::from_value(json!({
+        "name": "clerk",
+        "systemPrompt": prompt,
+        "model": {"name": "m", "model": "m", "provider": {"kind": "connector"}},
+        "tools": [],
+        "extensions": extensions,
+        "maxStepsPerTurn": 8,
+        "loopBreaker": {"sameCallsMax": 3, "noProgressStepsMax": 5},
+        "sandbox": {"require": "off"},
+    }))
+    .unwrap()
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_unix_millis(0)
+}
+
+fn user(turn: &str, text: &str) -> Message {
+    Message::user(format!("{turn}:u").parse().unwrap(), at(), text)
+}
+
+fn reply(turn: &str, step: u32, text: &str, calls: &[ToolCall]) -> Message {
+    let step_id = StepId::of_turn(&turn.parse().unwrap(), step);
+    let id = format!("{step_id}:a").parse().unwrap();
+    Message::assistant(id, at(), step_id, Content::assistant(text, calls))
+}
+
+fn call(id: &str, tool: &str, input: Value) -> ToolCall {
+    ToolCall {
+        id: id.parse().unwrap(),
+        tool_name: tool.to_owned(),
+        input,
+    }
+}
+
+fn result(turn: &str, step: u32, call: &ToolCall, text: &str) -> Message {
+    let result = ToolResult {
+        tool_call_id: call.id.clone(),
+        tool_name: call.tool_name.clone(),
+        text: text.to_owned(),
+        is_error: false,
+        images: Vec::new(),
+    };
+    let id = format!("{turn}.{step}:r0").parse().unwrap();
+    Message::tool(id, at(), &result)
+}
+
+/// `t1` says something; `t2` looks at a file, then writes one, then says so.
+fn recorded() -> Vec<Message> {
+    let look = call("c1", "look", json!({"path": "a"}));
+    let write = call("c2", "write", json!({"path": "b"}));
+    vec![
+        user("t1", "hello"),
+        reply("t1", 1, "Hello.", &[]),
+        user("t2", "copy a to b"),
+        reply("t2", 1, "", std::slice::from_ref(&look)),
+        result("t2", 1, &look, "text"),
+        reply("t2", 2, "", std::slice::from_ref(&write)),
+        result("t2", 2, &write, "done"),
+        reply("t2", 3, "Copied.", &[]),
+    ]
+}
+
+const LOOK: (&str, &str, Approve) = ("look", "path", Approve::Always);
+const WRITE: (&str, &str, Approve) = ("write", "path", Approve::Always);
+
+fn play(
+    before: (&AgentDefinition, &[(&'static str, &'static str, Approve)]),
+    after: (&AgentDefinition, &[(&'static str, &'static str, Approve)]),
+    messages: &[Message],
+) -> Played {
+    let key: InstanceKey = "main".parse().unwrap();
+    let before = Side {
+        agent: before.0,
+        key: &key,
+        tools: Few(before.1.to_vec()),
+    };
+    let after = Side {
+        agent: after.0,
+        key: &key,
+        tools: Few(after.1.to_vec()),
+    };
+    rehearse(&before, &after, messages, 10)
+}
+
+/// The findings of the last turn.
+fn findings(played: &Played) -> Vec<(FindingKind, u32, bool)> {
+    let told = |it: &Finding| (it.what, it.step, it.breaks);
+    played
+        .turns
+        .last()
+        .unwrap()
+        .findings
+        .iter()
+        .map(told)
+        .collect()
+}
+
+#[test]
+fn bundle_7_turns_that_fit_are_as_recorded_whatever_the_prompt_says() {
+    let (was, is) = (
+        agent("Be long.", &json!([])),
+        agent("Be short.", &json!([])),
+    );
+    let played = play((&was, &[LOOK, WRITE]), (&is, &[LOOK, WRITE]), &recorded());
+    assert!(played.tools.is_none() && played.notes.is_empty());
+    assert_eq!(played.turns.len(), 2);
+    for turn in &played.turns {
+        assert!(
+            turn.findings.is_empty() && turn.stopped.is_none(),
+            "{turn:?}"
+        );
+        assert!(turn.steps.iter().all(|step| step.differs == [Part::Prompt]));
+    }
+    assert_eq!(played.turns[1].steps.len(), 3);
+    assert_eq!(played.turns[1].input, "copy a to b");
+    let same = play((&was, &[LOOK, WRITE]), (&was, &[LOOK, WRITE]), &recorded());
+    assert!(
+        same.turns
+            .iter()
+            .flat_map(|turn| &turn.steps)
+            .all(|step| step.differs.is_empty())
+    );
+}
+
+#[test]
+fn bundle_7_calls_that_would_be_refused_break_and_the_turn_goes_on_with_what_was_said() {
+    let agent = agent("p", &json!([]));
+    let renamed = ("write", "target", Approve::Always);
+    let played = play((&agent, &[LOOK, WRITE]), (&agent, &[renamed]), &recorded());
+    assert_eq!(played.tools.removed.len(), 1);
+    assert_eq!(played.tools.changed.len(), 1);
+    let refused = FindingKind::CallRefused;
+    assert_eq!(findings(&played), [(refused, 1, true), (refused, 2, true)]);
+    let turn = &played.turns[1];
+    assert!(
+        turn.findings[0].detail.contains("E_TOOL_NOT_IN_CATALOG"),
+        "{turn:?}"
+    );
+    assert!(
+        turn.findings[1].detail.contains("at `/target`: is missing"),
+        "{turn:?}"
+    );
+    // The model would be told of it, with its next request.
+    assert_eq!(turn.steps[0].differs, [Part::Tools]);
+    assert_eq!(turn.steps[1].differs, [Part::Tools, Part::Messages]);
+    assert_eq!(turn.steps.len(), 3);
+    assert!(played.turns[0].findings.is_empty());
+}
+
+#[test]
+fn bundle_7_what_was_refused_before_is_nobodys_fault() {
+    let agent = agent("p", &json!([]));
+    let played = play((&agent, &[LOOK]), (&agent, &[LOOK]), &recorded());
+    assert!(findings(&played).is_empty());
+    let played = play((&agent, &[LOOK]), (&agent, &[LOOK, WRITE]), &recorded());
+    assert_eq!(findings(&played), [(FindingKind::CallTaken, 2, false)]);
+}
+
+#[test]
+fn bundle_7_rules_of_approval_are_told_and_only_a_refusal_breaks() {
+    let agent = agent("p", &json!([]));
+    let asked = ("write", "path", Approve::Ask);
+    let never = ("write", "path", Approve::Never);
+    let play = |is| play((&agent, &[LOOK, WRITE]), (&agent, &[LOOK, is]), &recorded());
+    assert_eq!(findings(&play(asked)), [(FindingKind::Approval, 2, false)]);
+    assert_eq!(
+        findings(&play(never)),
+        [(FindingKind::CallRefused, 2, true)]
+    );
+}
+
+#[test]
+fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() {
+    let plain = agent("p", &json!([]));
+    let mut short = plain.clone();
+    short.max_steps_per_turn = 2;
+    let both: &[_] = &[LOOK, WRITE];
+    let played = play((&plain, both), (&short, both), &recorded());
+    assert_eq!(findings(&played), [(FindingKind::TurnFails, 2, true)]);
+    assert!(findings(&play((&short, both), (&short, both), &recorded())).is_empty());
+    let extension = |name: &str, config: Value| {
+        let source = json!({"kind": "builtin", "package": "@goondan/base", "name": name});
+        agent(
+            "p",
+            &json!([{"name": "x", "source": source, "config": config}]),
+        )
+    };
+    let guarded = extension("required-tools-guard", json!({"tools": ["report"]}));
+    let played = play((&plain, both), (&guarded, both), &recorded());
+    assert_eq!(findings(&played), [(FindingKind::TurnEnds, 4, false)]);
+    let windowed = extension("message-window", json!({"maxMessages": 2}));
+    let played = play((&plain, both), (&windowed, both), &recorded());
+    assert!(findings(&played).is_empty());
+    assert_eq!(played.turns[1].steps[0].differs, [Part::Messages]);
+}
+
+#[test]
+fn bundle_7_a_recording_that_is_not_whole_is_played_as_far_as_it_goes() {
+    let agent = agent("p", &json!([]));
+    let both: &[_] = &[LOOK, WRITE];
+    let whole = recorded();
+    for (kept, why) in [
+        (3, "no reply is recorded for step 1"),
+        (4, "no result of `look` is recorded in step 1"),
+        (5, "no reply is recorded for step 2"),
+    ] {
+        let played = play((&agent, both), (&agent, both), &whole[..kept]);
+        let turn = played.turns.last().unwrap();
+        assert_eq!(turn.stopped.as_deref(), Some(why));
+        assert!(turn.findings.is_empty());
+    }
+    assert!(play((&agent, both), (&agent, both), &[]).turns.is_empty());
+}
+
+#[test]
+fn bundle_7_answers_that_a_turn_took_in_are_there_at_the_step_they_came_to() {
+    let agent = agent("p", &json!([]));
+    let look = call("c1", "look", json!({"path": "a"}));
+    let answer = |id: &str| Message::user(id.parse().unwrap(), at(), "[agent `b` answers]");
+    let messages = vec![
+        user("t1", "hello"),
+        answer("t1:i0"),
+        reply("t1", 1, "", std::slice::from_ref(&look)),
+        result("t1", 1, &look, "text"),
+        answer("t1:i1"),
+        reply("t1", 2, "Done.", &[]),
+    ];
+    let key = "main".parse().unwrap();
+    let side = Side {
+        agent: &agent,
+        key: &key,
+        tools: Few(vec![LOOK]),
+    };
+    let turns = super::recording::latest_turns(&messages, 1);
+    let part = super::playing::play(&side, &turns[0]);
+    assert_eq!(part.end, super::playing::End::Replied(2));
+    let counts: Vec<usize> = part.requests.iter().map(|it| it.messages.len()).collect();
+    assert_eq!(counts, [2, 5]);
+}
