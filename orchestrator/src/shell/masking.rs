@@ -4,8 +4,9 @@
 //! A value is looked for as it is and as programs write it: escaped as JSON (once and twice, since a
 //! line may quote another), in base64 at any place of what is encoded, in hexadecimal digits, and
 //! percent-encoded. A value of several lines, such as a private key, is written line by line, so each of its
-//! lines is looked for, too. Where a line is too long and is split, it is split beside a value, not within; a
-//! value that is too long for that is looked for in pieces. What a child
+//! lines is looked for, too. What of a text is escaped otherwise (`\/`, `\u0068`, `%2f`) is undone before it is looked
+//! through, at each level of quotation. Where a line is too long and is split, it is split beside a value, not within,
+//! however that is written; a value that is too long for that is looked for in pieces. What a child
 //! says about itself is masked as it comes in, so that everything made of it is; what the daemon says, as
 //! it goes out. Messages of a conversation are not touched: they are what the agent was told.
 //!
@@ -13,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -31,6 +33,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::limits::{
     MASKED_BEGINNING_BYTES_MAX, MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN,
 };
+
+mod undoing;
+
+use undoing::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
 
 /// What stands in place of a value.
 const MASK: &str = "[masked]";
@@ -62,6 +68,8 @@ struct Known {
     values: BTreeSet<String>,
     /// What they are found by.
     patterns: BTreeSet<String>,
+    /// Bytes of the longest that is written in one go.
+    longest: usize,
     finder: Option<AhoCorasick>,
 }
 
@@ -92,8 +100,10 @@ impl Masks {
         if known.values.len() == before {
             return;
         }
-        let parts = known.values.iter().flat_map(|value| parts(value));
-        let patterns: BTreeSet<String> = parts.flat_map(forms).collect();
+        let parts: Vec<&str> = known.values.iter().flat_map(|value| parts(value)).collect();
+        let longest = parts.iter().map(|part| part.len()).max();
+        let longest = longest.unwrap_or_default();
+        let patterns: BTreeSet<String> = parts.into_iter().flat_map(forms).collect();
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(&patterns);
@@ -101,6 +111,7 @@ impl Masks {
             Ok(finder) => {
                 known.finder = Some(finder);
                 known.patterns = patterns;
+                known.longest = longest;
             }
             Err(error) => tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -122,21 +133,24 @@ impl Masks {
         let Some(finder) = &known.finder else {
             return bytes.len();
         };
-        // The last of them may be the beginning of a value. One that is longer than half is cut, and found
-        // in pieces.
-        let kept_back = finder.max_pattern_len().saturating_sub(1);
+        // The last of them may be the beginning of a value, each byte of it escaped. One that is longer than half is
+        // cut, and found in pieces.
+        let escaped = if may_hide(bytes) {
+            known.longest.saturating_mul(ESCAPED_BYTES_MAX)
+        } else {
+            0
+        };
+        let kept_back = finder.max_pattern_len().max(escaped).saturating_sub(1);
         let cut = bytes.len().saturating_sub(kept_back.min(bytes.len() / 2));
-        let mut across = finder.find_iter(bytes);
-        let across = across.find(|found| found.start() < cut && cut < found.end());
-        across.map_or(cut, |found| found.end())
+        let cut = before_escape(bytes, cut);
+        let mut across = known.spans(bytes).into_iter();
+        let across = across.find(|span| span.start < cut && cut < span.end);
+        across.map_or(cut, |span| span.end)
     }
 
     /// Takes from the end of `text`, the first part of one that goes on, what may be the beginning of a value.
     fn split_off_beginning(&self, text: &mut String) -> String {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(finder) = &known.finder else {
-            return String::new();
-        };
         let begun = known.patterns.iter().filter_map(|pattern| {
             let most = pattern.len().min(MASKED_BEGINNING_BYTES_MAX + 1);
             let mut lengths = (1..most).rev();
@@ -147,9 +161,9 @@ impl Masks {
         });
         let cut = text.len() - begun.max().unwrap_or_default();
         // What is a value already is not cut.
-        let mut across = finder.find_iter(text.as_str());
-        let across = across.find(|found| found.start() < cut && cut < found.end());
-        text.split_off(across.map_or(cut, |found| found.end()))
+        let mut across = known.spans(text.as_bytes()).into_iter();
+        let across = across.find(|span| span.start < cut && cut < span.end);
+        text.split_off(across.map_or(cut, |span| span.end))
     }
 
     fn mask(&self, text: &mut String) {
@@ -276,24 +290,51 @@ impl OutputEnds {
 
 impl Known {
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match &self.finder {
-            Some(finder) if finder.is_match(text) => {
-                let mut masked = String::with_capacity(text.len());
-                finder.replace_all_with(text, &mut masked, |_, _, masked| {
-                    masked.push_str(MASK);
-                    true
-                });
-                Cow::Owned(masked)
-            }
-            _ => Cow::Borrowed(text),
+        let spans = self.spans(text.as_bytes());
+        if spans.is_empty() {
+            return Cow::Borrowed(text);
         }
+        let mut masked = String::with_capacity(text.len());
+        let mut at = 0;
+        for span in spans {
+            masked.push_str(text.get(at..span.start).unwrap_or_default());
+            masked.push_str(MASK);
+            at = span.end;
+        }
+        masked.push_str(text.get(at..).unwrap_or_default());
+        Cow::Owned(masked)
     }
 
-    /// Whether a value may be in this JSON: as it stands there, or hidden by what JSON escapes, such as the quotation
+    /// Where values stand, as they are or hidden by what is escaped: in order, and none over another.
+    fn spans(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let Some(finder) = &self.finder else {
+            return Vec::new();
+        };
+        let found = finder.find_iter(bytes);
+        let mut spans: Vec<Range<usize>> = found.map(|found| found.range()).collect();
+        if !may_hide(bytes) {
+            return spans;
+        }
+        for undone in undone(bytes) {
+            let found = finder.find_iter(&undone.bytes);
+            spans.extend(found.map(|found| undone.places(found.range())));
+        }
+        spans.sort_by_key(|span| (span.start, span.end));
+        let mut apart: Vec<Range<usize>> = Vec::new();
+        for span in spans {
+            match apart.last_mut() {
+                Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+                _ => apart.push(span),
+            }
+        }
+        apart
+    }
+
+    /// Whether a value may be in this JSON: as it stands there, or hidden by what is escaped, such as the quotation
     /// marks of a text that is JSON itself.
     fn may_be_in_json(&self, json: &[u8]) -> bool {
         let finder = self.finder.as_ref();
-        finder.is_some_and(|finder| json.contains(&b'\\') || finder.is_match(json))
+        finder.is_some_and(|finder| may_hide(json) || finder.is_match(json))
     }
 
     /// What is JSON stays JSON.
@@ -329,10 +370,10 @@ fn parts(value: &str) -> BTreeSet<&str> {
     lines.chain([value, value.trim()]).collect()
 }
 
-/// A form of a value, and what it is found by where it may be cut in two.
+/// A form of a value, and what it is found by where it may be cut in two, each byte of it escaped.
 fn with_pieces(form: String) -> Vec<String> {
     let mut found_by = Vec::new();
-    if form.len() > MAX_LOG_LINE_BYTES / 2 {
+    if form.len() > MAX_LOG_LINE_BYTES / 2 / ESCAPED_BYTES_MAX {
         let mut rest = form.as_str();
         while rest.len() >= MASKED_PIECE_BYTES {
             let (piece, behind) = rest.split_at(rest.floor_char_boundary(MASKED_PIECE_BYTES));
@@ -431,6 +472,9 @@ fn base64_within(bytes: &[u8], skipped: usize) -> String {
     });
     digits.collect()
 }
+
+#[cfg(test)]
+mod cut_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,163 @@
+//! Goal: of a value that lies anywhere in a line that is cut nothing can be read, however it is written.
+//!
+//! Method: the value is written in every form, and in ones made up at random of all ways to write a character, between
+//! bytes that share none of its letters. The line is cut wherever it may be. Both parts are masked; but for marks of
+//! escapes beside the mask, what is left is what stood before the value and what stood behind it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Of letters and signs that no filler has, and that forms escape.
+const VALUE: &str = "qz\"/Q\u{20ac}\n%+é😀W";
+/// What a line goes on with.
+const BEHIND: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+fn masks() -> Masks {
+    let masks = Masks::default();
+    masks.add_values(&[VALUE]);
+    masks
+}
+
+/// Quotes what is written once more, as JSON does, so many times.
+fn quoted(written: &str, times: usize) -> String {
+    (0..times).fold(written.to_owned(), |text, _| json_escaped(&text))
+}
+
+fn unit(c: char, is_upper: bool) -> String {
+    let mut units = [0; 2];
+    let units = c.encode_utf16(&mut units).iter();
+    let written = units.map(|unit| match is_upper {
+        true => format!("\\u{unit:04X}"),
+        false => format!("\\u{unit:04x}"),
+    });
+    written.collect()
+}
+
+fn percent(text: &str, is_upper: bool) -> String {
+    let written = text.bytes().map(|byte| match is_upper {
+        true => format!("%{byte:02X}"),
+        false => format!("%{byte:02x}"),
+    });
+    written.collect()
+}
+
+/// Every way to write the value that is of one kind throughout.
+fn all_forms() -> Vec<String> {
+    let units = |is_upper| VALUE.chars().map(|c| unit(c, is_upper)).collect::<String>();
+    let slashes = json_escaped(VALUE).replace('/', "\\/");
+    let query = percent_encoded(&json_escaped(VALUE), true, "%20");
+    let mut all = forms(VALUE);
+    for times in 0..3 {
+        all.push(quoted(VALUE, times + 1));
+        all.push(quoted(&slashes, times));
+        all.push(quoted(&units(true), times));
+        all.push(quoted(&units(false), times));
+        all.push(quoted(&ascii_escaped(VALUE), times));
+    }
+    for is_upper in [true, false] {
+        all.push(percent(VALUE, is_upper));
+        all.push(percent(&json_escaped(VALUE), is_upper));
+        all.push(json_escaped(&percent(VALUE, is_upper)));
+    }
+    all.push(query);
+    all
+}
+
+fn without_marks(text: &str) -> String {
+    text.replace('\\', "")
+}
+
+/// Masks both parts of a line that is cut somewhere within its first `length` bytes.
+fn masked_in_parts(masks: &Masks, line: &str, length: usize) -> String {
+    let bytes = line.as_bytes();
+    let cut = masks.cut_beside_values(bytes.get(..length).unwrap());
+    assert!(cut > 0 && cut <= length, "{cut} of {length}");
+    let (head, rest) = bytes.split_at(cut);
+    let text = |part: &[u8]| {
+        let part = String::from_utf8_lossy(part).into_owned();
+        masks.text(&part).into_owned()
+    };
+    format!("{}{}", text(head), text(rest))
+}
+
+/// Looks at every length that a line may have come to when it is cut.
+fn look_everywhere(masks: &Masks, (before, written, behind): (&str, &str, &str)) {
+    let line = format!("{before}{written}{behind}");
+    let expected = without_marks(&format!("{before}{MASK}{behind}"));
+    assert_eq!(without_marks(&masks.text(&line)), expected, "{line}");
+    for length in before.len().saturating_sub(20)..=line.len() {
+        let masked = masked_in_parts(masks, &line, length);
+        assert_eq!(without_marks(&masked), expected, "{length} bytes of {line}");
+    }
+}
+
+#[test]
+fn sec_2_a_value_is_not_cut_in_two_whatever_form_it_has() {
+    let masks = masks();
+    let forms = all_forms();
+    assert!(forms.len() > 30);
+    let fillers = ["a", "a\\\\", "b\\u0061", "%61b"];
+    for (written, filler) in forms.iter().zip(fillers.iter().cycle()) {
+        let room = 2 * written.len();
+        let before = filler.repeat(room.div_ceil(filler.len()));
+        look_everywhere(&masks, (&before, written, BEHIND));
+    }
+}
+
+/// One character of the value, in one of the ways to write it within JSON.
+fn any_way(c: char) -> impl Strategy<Value = String> {
+    (0..4_u8).prop_map(move |way| match way {
+        0 => unit(c, true),
+        1 => unit(c, false),
+        2 if c == '/' => "\\/".to_owned(),
+        _ => json_escaped(&c.to_string()),
+    })
+}
+
+/// One character, in one of the ways to write it within a URL.
+fn any_percent(c: char) -> impl Strategy<Value = String> {
+    (0..3_u8).prop_map(move |way| match way {
+        0 => percent(&c.to_string(), true),
+        1 => percent(&c.to_string(), false),
+        // What stands for something else there is never written as it is.
+        _ if c == '%' || c == '\n' => percent(&c.to_string(), true),
+        _ => c.to_string(),
+    })
+}
+
+fn written_somehow() -> impl Strategy<Value = String> {
+    let json: Vec<_> = VALUE.chars().map(any_way).collect();
+    let url: Vec<_> = VALUE.chars().map(any_percent).collect();
+    prop_oneof![
+        (json, 0..3_usize).prop_map(|(parts, times)| quoted(&parts.concat(), times)),
+        (url, 0..2_usize).prop_map(|(parts, times)| quoted(&parts.concat(), times)),
+    ]
+}
+
+fn filler() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("a".to_owned()),
+        Just("é".to_owned()),
+        Just("\\\\".to_owned()),
+        Just("\\t".to_owned()),
+        Just("\\u0061".to_owned()),
+        Just("%61".to_owned()),
+        Just("50% ".to_owned()),
+    ];
+    prop::collection::vec(piece, 1..8).prop_map(|pieces| pieces.concat() + "a")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn sec_2_a_value_is_not_cut_in_two_however_its_characters_are_written(
+        written in written_somehow(),
+        (before, behind) in (filler(), filler()),
+    ) {
+        let room = 2 * written.len();
+        let before = before.repeat(room.div_ceil(before.len()));
+        look_everywhere(&masks(), (&before, &written, &behind));
+    }
+}
