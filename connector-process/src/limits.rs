@@ -20,6 +20,9 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 /// cut off, chosen as by [`CONNECTIONS_MAX`].
 pub const BODY_BYTES_HELD_MAX: usize = 64 * 1024 * 1024;
 
+/// Longest query that an authorization server puts behind a public address, in bytes; with more it ends no login.
+pub const CALLBACK_QUERY_BYTES_MAX: usize = 16 * 1024;
+
 /// Mean rate at which a body must come once [`BODY_RATE_GRACE_MS`] are over, in bytes a second; slower,
 /// and it is answered 408.
 pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;

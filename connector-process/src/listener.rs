@@ -5,6 +5,7 @@
 //! * `http_endpoint`: where it reaches us.
 //! * `signature`: whether a request comes from who knows the secret. Pure.
 //! * `malformed`, `answer`, `response`: from an outcome to a status code and a body. Pure.
+//! * `callback`: people who come back from an authorization server.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: what a service does for agents.
 //! * `server`: sockets, time-outs and bounds; `connection_limiter`: who gives way when there are too many.
@@ -15,6 +16,7 @@
 //! durable (`MSG-13`).
 
 mod answer;
+mod callback;
 mod connection_limiter;
 mod http_endpoint;
 mod malformed;

@@ -32,6 +32,10 @@ impl Service for Webhook {
         self.0.signature.is_some()
     }
 
+    fn callback_path(&self) -> Option<&str> {
+        self.0.callback_path.as_deref()
+    }
+
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
         if let Some(check) = &self.0.signature {
             check.check(received.headers, received.body)?;

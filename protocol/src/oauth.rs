@@ -188,6 +188,22 @@ pub struct Endpoints {
     pub device_authorization: Option<String>,
 }
 
+/// The event by which a connection tells that somebody came back from an authorization server to a public address
+/// that it hears. Its input is the query of that address; it goes to no agent.
+pub const CALLBACK_EVENT: &str = "oauth.callback";
+
+/// The setting of a webhook that names the path on which it hears them.
+pub const CALLBACK_SETTING: &str = "oauthCallback";
+
+/// The path of a public address that people are sent back to; none of one that is no address with `https`, which a
+/// program of the person's own hears.
+#[must_use]
+pub fn public_path(redirect_uri: &str) -> Option<&str> {
+    let rest = redirect_uri.strip_prefix("https://")?;
+    let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/");
+    path.split('?').next()
+}
+
 /// What [`METADATA`] is asked with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -45,6 +45,25 @@ pub fn optional_program(name: &str) -> bool {
         || note_left_out(&format!("there is no {name}, which nothing else needs"))
 }
 
+/// The variable that names the directory in which the npm package `@modelcontextprotocol/sdk` is installed.
+pub const MCP_SDK_VAR: &str = "GOONDAN_TEST_MCP_SDK";
+
+/// An example server of the SDK of MCP for JavaScript, which not even CI has to have; if it is not there, the calling
+/// test is noted as left out.
+#[must_use]
+pub fn mcp_example(name: &str) -> Option<PathBuf> {
+    const EXAMPLES: &str = "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server";
+    let place = std::env::var_os(MCP_SDK_VAR);
+    let script = place.map(|place| PathBuf::from(place).join(EXAMPLES).join(name));
+    let script = script.filter(|script| script.is_file());
+    if script.is_none() {
+        note_left_out(&format!(
+            "{MCP_SDK_VAR} names no directory with the npm package @modelcontextprotocol/sdk"
+        ));
+    }
+    script
+}
+
 /// Whether modules in JavaScript can be run; if not, the calling test is noted as left out.
 ///
 /// # Panics

@@ -2,6 +2,7 @@
 
 use goondan_protocol::field::Default;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::oauth::CALLBACK_SETTING;
 
 use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
 
@@ -90,6 +91,11 @@ static WEBHOOK: Connector = Connector {
             "signature",
             Content::Map(&SIGNATURE),
             "How requests are signed.",
+        ),
+        Setting::optional(
+            CALLBACK_SETTING,
+            Content::UrlPath,
+            "The path on which people come back from authorization servers: that of `redirectUri` of an OAuthApp.",
         ),
     ],
     one_of: None,

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Refusal;
+use super::callback::{self, Page};
 use super::connection_limiter::ConnectionPermit;
 use super::response::{Outcome, to_response};
 use super::service::{Meaning, Received, Service};
@@ -98,6 +99,10 @@ impl Listener {
         record: &mut Record,
     ) -> Result<Outcome, Refusal> {
         let (head, body) = request.into_parts();
+        let callback_path = self.service.callback_path();
+        if head.method == Method::GET && callback_path == Some(head.uri.path()) {
+            return self.come_back(&head, remote, record.trace).await;
+        }
         if let Err(refusal) = self.admit(&head, &body) {
             self.discard(body.into_data_stream());
             return Err(refusal);
@@ -137,6 +142,29 @@ impl Listener {
             Some(thanks) => Outcome::Answered(thanks),
             None => Outcome::Accepted(accepted),
         })
+    }
+
+    /// Somebody comes back from an authorization server.
+    async fn come_back(
+        &self,
+        head: &Parts,
+        remote: &Remote,
+        trace: TraceContext,
+    ) -> Result<Outcome, Refusal> {
+        if self.stop.is_cancelled() {
+            return Err(Refusal::Stopping);
+        }
+        let Some(event) = callback::event_of(head.uri.query().unwrap_or_default()) else {
+            return Ok(Outcome::CameBack(Page::NotTaken));
+        };
+        let _slot = self
+            .slots
+            .try_acquire()
+            .map_err(|_none_free| Refusal::Busy)?;
+        remote.permit.set_working();
+        let reply_timeout = self.service.reply_timeout();
+        let submission = self.gateway.submit_within(reply_timeout, event, trace);
+        callback::page_of(submission.await).map(Outcome::CameBack)
     }
 
     /// Decides by the head alone whether to read the body.
@@ -275,7 +303,8 @@ impl Record {
         self.answered = true;
         let code = match outcome {
             Outcome::Refused(refusal) => Some(refusal.status().1),
-            Outcome::Accepted(_) | Outcome::Answered(_) => None,
+            Outcome::CameBack(Page::NotTaken) => Some("not_taken"),
+            Outcome::CameBack(Page::Taken) | Outcome::Accepted(_) | Outcome::Answered(_) => None,
         };
         self.log("request answered", Some(status), code);
     }

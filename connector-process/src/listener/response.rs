@@ -8,6 +8,7 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
 use super::answer::{Answer, Refusal};
+use super::callback::Page;
 use super::service::Service;
 
 /// The response header that names the trace and the span of the request, as the W3C's Trace Context
@@ -21,6 +22,8 @@ pub(crate) enum Outcome {
     Accepted(EventAccepted),
     /// It was no event.
     Answered(Answer),
+    /// Somebody came back from an authorization server.
+    CameBack(Page),
     /// It brought no event, and should have.
     Refused(Refusal),
 }
@@ -32,6 +35,7 @@ pub(crate) fn to_response(
     trace: TraceContext,
 ) -> Response<Body> {
     let (answer, header) = match outcome {
+        Outcome::CameBack(page) => return to_page(*page),
         Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
         Outcome::Answered(answer) => (answer.clone(), None),
         Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
@@ -47,6 +51,15 @@ pub(crate) fn to_response(
         headers.insert(TRACE_RESPONSE, value);
     }
     headers.extend(header);
+    response
+}
+
+/// A page for a browser.
+fn to_page(page: Page) -> Response<Body> {
+    let mut response = Response::new(Body::from(page.text()));
+    *response.status_mut() = page.status();
+    let headers = Page::HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(headers);
     response
 }
 

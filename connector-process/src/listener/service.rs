@@ -25,6 +25,11 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
         true
     }
 
+    /// The path on which people come back from authorization servers, if it hears them.
+    fn callback_path(&self) -> Option<&str> {
+        None
+    }
+
     /// How long the orchestrator may take over an event. A service that waits for less than
     /// [`REPLY_TIMEOUT_MS`] says so here, and asks again.
     fn reply_timeout(&self) -> Duration {

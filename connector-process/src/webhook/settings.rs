@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::HeaderName;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
+use goondan_protocol::oauth::CALLBACK_SETTING;
 use serde_json::Value;
 
 use crate::listener::{HttpEndpoint, SignatureCheck};
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) id_field: Option<FieldPath>,
     /// How requests must be signed. None: they need not be.
     pub(crate) signature: Option<SignatureCheck>,
+    /// The path on which people come back from authorization servers.
+    pub(crate) callback_path: Option<String>,
 }
 
 impl Settings {
@@ -66,6 +69,7 @@ impl Settings {
             signature: secrets
                 .get(HMAC_SECRET)
                 .and_then(|secret| signature_check(&values.map("signature"), secret)),
+            callback_path: values.text(CALLBACK_SETTING).map(str::to_owned),
         }
     }
 }
@@ -112,6 +116,7 @@ mod tests {
             "host": "::1", "port": "8080", "path": "/hooks/a%20b", "maxBodyBytes": 10,
             "inputField": "comment", "keyField": "/repo/name", "idField": "id",
             "signature": {"header": "X-Sig", "algorithm": "sha256", "prefix": "", "encoding": "hex"},
+            "oauthCallback": "/oauth/callback",
         });
         let described = goondan_connectors::find("webhook").unwrap().settings;
         assert_eq!(config.as_object().unwrap().len(), described.len());
@@ -129,6 +134,7 @@ mod tests {
         let key = settings.key_field.unwrap();
         assert_eq!(key.find(&body), Some(&json!("r")));
         assert!(settings.signature.is_some());
+        assert_eq!(settings.callback_path.as_deref(), Some("/oauth/callback"));
     }
 
     #[test]

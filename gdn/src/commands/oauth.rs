@@ -135,9 +135,11 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
         (Some(redirect_uri), false) => listener.for_redirect(redirect_uri).await?,
         _ => None,
     };
-    tell_begun(&begun, listener.is_some(), context)?;
+    let is_heard = begun.heard_by.is_some() && !paste;
+    tell_begun(&begun, (listener.is_some(), is_heard), context)?;
     let callback = match (&begun.redirect_uri, &listener) {
         (None, _) => None,
+        (Some(_), None) if is_heard => None,
         (Some(_), None) => Some(read_address().await?),
         (Some(redirect_uri), Some(listener)) => Some(listener.wait_for(redirect_uri).await?),
     };
@@ -161,7 +163,11 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
 }
 
 /// Says what a person does next.
-fn tell_begun(begun: &LoginBegun, is_heard: bool, context: &Context) -> Result<(), Failure> {
+fn tell_begun(
+    begun: &LoginBegun,
+    (is_heard_here, is_heard): (bool, bool),
+    context: &Context,
+) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::OAUTH_LOGIN, begun)?;
     if let Some(issuer) = &begun.issuer {
@@ -172,14 +178,14 @@ fn tell_begun(begun: &LoginBegun, is_heard: bool, context: &Context) -> Result<(
         let scope = text::printable(scope);
         output.note(format!("You are asked to allow: {scope}"));
     }
-    let next = match (&begun.user_code, is_heard) {
+    let next = match (&begun.user_code, is_heard_here) {
         (Some(code), _) => format!("Open this address on any device, and type {code}:"),
         (None, true) => "Open this address in a browser of this machine:".to_owned(),
         (None, false) => "Open this address in a browser, and consent:".to_owned(),
     };
     output.note(next);
     output.data(text::printable(&begun.url))?;
-    if begun.user_code.is_none() && !is_heard {
+    if begun.user_code.is_none() && !is_heard_here && !is_heard {
         output.note(
             "Then paste the whole address that the browser ends up at, even if it shows an error there:",
         );

@@ -4,16 +4,18 @@
 //! Requests to servers are calls to the connection `oauth` of the workspace; nobody's process waits for
 //! them. Which processes run with which token, `fleet::tokens` knows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use goondan_oauth::{
     Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ruling,
     Ticket, Waiter, limits::REQUEST_TIMEOUT_MS,
 };
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
-use goondan_protocol::control::{Call, ControlError, ErrorCode};
-use goondan_protocol::ids::{LoginId, OAuthSubject, ResourceName, WorkspaceId};
-use goondan_protocol::oauth::{DEVICE, METADATA, OAuthNeed, REGISTER, REVOKE, Reply, TOKEN};
+use goondan_protocol::control::{Call, ControlError, ErrorCode, LoginBegun};
+use goondan_protocol::ids::{ConnectionName, LoginId, OAuthSubject, ResourceName, WorkspaceId};
+use goondan_protocol::oauth::{
+    DEVICE, METADATA, OAuthNeed, REGISTER, REVOKE, Reply, TOKEN, public_path,
+};
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
@@ -21,6 +23,7 @@ use sha2::{Digest as _, Sha512};
 use crate::exchange::oauth::{OAuthDone, OAuthWork};
 use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled, SaidOfTokens};
 use crate::fleet::Fleet;
+use crate::fleet::connectors::callback_path;
 use crate::{Effect, LogEvent, Peer, RequestToken};
 
 /// Ids that the secrets of one login are made of. Each has 74 bits at random, and those of one millisecond
@@ -32,6 +35,8 @@ const LOGIN_UUIDS: usize = 8;
 pub(crate) struct OAuth {
     machine: Machine,
     calls: Vec<OAuthCall>,
+    /// The workspaces of logins that are begun, by who waits for that.
+    beginning: BTreeMap<RequestToken, WorkspaceId>,
 }
 
 impl OAuth {
@@ -110,6 +115,24 @@ impl OAuth {
         ruling
     }
 
+    /// Somebody came back from an authorization server to the public address that a connection hears on this path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::come_back`].
+    pub(crate) fn on_callback(
+        &mut self,
+        fleet: &mut Fleet,
+        id: &WorkspaceId,
+        path: &str,
+        query: &str,
+    ) -> Result<(), ControlError> {
+        self.machine.begin(fleet.now().wall);
+        let taken = self.machine.come_back(id, path, query);
+        self.say(fleet);
+        taken
+    }
+
     /// What clients ask for: only a person changes anything.
     pub(crate) fn on_request(
         &mut self,
@@ -138,6 +161,7 @@ impl OAuth {
                 let key = key(login.workspace_id, login.app, login.subject);
                 let fresh = (LoginId::from(fleet.uuid()), &entropy(fleet));
                 let way = (login.port, login.device);
+                self.beginning.insert(token, key.workspace_id.clone());
                 self.machine.login(waiter, &key, fresh, way);
             }),
             Call::FinishLogin(finish) => {
@@ -189,10 +213,17 @@ impl OAuth {
                 Said::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);
                     match result {
-                        Ok(Answer::Begun(begun)) => fleet.respond(token, &begun),
+                        Ok(Answer::Begun(begun)) => {
+                            let workspace_id = self.beginning.remove(&token);
+                            let heard_by = hearer_of(fleet, workspace_id.as_ref(), &begun);
+                            fleet.respond(token, &LoginBegun { heard_by, ..begun });
+                        }
                         Ok(Answer::Grant(info)) => fleet.respond(token, &info),
                         Ok(Answer::Revoked(revoked)) => fleet.respond(token, &revoked),
-                        Err(error) => fleet.respond_error(token, error),
+                        Err(error) => {
+                            self.beginning.remove(&token);
+                            fleet.respond_error(token, error);
+                        }
                     }
                 }
                 Said::Happened { key, what } => tell(fleet, &key, what),
@@ -200,6 +231,19 @@ impl OAuth {
             effects.extend(self.machine.take_effects());
         }
     }
+}
+
+/// The connection that hears who is sent back from a login that has begun, if one does.
+fn hearer_of(
+    fleet: &Fleet,
+    workspace_id: Option<&WorkspaceId>,
+    begun: &LoginBegun,
+) -> Option<ConnectionName> {
+    let path = public_path(begun.redirect_uri.as_deref()?)?;
+    let bundle = fleet.bundle(workspace_id?)?;
+    let mut connections = bundle.connections.iter();
+    let found = connections.find(|(_, it)| callback_path(it) == Some(path));
+    found.map(|(name, _)| name.clone())
 }
 
 fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {

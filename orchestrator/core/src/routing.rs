@@ -3,6 +3,7 @@
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Status, ToOrchestrator};
+use goondan_protocol::oauth::CALLBACK_EVENT;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{Cancelled, OpenTurn};
@@ -44,6 +45,16 @@ impl Core {
                 status.token =
                     token.filter(|said| self.calls.is_declined_start(&self.fleet, process, said));
                 self.on_connector_status(id, name, status);
+            }
+            (ToOrchestrator::Event(event), Owner::Connector(id, name))
+                if event.name == CALLBACK_EVENT
+                    && let Some(path) = self.fleet.callback_path_of(id, name) =>
+            {
+                let taken = self
+                    .oauth
+                    .on_callback(&mut self.fleet, id, &path, &event.input);
+                self.fleet
+                    .answer_callback(process, request_id, taken.is_ok());
             }
             (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
                 self.fleet

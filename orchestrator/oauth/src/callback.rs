@@ -36,7 +36,11 @@ impl Callback {
         let query = address
             .strip_prefix(redirect_uri)
             .and_then(|rest| rest.strip_prefix(separator));
-        let query = query.ok_or(CallbackError::OtherAddress)?;
+        Self::of_query(query.ok_or(CallbackError::OtherAddress)?)
+    }
+
+    /// Reads what stands behind the address, if it is known that it is the right one.
+    pub(crate) fn of_query(query: &str) -> Result<Self, CallbackError> {
         let find = |name: &'static str| {
             let mut found = query.split('&').filter_map(|field| {
                 let (key, value) = field.split_once('=').unwrap_or((field, ""));

@@ -10,7 +10,7 @@
 //! * `verdicts`: what servers say of the tokens that they are called with.
 //! * `views`: what people are told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::control::{ControlError, ErrorCode, GrantInfo, GrantRevoked, LoginBegun};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
@@ -267,6 +267,8 @@ pub struct Machine {
     apps: BTreeMap<(WorkspaceId, ResourceName), App>,
     grants: BTreeMap<GrantKey, Entry>,
     logins: BTreeMap<LoginId, Login>,
+    /// The latest that ended before anybody waited for them.
+    ended: VecDeque<logins::Ended>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
     effects: Vec<Effect>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{LoginId, OAuthSubject, ResourceName, WorkspaceId};
+use crate::ids::{ConnectionName, LoginId, OAuthSubject, ResourceName, WorkspaceId};
 use crate::secret::SecretValue;
 use crate::time::Timestamp;
 
@@ -128,6 +128,9 @@ pub struct LoginBegun {
     /// Where the server sends people back to from there; `None` of a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
+    /// The connection that hears who is sent back there, if one does: then nothing is to be handed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_by: Option<ConnectionName>,
     /// What is to be typed at the address, if it is a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_code: Option<String>,
@@ -143,8 +146,8 @@ pub struct FinishLogin {
     pub workspace_id: WorkspaceId,
     /// The login.
     pub login_id: LoginId,
-    /// The whole address that the person was sent back to. Without it the answer comes when a login on
-    /// another device has ended.
+    /// The whole address that the person was sent back to. Without it the answer comes when a login has ended that
+    /// is made on another device, or whose address a connection hears.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<SecretValue>,
 }

@@ -73,6 +73,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_login;
 #[cfg(test)]
+mod mcp_sdk;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod namespaces;
@@ -108,6 +110,8 @@ mod permissions;
 mod project_root;
 #[cfg(test)]
 mod proposals;
+#[cfg(test)]
+mod public_callback;
 #[cfg(test)]
 mod publishing;
 #[cfg(test)]

@@ -10,10 +10,12 @@ use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
-use goondan_protocol::ipc::{Assignment, EventRefused, Head, RefusalCode, Status, ToConnector};
+use goondan_protocol::ipc::{
+    Assignment, EventAccepted, EventRefused, Head, RefusalCode, Status, ToConnector,
+};
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
-use goondan_protocol::oauth::OAuthNeed;
+use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
 use super::agents::CONFIGURATION_CHANGED;
@@ -65,6 +67,17 @@ impl Connector {
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
 }
+
+/// The path on which a connection hears who comes back from an authorization server, if it does: a webhook that says
+/// so.
+pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
+    let is_webhook = connection.entry.is_none() && connection.connector.as_str() == WEBHOOK;
+    let path = connection.config.get(CALLBACK_SETTING)?.as_str()?;
+    is_webhook.then_some(path)
+}
+
+/// The connector that hears requests of others.
+const WEBHOOK: &str = "webhook";
 
 impl Fleet {
     pub(crate) fn on_connector_status(
@@ -309,6 +322,34 @@ impl Fleet {
             reply,
         };
         self.arrive(id, arrival);
+    }
+
+    /// The path on which a connection hears who comes back from an authorization server, if it does.
+    pub(crate) fn callback_path_of(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<String> {
+        let connection = self.bundle(id)?.connections.get(name)?;
+        callback_path(connection).map(str::to_owned)
+    }
+
+    /// Tells a connection whether a callback ended a login. Whoever made the request is told no more than that.
+    pub(crate) fn answer_callback(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        is_taken: bool,
+    ) {
+        if !is_taken {
+            let message = "it ends no login".to_owned();
+            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
+        }
+        let accepted = EventAccepted {
+            event_id: EventId::from(self.uuid()),
+            duplicate: false,
+        };
+        self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
     }
 
     pub(super) fn refuse_connector(

@@ -2,7 +2,9 @@
 
 use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
 use goondan_protocol::ids::{LoginId, WorkspaceId};
-use goondan_protocol::oauth::{FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded};
+use goondan_protocol::oauth::{
+    FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded, public_path,
+};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
@@ -17,6 +19,9 @@ use crate::documents::{Binding, Grant, How, Session};
 use crate::key::{GrantKey, Place};
 use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
 use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
+
+/// A login at a public address that ended before anybody waited for it, and what came of it.
+pub(super) type Ended = (LoginId, WorkspaceId, Result<Answer, ControlError>);
 
 /// What a token endpoint says while a person has not decided yet (RFC 8628).
 const PENDING: &str = "authorization_pending";
@@ -195,6 +200,7 @@ impl Machine {
             issuer,
             scope: Some(scope).filter(|scope| !scope.is_empty()),
             redirect_uri: Some(redirect_uri),
+            heard_by: None,
             user_code: None,
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
         };
@@ -301,12 +307,22 @@ impl Machine {
             .get_mut(&id)
             .filter(|login| login.key.workspace_id == workspace_id);
         let Some(login) = login else {
+            let result = match callback {
+                None => self.take_ended(&workspace_id, &id),
+                Some(_) => None,
+            };
             let why = "it was used, or given up, or its time is over";
-            return self.answer(waiter, Err(no_login(why)));
+            return self.answer(waiter, result.unwrap_or_else(|| Err(no_login(why))));
         };
         let is_over = login.session.is_used || login.session.expires_at_ms <= now_ms;
-        let (state, redirect_uri, issuer, says_issuer) = match &login.session.how {
+        let (state, redirect_uri) = match &login.session.how {
             How::Device { .. } => return login.waiters.push(waiter),
+            // A connection hears who comes back, or has already.
+            How::Code { redirect_uri, .. }
+                if callback.is_none() && public_path(redirect_uri).is_some() =>
+            {
+                return login.waiters.push(waiter);
+            }
             How::Code { .. } if is_over => {
                 let error = no_login("it was used, or its time is over");
                 return self.answer(waiter, Err(error));
@@ -314,10 +330,8 @@ impl Machine {
             How::Code {
                 state,
                 redirect_uri,
-                issuer,
-                says_issuer,
                 ..
-            } => (state, redirect_uri, issuer.clone(), *says_issuer),
+            } => (state, redirect_uri),
         };
         let address = callback.as_ref().map_or("", SecretValue::expose);
         let callback = match Callback::parse(address, redirect_uri) {
@@ -328,19 +342,75 @@ impl Machine {
             Err(error) => return self.answer(waiter, Err(not_accepted(&error.to_string()))),
         };
         login.waiters.push(waiter);
-        let is_issuer = match (&callback.issuer, &issuer) {
+        // Whoever waits is told.
+        drop(self.take_callback(&id, callback));
+    }
+
+    /// Somebody came back to the public address with this path, which a connection of the workspace hears; `query` is
+    /// what stood behind it.
+    ///
+    /// # Errors
+    ///
+    /// If that ends no login: its `state` is of none, or of one that was used or whose time is over, or the login was
+    /// begun with another address, or it is of another authorization server.
+    pub fn come_back(
+        &mut self,
+        workspace_id: &WorkspaceId,
+        path: &str,
+        query: &str,
+    ) -> Result<(), ControlError> {
+        let callback =
+            Callback::of_query(query).map_err(|error| not_accepted(&error.to_string()))?;
+        let now_ms = self.now_ms;
+        let is_meant = |login: &Login| match &login.session.how {
+            How::Code {
+                state,
+                redirect_uri,
+                ..
+            } => {
+                login.key.workspace_id == *workspace_id
+                    && *state == callback.state
+                    && public_path(redirect_uri) == Some(path)
+                    && !login.session.is_used
+                    && login.session.expires_at_ms > now_ms
+            }
+            How::Device { .. } => false,
+        };
+        let mut logins = self.logins.iter();
+        let id = logins.find(|(_, login)| is_meant(login));
+        let Some(id) = id.map(|(id, _)| id.clone()) else {
+            let why = "it was used, or given up, or its time is over";
+            return Err(no_login(why));
+        };
+        self.take_callback(&id, callback)
+    }
+
+    /// Goes on with a login whose `state` somebody came back with, or ends it.
+    fn take_callback(&mut self, id: &LoginId, callback: Callback) -> Result<(), ControlError> {
+        let how = self.logins.get(id).map(|login| &login.session.how);
+        let Some(How::Code {
+            issuer,
+            says_issuer,
+            ..
+        }) = how
+        else {
+            return Err(no_login("it was given up"));
+        };
+        let is_issuer = match (&callback.issuer, issuer) {
             (Some(said), Some(issuer)) => said == issuer,
             (None, Some(_)) => !says_issuer,
             (_, None) => true,
         };
         if !is_issuer {
             let error = not_accepted("it is of another authorization server than the login");
-            return self.end_login(&id, &Err(error));
+            self.end_login(id, &Err(error.clone()));
+            return Err(error);
         }
         match callback.outcome {
-            Err(refused) => self.end_login(&id, &Err(declined(&refused.to_string()))),
-            Ok(code) => self.use_code(&id, code),
+            Err(refused) => self.end_login(id, &Err(declined(&refused.to_string()))),
+            Ok(code) => self.use_code(id, code),
         }
+        Ok(())
     }
 
     /// Notes durably that the login is used, and then exchanges its code.
@@ -493,11 +563,33 @@ impl Machine {
         self.end_login(id, &Ok(Answer::Grant(info)));
     }
 
-    /// A login is over, however: nothing of it stays (`SYS-5`).
+    /// What came of a login that ended before anybody waited for it: a browser may be quicker than the client.
+    fn take_ended(
+        &mut self,
+        workspace_id: &WorkspaceId,
+        id: &LoginId,
+    ) -> Option<Result<Answer, ControlError>> {
+        let is_meant = |(ended, of, _): &Ended| ended == id && of == workspace_id;
+        let at = self.ended.iter().position(is_meant)?;
+        self.ended.remove(at).map(|(_, _, result)| result)
+    }
+
+    /// A login is over, however: nothing of it stays on disk (`SYS-5`).
     pub(super) fn end_login(&mut self, id: &LoginId, result: &Result<Answer, ControlError>) {
         let Some(login) = self.logins.remove(id) else {
             return;
         };
+        let is_public = matches!(
+            &login.session.how,
+            How::Code { redirect_uri, .. } if public_path(redirect_uri).is_some()
+        );
+        if is_public && login.waiters.is_empty() {
+            let workspace_id = login.key.workspace_id.clone();
+            self.ended
+                .push_back((id.clone(), workspace_id, result.clone()));
+            let too_many = self.ended.len().saturating_sub(LOGINS_OPEN_MAX);
+            drop(self.ended.drain(..too_many));
+        }
         self.remove(Place::Session(login.key, id.clone()), Pending::Nothing);
         for waiter in login.waiters {
             self.answer(waiter, result.clone());
@@ -533,6 +625,7 @@ impl Machine {
             issuer: self.issuer_of(beginning),
             scope: beginning.scope.clone(),
             redirect_uri: None,
+            heard_by: None,
             user_code: Some(device.user_code),
             expires_at: Timestamp::from_unix_millis(expires_at_ms),
         };

@@ -1,0 +1,103 @@
+//! People who come back from an authorization server to a public address (`SYS-4`).
+//!
+//! What the server put behind the address goes to the orchestrator, which alone knows what it means, and into no log.
+//! The page that a browser is shown repeats nothing of it.
+
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ipc::{EventRefused, RefusalCode};
+use goondan_protocol::oauth::CALLBACK_EVENT;
+
+use super::answer::Refusal;
+use crate::gateway::Verdict;
+use crate::limits::CALLBACK_QUERY_BYTES_MAX;
+
+/// What a browser shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Page {
+    /// The login goes on.
+    Taken,
+    /// There is no such login.
+    NotTaken,
+}
+
+impl Page {
+    pub(super) const HEADERS: [(HeaderName, &'static str); 3] = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::Taken => StatusCode::OK,
+            Self::NotTaken => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Taken => {
+                "<!doctype html><meta charset=utf-8><title>goondan</title>\
+                 <p>That is all. You can close this page and go back to the terminal."
+            }
+            Self::NotTaken => {
+                "<!doctype html><meta charset=utf-8><title>goondan</title>\
+                 <p>This address ends no login: it was used, its time is over, or it is of another one. \
+                 Log in again: <code>gdn oauth login APP</code>."
+            }
+        }
+    }
+}
+
+/// The event that tells of it; none if it is longer than any that means something.
+pub(super) fn event_of(query: &str) -> Option<ConnectorEvent> {
+    (query.len() <= CALLBACK_QUERY_BYTES_MAX).then(|| ConnectorEvent {
+        id: None,
+        name: CALLBACK_EVENT.to_owned(),
+        input: query.to_owned(),
+        instance_key: None,
+        properties: JsonObject::new(),
+        auth: None,
+        metadata: JsonObject::new(),
+    })
+}
+
+/// The page for what the orchestrator says.
+pub(super) fn page_of(verdict: Verdict) -> Result<Page, Refusal> {
+    match verdict {
+        Ok(_) => Ok(Page::Taken),
+        Err(EventRefused {
+            code: RefusalCode::Invalid | RefusalCode::Unroutable,
+            ..
+        }) => Ok(Page::NotTaken),
+        Err(refused) => Err(Refusal::ByOrchestrator(refused)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sys_4_a_callback_is_told_whole_or_not_at_all_and_a_page_repeats_nothing() {
+        let event = event_of("code=c&state=s").unwrap();
+        assert_eq!(
+            (event.name.as_str(), event.input.as_str()),
+            (CALLBACK_EVENT, "code=c&state=s")
+        );
+        assert!(event_of(&"x".repeat(CALLBACK_QUERY_BYTES_MAX)).is_some());
+        assert!(event_of(&"x".repeat(CALLBACK_QUERY_BYTES_MAX + 1)).is_none());
+        let refused = |code| {
+            Err(EventRefused {
+                code,
+                message: "m".to_owned(),
+            })
+        };
+        let page = page_of(refused(RefusalCode::Invalid)).unwrap();
+        assert_eq!(page, Page::NotTaken);
+        assert!(page_of(refused(RefusalCode::Unavailable)).is_err());
+    }
+}

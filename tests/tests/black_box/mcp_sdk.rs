@@ -1,0 +1,149 @@
+//! Goal: an MCP server that is not ours, with a login that is not ours, is logged in at and used (`SYS-4`).
+//!
+//! Method: the example server of the protocol's own SDK for JavaScript, with its demo of an authorization server, where
+//! [`needs::MCP_SDK_VAR`] says that the SDK is installed.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use goondan_tests::{Daemon, Home, needs, wait_until};
+
+use super::mcp::last_result;
+use super::oauth::{address_of, are_nowhere, visit};
+
+/// An agent that calls what it is told to.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^greet (?P<name>.*) at length$', step: 1}
+        call: [{tool: kit__multi-greet, args: {name: "${name}"}}]
+      - when: {user: '^greet nobody$', step: 1}
+        call: [{tool: kit__greet, args: {}}]
+      - when: {user: '^greet (?P<name>.*)$', step: 1}
+        call: [{tool: kit__greet, args: {name: "${name}"}}]
+      - when: {user: '^files$', step: 1}
+        call: [{tool: kit__list-files, args: {}}]
+      - when: {user: '^read$', step: 1}
+        call: [{tool: kit__read_resource, args: {uri: "https://example.com/greetings/default"}}]
+      - when: {user: '^prompt$', step: 1}
+        call: [{tool: kit__get_prompt, args: {name: greeting-template, arguments: {name: Ada}}}]
+      - say: "so: ${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: kit}
+spec: {builtin: mcp}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [Tool/kit]
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: server}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: "@goondan/base"}
+  config: {url: 'URL', auth: oauth}
+"#;
+
+/// The example server, and its authorization server.
+struct Example {
+    process: Child,
+    url: String,
+}
+
+impl Example {
+    fn start(script: &Path, flags: &[&str]) -> Self {
+        // Ports that are free now; who takes one in between makes the test fail, and no other.
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mcp, auth) = (free(), free());
+        let port = |held: &TcpListener| held.local_addr().unwrap().port().to_string();
+        let (mcp_port, auth_port) = (port(&mcp), port(&auth));
+        drop((mcp, auth));
+        let mut process = Command::new("node")
+            .arg(script)
+            .args(flags)
+            .env("MCP_PORT", &mcp_port)
+            .env("MCP_AUTH_PORT", &auth_port)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("MCP Streamable HTTP Server listening") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+        }
+        // What it says from then on is nobody's business, and must not stop it.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let url = format!("http://localhost:{mcp_port}/mcp");
+        Self { process, url }
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// A person consents: where the browser is sent then.
+fn consent(address: &str) -> String {
+    let browser = ["-s", "-o", "/dev/null", "-w", "%{redirect_url}", address];
+    let went = Command::new("curl").args(browser).output().unwrap();
+    String::from_utf8(went.stdout).unwrap()
+}
+
+#[test]
+fn sys_4_the_example_server_of_the_protocols_sdk_is_logged_in_at_and_its_tools_are_called() {
+    let Some(script) = needs::mcp_example("simpleStreamableHttp.js") else {
+        return;
+    };
+    if !needs::program("node") || !needs::program("curl") {
+        return;
+    }
+    for flags in [&["--oauth"][..], &["--oauth", "--oauth-strict"]] {
+        let server = Example::start(&script, flags);
+        let home = Home::new(&PROJECT.replace("URL", &server.url));
+        let daemon = Daemon::serving(&home);
+        let sending = home.start_gdn(&["send", "--instance", "a", "greet Ada"]);
+        sending.wait_for_stderr("gdn oauth login server");
+        let login = home.start_gdn(&["oauth", "login", "server"]);
+        let back = consent(&address_of(&login));
+        assert_eq!(visit(&back), 200, "{back}");
+        login.wait().exits(0);
+        sending.wait().exits(0).prints(&["so: Hello, Ada!"]);
+        // What else it has: notifications while a call goes on, links, a refusal, a resource, a prompt.
+        assert_eq!(home.ask("b", "greet Bo at length"), "so: Good morning, Bo!");
+        assert!(home.ask("b", "files").contains("file:///example/file1.txt"));
+        home.ask("b", "greet nobody");
+        assert!(last_result(&home, "b").contains("E_TOOL_INVALID_ARGS"));
+        assert!(home.ask("b", "read").contains("Hello, world!"));
+        assert!(home.ask("b", "prompt").contains("Please greet Ada"));
+        // Its tokens have an end, and it renews none.
+        let shown = home.gdn_json(&["oauth", "show", "server"]);
+        assert_eq!(shown["state"], "active", "{shown}");
+        assert_eq!(shown["renewable"], false, "{shown}");
+        // After a restart the same token is used, and nobody is asked.
+        daemon.kill();
+        let daemon = Daemon::start(&home);
+        wait_until("the server is reached again", || {
+            home.ask("c", "greet Cy") == "so: Hello, Cy!"
+        });
+        let (_, code) = back.split_once("code=").unwrap();
+        let code = code.split('&').next().unwrap().to_owned();
+        are_nowhere(&home, &[code], &daemon.log().lines());
+    }
+}

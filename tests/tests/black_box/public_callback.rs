@@ -1,0 +1,130 @@
+//! Goal: a person who comes back from an authorization server to a public address ends the login that they began, and
+//! nobody who makes requests there ends another (`SYS-4`).
+//!
+//! Method: the real binaries, an authorization server on the loopback, and the test in the place of the reverse proxy:
+//! what the browser is sent to goes to the port of the webhook.
+
+use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET};
+use goondan_tests::home::Running;
+use goondan_tests::{Daemon, Home, http};
+
+use super::oauth::{address_of, are_nowhere};
+
+const PUBLIC: &str = "https://bot.example.com/oauth/callback";
+
+fn home(server: &AuthorizationServer) -> Home {
+    let project = format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: OAuthApp
+metadata: {{name: idp}}
+spec:
+  issuer: {}
+  clientId: client-one
+  clientSecret: {{valueFrom: {{env: CLIENT_SECRET}}}}
+  redirectUri: {PUBLIC}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: main}}
+spec: {{provider: scripted, options: {{rules: [{{say: "so: ${{input}}"}}]}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec: {{modelConfig: {{modelRef: Model/main}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: hook}}
+spec:
+  connectorRef: {{kind: Connector, name: webhook, package: "@goondan/base"}}
+  config: {{path: /hook, oauthCallback: /oauth/callback}}
+"#,
+        server.issuer()
+    );
+    let home = Home::new(&project);
+    home.write(
+        "project/.env.local",
+        &format!("CLIENT_SECRET={CLIENT_SECRET}\n"),
+    );
+    home
+}
+
+/// The proxy passes on what a browser asks for: the status and the page.
+fn comes_to(daemon: &Daemon, address: &str) -> (u16, String) {
+    let target = address.strip_prefix("https://bot.example.com").unwrap();
+    let answer = http::get(daemon.webhook("hook"), target).unwrap();
+    (answer.status, answer.body)
+}
+
+fn begin(home: &Home) -> Running {
+    home.start_gdn(&["oauth", "login", "idp"])
+}
+
+#[test]
+fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone() {
+    let server = AuthorizationServer::start(3_600);
+    let home = home(&server);
+    let daemon = Daemon::serving(&home);
+    let login = begin(&home);
+    let back = server.consent(&address_of(&login));
+    assert!(back.starts_with(PUBLIC), "{back}");
+    let (_, query) = back.split_once('?').unwrap();
+    let code = query.split('&').next().unwrap();
+    // Whoever guesses, says something twice, or comes elsewhere ends nothing.
+    for (hostile, status) in [
+        ("/oauth/callback", 400),
+        ("/oauth/callback?code=x&state=guessed", 400),
+        (&*format!("/oauth/callback?{code}"), 400),
+        (&*format!("/oauth/callback?{query}&{query}"), 400),
+        (
+            &*format!("/oauth/callback?{query}&x={}", "x".repeat(17_000)),
+            400,
+        ),
+        (&*format!("/oauth?{query}"), 404),
+        (&*format!("/hook?{query}"), 405),
+    ] {
+        let (said, page) = comes_to(&daemon, &format!("https://bot.example.com{hostile}"));
+        assert_eq!(said, status, "{hostile}");
+        assert!(!page.contains("guessed") && !page.contains(code), "{page}");
+    }
+    assert_eq!(server.requests("authorization_code"), 0);
+    let (status, page) = comes_to(&daemon, &back);
+    assert_eq!(status, 200, "{page}");
+    login
+        .wait()
+        .exits(0)
+        .prints(&["Logged in for OAuthApp/idp"]);
+    // It was used.
+    assert_eq!(comes_to(&daemon, &back).0, 400);
+    assert_eq!(server.requests("authorization_code"), 1);
+
+    // Of another server than the login's: it is over, and no code goes anywhere.
+    let login = begin(&home);
+    let back = server.consent(&address_of(&login));
+    let (head, _) = back.split_once("&iss=").unwrap();
+    let (status, _) = comes_to(&daemon, &format!("{head}&iss=https://evil.example"));
+    assert_eq!(status, 400);
+    login
+        .wait()
+        .exits(10)
+        .tells(&["of another authorization server"]);
+    assert_eq!(comes_to(&daemon, &back).0, 400);
+    assert_eq!(server.requests("authorization_code"), 1);
+
+    // The daemon dies, and whoever waited is gone: the login goes on.
+    let login = begin(&home);
+    let back = server.consent(&address_of(&login));
+    daemon.kill();
+    drop(login.wait());
+    let daemon = Daemon::start(&home);
+    assert_eq!(comes_to(&daemon, &back).0, 200);
+    goondan_tests::wait_until("the code is exchanged", || {
+        server.requests("authorization_code") == 2
+    });
+    // The webhook hears events as ever.
+    let event = http::post(daemon.webhook("hook"), "/hook", &[], "hello").unwrap();
+    assert_eq!(event.status, 202, "{}", event.body);
+    are_nowhere(&home, &server.secrets(), &daemon.log().lines());
+}
