@@ -176,6 +176,7 @@ commands! {
     Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,
     Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
     Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,
+    Metrics(args: metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
     Audit(args: audit::AuditArgs) => commands::audit::run(&args, context).await,
     Restart(args: restart::RestartArgs) => commands::restart::run(args, context).await,
     Reload(args: reload::ReloadArgs) => commands::reload::run(&args, context).await,

@@ -26,7 +26,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "See what happens",
         &[
-            "top", "ps", "status", "watch", "logs", "trace", "usage", "audit",
+            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit",
         ],
     ),
     (

@@ -212,6 +212,8 @@ pub const VALIDATE: &str = "gdn.validate/v1";
 pub const MIGRATE: &str = "gdn.migrate/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
+/// `gdn metrics`.
+pub const METRICS: &str = "gdn.metrics/v1";
 /// `gdn demo`.
 pub const DEMO: &str = "gdn.demo/v1";
 
@@ -314,5 +316,6 @@ pub const ALL: &[&str] = &[
     VALIDATE,
     MIGRATE,
     CONFIG_SHOW,
+    METRICS,
     DEMO,
 ];

@@ -7,6 +7,7 @@
 //!   in; what is to be done about it, `Effect`s, comes out.
 //! * `shell`: carries the effects out and tells the core what happened. It decides nothing. Its
 //!   `supervisor` is the one loop; `child`, `control`, `loading`, `logs` and `strays` are its hands.
+//! * `metrics`: what is counted, and the one snapshot of it. No I/O.
 //! * `limits`: every bound and interval, with its name.
 //!
 //! The store, the configuration and their invariants have crates of their own: `goondan_store` and
@@ -26,6 +27,7 @@
 
 mod args;
 mod limits;
+mod metrics;
 mod shell;
 
 pub use shell::main;

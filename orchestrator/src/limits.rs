@@ -10,6 +10,14 @@ pub(crate) const TICKS_OF_MEASURE: u64 = 2;
 /// Part of the file descriptors that the store keeps for open conversations at most: one in so many.
 pub(crate) const STORE_DESCRIPTORS_PART: u64 = 8;
 
+/// Lines that a snapshot of all that is counted has at most (`OBS-3`). What does not fit is told together as `other`.
+pub(crate) const METRIC_LINES_MAX: usize = 2_000;
+/// Those of them that are kept for what is told together.
+pub(crate) const METRIC_LINES_OF_OTHERS: usize = 400;
+/// Lines that one metric has at most, what is told together left out.
+pub(crate) const METRIC_LINES_EACH_MAX: usize = 400;
+const _: () = assert!(METRIC_LINES_OF_OTHERS + METRIC_LINES_EACH_MAX <= METRIC_LINES_MAX);
+
 /// Time without a change after which the files of a watched project are read again, in milliseconds:
 /// who saves changes several, who switches a branch many (`SUP-8`).
 pub(crate) const WATCH_QUIET_MS: u64 = 100;

@@ -28,6 +28,7 @@ mod strays;
 mod supervisor;
 mod supply;
 mod tasks;
+mod timed_disk;
 mod usage;
 mod watching;
 

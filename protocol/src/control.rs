@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{BundleStatus, ChangesetInfo};
+use crate::metrics::MetricsSnapshot;
 use crate::rehearsal::Rehearsal;
 
 /// Declares requests that are about one thing of a workspace, with what each of them says beside it.
@@ -60,7 +61,9 @@ pub use bundle::{
     ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RehearseBundle, RejectChangeset,
     RevertBundle, ShowBundle, ShowChangeset, ShownChangeset,
 };
-pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
+pub use daemon::{
+    Connect, Connected, DaemonStatus, OpenFiles, ReadMetrics, Resource, Status, Stop,
+};
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, ListEvents,
     MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, Sent, TurnPiece, TurnProgress,
@@ -161,6 +164,8 @@ methods! {
     Connect = "daemon.connect" -> Connected;
     /// The daemon's state.
     Status = "daemon.status" -> DaemonStatus;
+    /// All that the daemon counts.
+    ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
     /// Stops the daemon.
     Stop = "daemon.shutdown" -> Done;
     /// Every process and its state.

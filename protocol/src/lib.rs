@@ -39,6 +39,7 @@ pub mod ipc;
 pub mod lifecycle;
 pub mod limits;
 pub mod message;
+pub mod metrics;
 pub mod module_file;
 pub mod oauth;
 pub mod observe;

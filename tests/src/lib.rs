@@ -39,6 +39,7 @@ pub mod projects;
 pub mod provider;
 pub mod random;
 pub mod registry;
+pub mod scrape;
 pub mod screen;
 pub mod secret_forms;
 pub mod team;

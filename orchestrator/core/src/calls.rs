@@ -39,6 +39,7 @@ use self::lane::{Lane, Who};
 use self::messages::{
     answer_call, check_call, credential_of, send_provider, tell_of_fallback, tell_watchers,
 };
+use self::metering::count_request;
 use self::open_questions::Questions;
 use self::recording::step_to_record;
 use self::replied::Replied;
@@ -64,6 +65,7 @@ mod for_oauth;
 mod for_tasks;
 mod lane;
 mod messages;
+mod metering;
 mod of_daemon;
 mod open_questions;
 mod questions;
@@ -130,6 +132,8 @@ struct OpenCall {
     declined: Option<Declined>,
     /// How often it was begun.
     attempts: u32,
+    /// When it was begun last.
+    begun_ms: u64,
     /// Whether anybody has heard a piece of the attempt at hand.
     has_streamed: bool,
     /// Whom the reply counts against.
@@ -341,6 +345,7 @@ impl Calls {
             not_before_ms: 0,
             declined: None,
             attempts: 0,
+            begun_ms: 0,
             has_streamed: false,
             payers: self.payers_of(fleet, at, &asked.target),
             reserved: None,
@@ -472,6 +477,7 @@ impl Calls {
             return;
         };
         call.attempts = call.attempts.saturating_add(1);
+        call.begun_ms = now_ms;
         call.state = CallState::Running { process };
         call.declined = None;
         call.reserved = reserved;
@@ -600,6 +606,9 @@ impl Calls {
             return;
         };
         let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
+        if let Some(call) = self.open.get(&id) {
+            count_request(fleet, call, &result.outcome);
+        }
         fleet.provider_worked(process);
         self.note_verdict(fleet, process, &result.outcome);
         match result.outcome {

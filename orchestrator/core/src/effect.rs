@@ -13,6 +13,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
+use goondan_protocol::metrics::Sample;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::trace::{TraceContext, TraceId};
@@ -195,6 +196,15 @@ pub enum Effect {
     },
     /// Write a line to the log.
     Log(LogEvent),
+    /// Count something that happened.
+    Count(Sample),
+    /// Answer a request with all that is counted.
+    TellMetrics {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// What the core knows of it now.
+        samples: Vec<Sample>,
+    },
     /// Everything has ended; so may the daemon.
     Exit,
 }

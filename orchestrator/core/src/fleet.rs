@@ -62,6 +62,7 @@ pub(crate) mod inbox;
 mod inspecting;
 pub(crate) mod instance;
 pub(crate) mod mailbox;
+pub(crate) mod metering;
 pub(crate) mod models;
 pub(crate) mod observing;
 pub(crate) mod parking;

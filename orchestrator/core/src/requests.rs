@@ -81,6 +81,7 @@ fn may_come_late(call: &Call) -> bool {
         call,
         Call::Connect(_)
             | Call::Status(_)
+            | Call::ReadMetrics(_)
             | Call::ListProcesses(_)
             | Call::ListWorkspaces(_)
             | Call::ListInstances(_)
@@ -291,6 +292,11 @@ impl Core {
                 let mut status = self.fleet.daemon_status(&self.calls);
                 self.tasks.tell_failed_drills(&mut status.workspaces);
                 self.fleet.respond(token, &status);
+            }
+            Call::ReadMetrics(_) => {
+                let mut samples = self.fleet.samples(&self.calls);
+                samples.extend(self.calls.samples(&self.fleet));
+                self.fleet.push(Effect::TellMetrics { token, samples });
             }
             Call::Stop(stop) => {
                 self.requests.stops.push(token);

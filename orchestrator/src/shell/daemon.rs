@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use futures_util::StreamExt as _;
-use goondan_durable::disk::{Disk, RealDisk};
+use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::time::Timestamp;
@@ -44,6 +44,7 @@ use super::proposals;
 use super::strays;
 use super::supervisor::Supervisor;
 use super::tasks::{Ground, TaskThread};
+use super::timed_disk::TimedDisk;
 use crate::args::Args;
 use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
@@ -189,7 +190,9 @@ fn is_memory_open() -> bool {
 async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), StartFailure> {
     // Long: all that is made here lives as long as the daemon.
     let layout = root.layout().clone();
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let disk = TimedDisk::default();
+    let syncs = disk.times();
+    let disk: Arc<dyn Disk> = Arc::new(disk);
     let io = |error: std::io::Error| StartFailure::new(&error);
 
     let known = Known::default();
@@ -249,7 +252,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         reports,
         writers,
         projects.clone(),
-        cgroups,
+        (cgroups, syncs),
         (tasks_thread, joint_thread, oauth_thread),
     );
 

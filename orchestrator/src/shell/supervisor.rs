@@ -13,6 +13,7 @@ use goondan_clock::RunningTime;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{Call, ControlError};
+use goondan_protocol::metrics::{MetricsSnapshot, Sample};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::writer::{Completion, Job, Worker};
@@ -36,8 +37,10 @@ use super::packages::PackageKeeper;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
+use super::timed_disk::SyncTimes;
 use super::watching::Watches;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
+use crate::metrics::{Metrics, Own};
 use goondan_core::limits::TICK_MS;
 use goondan_core::{Core, Input, LogEvent, Now, ProcessId, RequestToken, Severity};
 
@@ -81,6 +84,9 @@ pub(super) struct Supervisor {
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
     jobs: Vec<Job>,
+    metrics: Metrics,
+    syncs: SyncTimes,
+    started_at: Timestamp,
     started: Instant,
     running_time: RunningTime,
     ticks: u64,
@@ -97,7 +103,7 @@ impl Supervisor {
         reports: Reports,
         writers: Writers<Worker>,
         projects: Projects,
-        cgroups: Cgroups,
+        (cgroups, syncs): (Cgroups, SyncTimes),
         (tasks_thread, joint_thread, oauth_thread): (TaskThread, JointThread, OAuthThread),
     ) -> Self {
         Self {
@@ -119,6 +125,9 @@ impl Supervisor {
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             jobs: Vec::new(),
+            metrics: Metrics::default(),
+            syncs,
+            started_at: Timestamp::from_unix_millis(unix_millis_now()),
             started: Instant::now(),
             running_time: RunningTime::default(),
             ticks: 0,
@@ -344,6 +353,17 @@ impl Supervisor {
             }
             (result, _) => request.client.respond(request.id, result),
         }
+    }
+
+    /// All that is counted, with how the core says that everything stands.
+    fn metrics(&mut self, samples: Vec<Sample>) -> MetricsSnapshot {
+        let own = Own {
+            at: Timestamp::from_unix_millis(unix_millis_now()),
+            started_at: self.started_at,
+            syncs: self.syncs.read(),
+            dropped_log_lines: self.reports.hub.dropped_lines().count,
+        };
+        self.metrics.snapshot(samples, own)
     }
 
     /// Forgets a child that is gone, with whatever it left behind. To look for that takes the longer the

@@ -75,6 +75,8 @@ mod mcp_login;
 #[cfg(test)]
 mod mcp_sdk;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod namespaces;

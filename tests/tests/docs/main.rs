@@ -20,6 +20,8 @@ mod limits;
 mod links;
 mod machines;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod operations;
 #[cfg(test)]
 mod pages;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::budget::BudgetPeriod;
-use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName};
 use goondan_protocol::time::Day;
-use goondan_protocol::usage::Charge;
+use goondan_protocol::usage::{Charge, Spending};
 use goondan_store::ledger::{LedgerTask, Line};
 use goondan_tasks::state::Taken;
 
@@ -37,6 +37,8 @@ struct Account {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
     of: BTreeMap<Payer, Account>,
+    /// What the replies of each model to each agent took since ever.
+    by_model: BTreeMap<(AgentName, ResourceName), Spending>,
     /// What of each task was put down, or is about to be.
     tasks: BTreeMap<LedgerTask, Taken>,
 }
@@ -82,6 +84,11 @@ impl Accounts {
     pub(crate) fn take(&mut self, line: &Line) {
         let charge = line.charge();
         let agent = &line.agent_name;
+        let replies = (agent.clone(), line.model.clone());
+        self.by_model
+            .entry(replies)
+            .or_default()
+            .add(&line.spending);
         for payer in payers_of_line(line) {
             let is_own = payer == own_of(line);
             let account = self.of.entry(payer).or_default();
@@ -117,6 +124,12 @@ impl Accounts {
     /// The agent of a conversation or a task that has spent something itself.
     pub(crate) fn agent_of(&self, payer: &Payer) -> Option<&AgentName> {
         self.of.get(payer)?.agent.as_ref()
+    }
+
+    /// What the replies of each model to each agent took since ever.
+    pub(crate) fn by_model(&self) -> impl Iterator<Item = (&AgentName, &ResourceName, &Spending)> {
+        let sums = self.by_model.iter();
+        sums.map(|((agent, model), spending)| (agent, model, spending))
     }
 
     /// Everybody who has an account.
@@ -169,7 +182,7 @@ pub(crate) fn agents_of(payers: &[Payer]) -> Vec<AgentName> {
 #[cfg(test)]
 mod tests {
     use goondan_protocol::time::Timestamp;
-    use goondan_protocol::usage::{MicroUsd, Spending, Usage};
+    use goondan_protocol::usage::{MicroUsd, Usage};
 
     use super::*;
 
@@ -248,6 +261,14 @@ mod tests {
         assert_eq!(spent(&agent("boss"), BudgetPeriod::Ever), 17);
         assert_eq!(spent(&agent("hand"), BudgetPeriod::Ever), 6);
         assert_eq!(spent(&key("nobody"), BudgetPeriod::Ever), 0);
+        let replies = accounts.by_model();
+        let replies = replies.map(|(agent, _, sum)| (agent.as_str(), sum.usage.input_tokens));
+        let replies: Vec<_> = replies.collect();
+        assert_eq!(
+            replies,
+            [("boss", 10), ("hand", 5)],
+            "each to its own agent"
+        );
         let agent = accounts.agent_of(&key("hand:main"));
         assert_eq!(agent.map(AgentName::as_str), Some("hand"));
     }

@@ -31,6 +31,7 @@ use serde_json::value::RawValue;
 
 use super::accounts::{Payer, payers, payers_of_line};
 use super::for_tasks::place_of;
+use super::metering::count_reply;
 use super::{Calls, OpenCall};
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
@@ -259,6 +260,7 @@ impl Calls {
             return;
         };
         accounts.take(line);
+        count_reply(fleet, &at.workspace_id, line);
         if step.is_some() {
             accounts.take_for_task(line);
         }
@@ -294,7 +296,7 @@ impl Calls {
 
     /// What is reserved in an account for calls that are being made, and what others took that is about
     /// to count.
-    fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
+    pub(super) fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
         let calls = self.open.values();
         let reserved = calls
             .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))

@@ -8,6 +8,7 @@ use goondan_protocol::ipc::ToConnector;
 use serde_json::value::to_raw_value;
 
 use super::messages::send_provider;
+use super::metering::count_unknown;
 use super::{CallState, Calls, LaneKey, OpenCall};
 use crate::ProcessId;
 use crate::fleet::Fleet;
@@ -104,6 +105,7 @@ impl Calls {
             let had_streamed = std::mem::take(&mut call.has_streamed);
             let target = &call.target;
             if !call.is_idempotent {
+                count_unknown(fleet, id, target);
                 let message = format!("{target} broke off ({how}); outcome unknown");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("look whether it had its effect before you try again");
@@ -157,6 +159,7 @@ impl Calls {
                     "try again later",
                 )
             } else {
+                count_unknown(fleet, &call.at.workspace_id, &target);
                 let unknown = format!("{target} did not answer in time; outcome unknown");
                 (
                     unknown,

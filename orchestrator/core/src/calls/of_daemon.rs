@@ -54,6 +54,7 @@ impl Calls {
             declined: None,
             not_before_ms: 0,
             attempts: 0,
+            begun_ms: 0,
             has_streamed: false,
             payers: Vec::new(),
             reserved: None,

@@ -140,6 +140,7 @@ impl Fleet {
             },
             Some(Ending::Crashed { delay_ms }) => {
                 is_crash = true;
+                self.count_child_crash(&owner);
                 Event::ProcessCrashed {
                     worker,
                     consecutive_crashes: self.slot_mut(&owner).map_or(0, |slot| slot.crashes),

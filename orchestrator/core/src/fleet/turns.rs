@@ -73,6 +73,15 @@ continuation! {
     } after CompleteTurn => &core.on_committed
 }
 
+/// How a turn ended, in a word.
+fn word_of(outcome: &TurnOutcome) -> &'static str {
+    match outcome {
+        TurnOutcome::Completed { .. } => "completed",
+        TurnOutcome::Failed { code, .. } if code == CANCELLED => "cancelled",
+        TurnOutcome::Failed { .. } => "failed",
+    }
+}
+
 impl Fleet {
     /// A turn is committed, or could not be. If it is, the digest of the configuration it began under.
     pub(crate) fn on_committed(
@@ -96,22 +105,18 @@ impl Fleet {
         let now_ms = self.now.mono_ms;
         let entry = self.instance_mut(at)?;
         entry.inbox.done(|id| id == event_id || also.contains(id));
-        let is_cancelled = matches!(outcome, TurnOutcome::Failed { code, .. } if code == CANCELLED);
-        if !is_cancelled {
+        if word_of(outcome) != "cancelled" {
             // Its process did its work.
             entry.slot.crashes = 0;
         }
         entry.idle_since_ms = now_ms;
         let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let began_ms = turn.as_ref().map(|turn| turn.handed_over_ms);
         let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
         let trace = turn.as_ref().map(|turn| turn.context.trace);
         let began_under = turn.as_ref().and_then(|t| t.context.config_digest.clone());
         let restart = turn.and_then(|turn| turn.restart);
-        let status = match outcome {
-            TurnOutcome::Completed { .. } => "completed",
-            TurnOutcome::Failed { .. } if is_cancelled => "cancelled",
-            TurnOutcome::Failed { .. } => "failed",
-        };
+        let status = word_of(outcome);
         let committed = LifecycleEvent::TurnCommitted {
             instance_key: at.instance_key.clone(),
             turn_id: turn_id.clone(),
@@ -119,6 +124,7 @@ impl Fleet {
             outcome: status.to_owned(),
         };
         self.announce(&at.workspace_id, committed, trace);
+        self.count_turn(at, status, began_ms);
         if dropped > 0 {
             let event =
                 LogEvent::warn("reports of a turn were dropped: there were too many").of(at);

@@ -492,6 +492,8 @@ impl World {
             | Effect::Joint(_)
             | Effect::Bundle(_)
             | Effect::OAuth(_)
+            | Effect::Count(_)
+            | Effect::TellMetrics { .. }
             | Effect::Log(_) => {}
         }
         Vec::new()

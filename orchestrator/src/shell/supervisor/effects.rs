@@ -178,6 +178,11 @@ impl Supervisor {
                 });
             }
             Effect::Log(event) => write_log(&self.reports.hub, event),
+            Effect::Count(sample) => self.metrics.count(sample),
+            Effect::TellMetrics { token, samples } => {
+                let snapshot = self.metrics(samples);
+                self.answer(token, &snapshot);
+            }
             Effect::Exit => self.is_over = true,
         }
         None
@@ -279,10 +284,15 @@ impl Supervisor {
             .iter()
             .flat_map(|id| loading::list_instances(&self.projects.known, id, is_processing));
         let page = list.page_of(listed.collect());
-        match serde_json::value::to_raw_value(&page) {
-            Ok(listed) => {
+        self.answer(token, &page);
+    }
+
+    /// Answers a request with what holds no secret.
+    fn answer(&mut self, token: RequestToken, answer: &impl Serialize) {
+        match serde_json::value::to_raw_value(answer) {
+            Ok(answer) => {
                 if let Some(request) = self.requests.remove(&token) {
-                    request.client.respond_raw(request.id, listed);
+                    request.client.respond_raw(request.id, answer);
                 }
             }
             Err(error) => {

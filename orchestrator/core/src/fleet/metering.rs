@@ -1,0 +1,208 @@
+//! What is counted of workspaces, conversations and processes, and how they stand when somebody asks
+//! (`OBS-3`).
+//!
+//! Everything that a configuration names has its series from the beginning on, also while there is nothing to
+//! count: a query cannot see that a counter grew which was not there before.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{ProcessState, Readiness};
+use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
+use goondan_protocol::metrics::{Label, Labels, Metric, Micros, Sample};
+use goondan_protocol::time::Timestamp;
+
+use super::slot::Slot;
+use super::views::Work;
+use super::{Fleet, Owner, Workspace, health};
+use crate::Effect;
+
+/// How turns end, as they are counted.
+pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
+
+/// The labels of what belongs to a workspace.
+pub(crate) fn of_workspace(id: &WorkspaceId) -> Labels {
+    Labels::none().with(Label::Workspace, id.as_str())
+}
+
+/// How the conversations of one agent stand together.
+#[derive(Debug, Default)]
+struct OfAgent {
+    waiting: usize,
+    oldest: Option<Timestamp>,
+    running: u64,
+    in_back_off: u64,
+}
+
+impl Fleet {
+    /// Something happened that is counted.
+    pub(crate) fn count(&mut self, metric: Metric, labels: Labels, value: Micros) {
+        self.push(Effect::Count(Sample {
+            metric,
+            labels,
+            value,
+        }));
+    }
+
+    /// A process ended though nobody had asked it to.
+    pub(super) fn count_child_crash(&mut self, owner: &Owner) {
+        if let Some(labels) = self.labels_of(owner) {
+            self.count(Metric::ChildCrashes, labels, Micros::whole(1));
+        }
+    }
+
+    /// A turn is committed. `began_ms` is when its process was handed it, if one was.
+    pub(super) fn count_turn(&mut self, at: &InstanceRef, outcome: &str, began_ms: Option<u64>) {
+        let Some(agent) = self.agent_name(at) else {
+            return;
+        };
+        let labels = of_workspace(&at.workspace_id).with(Label::Agent, agent.as_str());
+        if let Some(began_ms) = began_ms {
+            let took = self.now.mono_ms.saturating_sub(began_ms);
+            self.count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
+        }
+        let labels = labels.with(Label::Outcome, outcome);
+        self.count(Metric::Turns, labels, Micros::whole(1));
+    }
+
+    /// What a process is counted under; none if it belongs to nothing any more.
+    fn labels_of(&self, owner: &Owner) -> Option<Labels> {
+        let labels = of_workspace(owner.workspace_id());
+        Some(match owner {
+            Owner::Agent(at) => labels.with(Label::Agent, self.agent_name(at)?.as_str()),
+            Owner::Connector(_, name) => labels.with(Label::Connection, name.as_str()),
+            Owner::Model(_, name) => labels.with(Label::Model, name.as_str()),
+            Owner::Task(id, task) => {
+                let run = self.workspaces.get(id)?.runs.get(task)?;
+                labels.with(Label::Agent, run.assignment.agent.name.as_str())
+            }
+        })
+    }
+
+    /// How everything stands now.
+    pub(crate) fn samples(&self, work: &impl Work) -> Vec<Sample> {
+        let mut samples = Samples::default();
+        let waiting = match self.room.short_of() {
+            [] => 0,
+            _ => self.starts.waiting(),
+        };
+        samples.add(Metric::WaitingStarts, Labels::none(), waiting);
+        for (id, workspace) in &self.workspaces {
+            self.sample_workspace(&mut samples, work, (id, workspace));
+            sample_agents(&mut samples, self.now.wall, id, workspace);
+            sample_services(&mut samples, id, workspace);
+        }
+        samples.0
+    }
+
+    fn sample_workspace(
+        &self,
+        samples: &mut Samples,
+        work: &impl Work,
+        (id, workspace): (&WorkspaceId, &Workspace),
+    ) {
+        let labels = of_workspace(id);
+        let is_unwell = workspace.problem.is_some();
+        samples.add(
+            Metric::WorkspaceProblem,
+            labels.clone(),
+            usize::from(is_unwell),
+        );
+        let parked = workspace.parked.values().sum();
+        samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
+        let entries = workspace.instances.values();
+        let approvals: usize = entries.map(|entry| entry.approvals.waiting().count()).sum();
+        let waiting = approvals + work.questions_in(id) + self.consents_in(id).len();
+        samples.add(Metric::WaitingForPerson, labels, waiting);
+    }
+}
+
+/// Collects samples.
+#[derive(Default)]
+struct Samples(Vec<Sample>);
+
+impl Samples {
+    fn number(&mut self, metric: Metric, labels: Labels, value: Micros) {
+        self.0.push(Sample {
+            metric,
+            labels,
+            value,
+        });
+    }
+
+    fn add(&mut self, metric: Metric, labels: Labels, value: usize) {
+        let value = u64::try_from(value).unwrap_or(u64::MAX);
+        self.number(metric, labels, Micros::whole(value));
+    }
+}
+
+fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, workspace: &Workspace) {
+    let bundle = workspace.bundle.as_ref();
+    let named = bundle.into_iter().flat_map(|bundle| {
+        let agents = bundle.agents.keys();
+        agents.chain(bundle.cli_agents.keys())
+    });
+    let mut agents: BTreeMap<&AgentName, OfAgent> =
+        named.map(|name| (name, OfAgent::default())).collect();
+    for instance in workspace.instances.values() {
+        let of = agents.entry(&instance.agent).or_default();
+        of.waiting += instance.pending();
+        let oldest = instance.inbox.events().next();
+        let oldest = oldest.map(|event| event.created_at);
+        of.oldest = of.oldest.into_iter().chain(oldest).min();
+        of.running += u64::from(instance.slot.up().is_some());
+        of.in_back_off += u64::from(is_in_back_off(&instance.slot));
+    }
+    for run in workspace.runs.values() {
+        let of = agents.entry(&run.assignment.agent.name).or_default();
+        of.running += u64::from(run.slot.up().is_some());
+    }
+    for (name, of) in agents {
+        let labels = of_workspace(id).with(Label::Agent, name.as_str());
+        let age_ms = of.oldest.map_or(0, |oldest| {
+            let age = now.as_unix_millis() - oldest.as_unix_millis();
+            u64::try_from(age).unwrap_or(0)
+        });
+        samples.add(Metric::EventsWaiting, labels.clone(), of.waiting);
+        let whole = [
+            (Metric::EventOldestAge, Micros::millis(age_ms)),
+            (Metric::Processes, Micros::whole(of.running)),
+            (Metric::BackoffProcesses, Micros::whole(of.in_back_off)),
+            (Metric::ChildCrashes, Micros::whole(0)),
+        ];
+        for (metric, value) in whole {
+            samples.number(metric, labels.clone(), value);
+        }
+        for outcome in TURN_OUTCOMES {
+            let labels = labels.clone().with(Label::Outcome, outcome);
+            samples.add(Metric::Turns, labels, 0);
+        }
+    }
+}
+
+/// Connections and models.
+fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspace) {
+    let connectors = workspace.connectors.iter().map(|(name, connector)| {
+        let labels = of_workspace(id).with(Label::Connection, name.as_str());
+        (labels, &connector.slot, connector.readiness)
+    });
+    let models = workspace.models.iter().map(|(name, model)| {
+        let labels = of_workspace(id).with(Label::Model, name.as_str());
+        (labels, &model.slot, model.readiness)
+    });
+    for (labels, slot, readiness) in connectors.chain(models) {
+        let is_unready = health::shown(slot, readiness) == Some(Readiness::NotReady);
+        for (metric, holds) in [
+            (Metric::Processes, slot.up().is_some()),
+            (Metric::BackoffProcesses, is_in_back_off(slot)),
+            (Metric::UnreadyProcesses, is_unready),
+            (Metric::ChildCrashes, false),
+            (Metric::CallsUnknown, false),
+        ] {
+            samples.add(metric, labels.clone(), usize::from(holds));
+        }
+    }
+}
+
+fn is_in_back_off(slot: &Slot) -> bool {
+    slot.shown(false) == ProcessState::CrashLoopBackOff
+}

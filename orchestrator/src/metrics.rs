@@ -1,0 +1,315 @@
+//! What is counted, and the one snapshot of it (`OBS-3`). No I/O.
+//!
+//! What happens is added up under its labels as the core tells of it. When somebody asks, that is put
+//! together with how everything stands then.
+//!
+//! # Invariants
+//!
+//! * A snapshot has at most [`METRIC_LINES_MAX`] lines. What does not fit is told together as `other`.
+//! * A series that was once told by itself is told by itself for as long as the daemon runs: a counter never
+//!   goes from one series to another.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use goondan_protocol::metrics::{
+    Histogram, Label, Labels, Metric, MetricFamily, MetricKind, MetricValue, MetricsSnapshot,
+    Micros, Sample, Series,
+};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+
+use crate::limits::{METRIC_LINES_EACH_MAX, METRIC_LINES_MAX, METRIC_LINES_OF_OTHERS};
+
+type Key = (Metric, Labels);
+
+/// What is counted since the daemon started.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    counted: HashMap<Key, MetricValue>,
+    admitted: Admitted,
+}
+
+/// Which series are told by themselves.
+#[derive(Debug, Default)]
+struct Admitted {
+    series: HashSet<Key>,
+    lines: usize,
+    lines_of: HashMap<Metric, usize>,
+}
+
+impl Admitted {
+    /// Whether a series is told by itself, from now on always.
+    fn takes(&mut self, key: &Key) -> bool {
+        if self.series.contains(key) {
+            return true;
+        }
+        let lines = key.0.lines_per_series();
+        let of_metric = self.lines_of.entry(key.0).or_default();
+        let fits = self.lines + lines <= METRIC_LINES_MAX - METRIC_LINES_OF_OTHERS
+            && *of_metric + lines <= METRIC_LINES_EACH_MAX;
+        if fits {
+            self.lines += lines;
+            *of_metric += lines;
+            self.series.insert(key.clone());
+        }
+        fits
+    }
+}
+
+/// What only the shell knows.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The moment.
+    pub(crate) at: Timestamp,
+    /// When the daemon started.
+    pub(crate) started_at: Timestamp,
+    /// How long syncs took.
+    pub(crate) syncs: Histogram,
+    /// Lines of the log that were dropped.
+    pub(crate) dropped_log_lines: u64,
+}
+
+impl Metrics {
+    /// Takes in something that happened.
+    pub(crate) fn count(&mut self, sample: Sample) {
+        let Sample {
+            metric,
+            labels,
+            value,
+        } = sample;
+        let info = metric.info();
+        let known = self.counted.entry((metric, labels));
+        let known = known.or_insert_with(|| nothing_of(info.kind));
+        match known {
+            MetricValue::Number(sum) => *sum = sum.plus(value),
+            MetricValue::Histogram(histogram) => histogram.observe(info.bounds, value),
+        }
+    }
+
+    /// All of it, with how everything stands.
+    pub(crate) fn snapshot(&mut self, samples: Vec<Sample>, own: Own) -> MetricsSnapshot {
+        let mut all: HashMap<Key, MetricValue> = self.counted.clone();
+        let samples = samples.into_iter().chain(own_samples(&own));
+        for sample in samples {
+            let value = MetricValue::Number(sample.value);
+            merge(&mut all, (sample.metric, sample.labels), value);
+        }
+        let syncs = MetricValue::Histogram(own.syncs);
+        merge(&mut all, (Metric::StoreSync, Labels::none()), syncs);
+        let mut known: Vec<(Key, MetricValue)> = all.into_iter().collect();
+        known.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut told: HashMap<Key, MetricValue> = HashMap::new();
+        let mut dropped: u64 = 0;
+        for (key, value) in known {
+            if self.admitted.takes(&key) {
+                told.insert(key, value);
+            } else {
+                dropped += 1;
+                merge(&mut told, (key.0, key.1.folded()), value);
+            }
+        }
+        let dropped = MetricValue::Number(Micros::whole(dropped));
+        told.insert((Metric::SeriesDropped, Labels::none()), dropped);
+        MetricsSnapshot {
+            at: own.at,
+            started_at: own.started_at,
+            families: families(told),
+        }
+    }
+}
+
+fn nothing_of(kind: MetricKind) -> MetricValue {
+    match kind {
+        MetricKind::Histogram => MetricValue::Histogram(Histogram::default()),
+        MetricKind::Counter | MetricKind::Gauge | MetricKind::Info => {
+            MetricValue::Number(Micros::default())
+        }
+    }
+}
+
+fn own_samples(own: &Own) -> [Sample; 3] {
+    let version = Version::current();
+    let build = Labels::none()
+        .with(Label::Version, version.goondan)
+        .with(Label::Protocol, version.protocol.to_string());
+    let started_ms = u64::try_from(own.started_at.as_unix_millis()).unwrap_or(0);
+    let sample = |metric, labels, value| Sample {
+        metric,
+        labels,
+        value,
+    };
+    [
+        sample(Metric::Build, build, Micros::whole(1)),
+        sample(
+            Metric::StartTime,
+            Labels::none(),
+            Micros::millis(started_ms),
+        ),
+        sample(
+            Metric::LogLinesDropped,
+            Labels::none(),
+            Micros::whole(own.dropped_log_lines),
+        ),
+    ]
+}
+
+/// Adds to a series what belongs to it too. Of ages the oldest is told.
+fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
+    let metric = key.0;
+    match all.entry(key) {
+        std::collections::hash_map::Entry::Vacant(place) => {
+            place.insert(value);
+        }
+        std::collections::hash_map::Entry::Occupied(mut known) => match (known.get_mut(), value) {
+            (MetricValue::Number(known), MetricValue::Number(value)) => {
+                *known = match metric {
+                    Metric::EventOldestAge => value.max(*known),
+                    _ => known.plus(value),
+                };
+            }
+            (MetricValue::Histogram(known), MetricValue::Histogram(value)) => known.add(&value),
+            // A metric is of one kind.
+            (MetricValue::Number(_), MetricValue::Histogram(_))
+            | (MetricValue::Histogram(_), MetricValue::Number(_)) => {}
+        },
+    }
+}
+
+fn families(told: HashMap<Key, MetricValue>) -> Vec<MetricFamily> {
+    let mut of: BTreeMap<Metric, Vec<Series>> = BTreeMap::new();
+    for ((metric, labels), value) in told {
+        of.entry(metric).or_default().push(Series { labels, value });
+    }
+    let families = of.into_iter().map(|(metric, mut series)| {
+        series.sort_by(|a, b| a.labels.cmp(&b.labels));
+        MetricFamily { metric, series }
+    });
+    families.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::metrics::OTHER;
+    use goondan_protocol::metrics::open_metrics;
+
+    use super::*;
+
+    fn own() -> Own {
+        Own {
+            at: Timestamp::from_unix_millis(0),
+            started_at: Timestamp::from_unix_millis(1_500),
+            syncs: Histogram::default(),
+            dropped_log_lines: 7,
+        }
+    }
+
+    fn turn(agent: &str) -> Sample {
+        Sample {
+            metric: Metric::Turns,
+            labels: Labels::none()
+                .with(Label::Workspace, "w")
+                .with(Label::Agent, agent)
+                .with(Label::Outcome, "completed"),
+            value: Micros::whole(1),
+        }
+    }
+
+    fn lines(snapshot: &MetricsSnapshot) -> Vec<String> {
+        let text = open_metrics::text(snapshot);
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn value_of(snapshot: &MetricsSnapshot, start: &str) -> String {
+        let lines = lines(snapshot);
+        let line = lines.iter().find(|line| line.starts_with(start));
+        line.and_then(|line| line.rsplit_once(' '))
+            .unwrap()
+            .1
+            .to_owned()
+    }
+
+    #[test]
+    fn obs_3_what_is_counted_and_what_is_sampled_stand_in_one_series() {
+        let mut metrics = Metrics::default();
+        metrics.count(turn("clerk"));
+        metrics.count(turn("clerk"));
+        let nothing_yet = Sample {
+            value: Micros::default(),
+            ..turn("buyer")
+        };
+        let known = Sample {
+            value: Micros::default(),
+            ..turn("clerk")
+        };
+        let snapshot = metrics.snapshot(vec![known, nothing_yet], own());
+        let of = |agent: &str| {
+            let start = format!("goondan_turns_total{{workspace=\"w\",agent=\"{agent}\"");
+            value_of(&snapshot, &start)
+        };
+        assert_eq!((of("clerk"), of("buyer")), ("2".to_owned(), "0".to_owned()));
+        assert_eq!(value_of(&snapshot, "goondan_start_time_seconds"), "1.5");
+        assert_eq!(value_of(&snapshot, "goondan_log_lines_dropped_total"), "7");
+        assert_eq!(value_of(&snapshot, "goondan_series_dropped"), "0");
+    }
+
+    #[test]
+    fn obs_3_there_are_never_more_lines_than_the_limit_and_nothing_is_lost() {
+        let mut metrics = Metrics::default();
+        metrics.count(turn("first"));
+        let first = metrics.snapshot(Vec::new(), own());
+        assert_eq!(value_of(&first, "goondan_series_dropped"), "0");
+        let mut samples = Vec::new();
+        for number in 0..3_000 {
+            let agent = format!("a{number}");
+            metrics.count(turn(&agent));
+            for metric in Metric::ALL {
+                let info = metric.info();
+                let mut labels = Labels::none();
+                for label in info.labels {
+                    labels = labels.with(*label, if label.is_open() { &agent } else { "x" });
+                }
+                let value = Micros::whole(1);
+                match info.kind {
+                    MetricKind::Histogram => metrics.count(Sample {
+                        metric: *metric,
+                        labels,
+                        value,
+                    }),
+                    _ => samples.push(Sample {
+                        metric: *metric,
+                        labels,
+                        value,
+                    }),
+                }
+            }
+        }
+        let snapshot = metrics.snapshot(samples, own());
+        let told = lines(&snapshot);
+        assert!(told.len() <= METRIC_LINES_MAX, "{}", told.len());
+        let of_first = "goondan_turns_total{workspace=\"w\",agent=\"first\"";
+        assert_eq!(value_of(&snapshot, of_first), "1", "it was there before");
+        let turns = told.iter().filter(|line| {
+            line.starts_with("goondan_turns_total") && line.contains("\"completed\"")
+        });
+        let sum: u64 = turns
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(sum, 3_001);
+        assert!(told.iter().any(|line| line.contains(OTHER)));
+        assert_ne!(value_of(&snapshot, "goondan_series_dropped"), "0");
+    }
+
+    #[test]
+    fn of_ages_that_are_told_together_the_oldest_counts() {
+        let mut metrics = Metrics::default();
+        let age = |agent: usize| Sample {
+            metric: Metric::EventOldestAge,
+            labels: Labels::none().with(Label::Agent, format!("a{agent:04}")),
+            value: Micros::whole(u64::try_from(agent).unwrap()),
+        };
+        let snapshot = metrics.snapshot((0..1_000).map(age).collect(), own());
+        let other = "goondan_event_oldest_age_seconds{agent=\"other\"}";
+        assert_eq!(value_of(&snapshot, other), "999");
+    }
+}

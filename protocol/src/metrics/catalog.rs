@@ -1,0 +1,241 @@
+//! Every metric there is: its name, what it means and which labels it has.
+
+use serde::{Deserialize, Serialize};
+
+use super::Label::{
+    Agent, Connection, ErrorType, GenAiTokenType, Model, Outcome, Period, Protocol, Scope,
+    TokenType, Unit, Version, Workspace,
+};
+use super::{Label, MetricKind, Micros};
+
+/// What is known of a metric before anything is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricInfo {
+    /// Its name as OpenMetrics has it: without what is added to a counter's samples.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: MetricKind,
+    /// The unit that its name ends with, if it has one.
+    pub unit: Option<&'static str>,
+    /// What it means.
+    pub help: &'static str,
+    /// The labels that its series may have.
+    pub labels: &'static [Label],
+    /// Of a histogram: the bounds of its buckets, in ascending order.
+    pub bounds: &'static [Micros],
+}
+
+macro_rules! metrics {
+    ($(
+        $name:ident = $wire:literal $kind:ident [$($label:ident),*]
+        $(unit $unit:literal)? $(bounds $bounds:ident)? : $help:literal;
+    )*) => {
+        /// A metric.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        pub enum Metric {
+            $(#[doc = $help] #[serde(rename = $wire)] $name,)*
+        }
+
+        impl Metric {
+            /// Every metric, in the order in which they are told.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// What is known of it.
+            #[must_use]
+            pub fn info(self) -> MetricInfo {
+                match self {
+                    $(Self::$name => MetricInfo {
+                        name: $wire,
+                        kind: MetricKind::$kind,
+                        unit: metrics!(@unit $($unit)?),
+                        help: $help,
+                        labels: &[$($label),*],
+                        bounds: metrics!(@bounds $($bounds)?),
+                    },)*
+                }
+            }
+        }
+    };
+    (@unit) => { None };
+    (@unit $unit:literal) => { Some($unit) };
+    (@bounds) => { &[] };
+    (@bounds $bounds:ident) => { $bounds };
+}
+
+metrics! {
+    Build = "goondan_build" Info [Version, Protocol]: "The version that runs.";
+    StartTime = "goondan_start_time_seconds" Gauge [] unit "seconds":
+        "When the daemon started, as seconds since 1970.";
+    WorkspaceProblem = "goondan_workspace_problem" Gauge [Workspace]:
+        "1 while the configuration of a workspace cannot run, or only its last known good one does.";
+    EventOldestAge = "goondan_event_oldest_age_seconds" Gauge [Workspace, Agent] unit "seconds":
+        "How long ago the oldest event was made that waits or is worked on; 0 if there is none.";
+    EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:
+        "Events that wait for their turns, those in progress included.";
+    EventsParked = "goondan_events_parked" Gauge [Workspace]:
+        "Events that are set aside since their turns crash whoever works on them.";
+    WaitingForPerson = "goondan_waiting_for_person" Gauge [Workspace]:
+        "Approvals, questions and logins that wait for a person.";
+    Processes = "goondan_processes" Gauge [Workspace, Agent, Connection, Model]:
+        "Processes that run.";
+    BackoffProcesses = "goondan_backoff_processes" Gauge [Workspace, Agent, Connection, Model]:
+        "Processes that crash so often that the next start is put off.";
+    UnreadyProcesses = "goondan_unready_processes" Gauge [Workspace, Connection, Model]:
+        "Connections and models that run and cannot do their work.";
+    WaitingStarts = "goondan_waiting_starts" Gauge []:
+        "Conversations with work whose agents wait for room to start.";
+    ChildCrashes = "goondan_child_crashes" Counter [Workspace, Agent, Connection, Model]:
+        "Processes that ended though nobody had asked them to.";
+    Turns = "goondan_turns" Counter [Workspace, Agent, Outcome]: "Turns that are committed.";
+    TurnDuration = "goondan_turn_duration_seconds" Histogram [Workspace, Agent]
+        unit "seconds" bounds TURN_SECONDS:
+        "From handing a turn to its process to its commit; of several attempts the last.";
+    CallsUnknown = "goondan_calls_unknown" Counter [Workspace, Connection, Model]:
+        "Outgoing calls that broke off in the middle: whether they had their effect is unknown.";
+    StoreSync = "goondan_store_sync_seconds" Histogram [] unit "seconds" bounds SYNC_SECONDS:
+        "How long the disk took to make files or directories durable.";
+    BudgetLimit = "goondan_budget_limit" Gauge [Workspace, Agent, Scope, Period, Unit]:
+        "How much a budget allows; of conversations, that of the one nearest to its limit.";
+    BudgetSpent = "goondan_budget_spent" Gauge [Workspace, Agent, Scope, Period, Unit]:
+        "How much of it is spent.";
+    BudgetReserved = "goondan_budget_reserved" Gauge [Workspace, Agent, Scope, Period, Unit]:
+        "How much of it calls that are being made may take at most.";
+    Replies = "goondan_replies" Counter [Workspace, Agent, Model]:
+        "Replies of models in the ledger, which is kept on disk.";
+    Tokens = "goondan_tokens" Counter [Workspace, Agent, Model, TokenType]:
+        "Tokens in the ledger, which is kept on disk.";
+    Cost = "goondan_cost_usd" Counter [Workspace, Agent, Model] unit "usd":
+        "What the replies in the ledger cost, as far as prices are known, in US dollars.";
+    GenAiTokenUsage = "gen_ai_client_token_usage" Histogram
+        [Workspace, Agent, Model, GenAiTokenType] bounds GEN_AI_TOKENS:
+        "Tokens of each reply since the daemon started.";
+    GenAiOperationDuration = "gen_ai_client_operation_duration_seconds" Histogram
+        [Workspace, Model, ErrorType] unit "seconds" bounds GEN_AI_SECONDS:
+        "How long each request to a model took.";
+    LogLinesDropped = "goondan_log_lines_dropped" Counter []:
+        "Lines of the log that are lost since stdout was read too slowly.";
+    SeriesDropped = "goondan_series_dropped" Gauge []:
+        "Series that are told together as other, since there are too many.";
+}
+
+impl Metric {
+    /// The name of its samples, as a query asks for them; of a histogram without what is added to it.
+    #[must_use]
+    pub fn sample_name(self) -> String {
+        let info = self.info();
+        match info.kind {
+            MetricKind::Counter => format!("{}_total", info.name),
+            MetricKind::Info => format!("{}_info", info.name),
+            MetricKind::Gauge | MetricKind::Histogram => info.name.to_owned(),
+        }
+    }
+
+    /// How many lines one of its series takes.
+    #[must_use]
+    pub fn lines_per_series(self) -> usize {
+        let info = self.info();
+        match info.kind {
+            // Each bound, `+Inf`, the count and the sum.
+            MetricKind::Histogram => info.bounds.len() + 3,
+            MetricKind::Counter | MetricKind::Gauge | MetricKind::Info => 1,
+        }
+    }
+}
+
+/// Bounds of how long turns take.
+const TURN_SECONDS: &[Micros] = &[
+    Micros::millis(50),
+    Micros::millis(250),
+    Micros::whole(1),
+    Micros::whole(5),
+    Micros::whole(15),
+    Micros::whole(60),
+    Micros::whole(300),
+    Micros::whole(1_800),
+];
+
+/// Bounds of how long syncs take.
+const SYNC_SECONDS: &[Micros] = &[
+    Micros(250),
+    Micros::millis(1),
+    Micros::millis(4),
+    Micros::millis(16),
+    Micros::millis(64),
+    Micros::millis(256),
+    Micros::whole(1),
+    Micros::whole(4),
+];
+
+/// The bounds that the semantic conventions name for `gen_ai.client.token.usage`.
+const GEN_AI_TOKENS: &[Micros] = &[
+    Micros::whole(1),
+    Micros::whole(4),
+    Micros::whole(16),
+    Micros::whole(64),
+    Micros::whole(256),
+    Micros::whole(1_024),
+    Micros::whole(4_096),
+    Micros::whole(16_384),
+    Micros::whole(65_536),
+    Micros::whole(262_144),
+    Micros::whole(1_048_576),
+    Micros::whole(4_194_304),
+    Micros::whole(16_777_216),
+    Micros::whole(67_108_864),
+];
+
+/// The bounds that the semantic conventions name for `gen_ai.client.operation.duration`.
+const GEN_AI_SECONDS: &[Micros] = &[
+    Micros::millis(10),
+    Micros::millis(20),
+    Micros::millis(40),
+    Micros::millis(80),
+    Micros::millis(160),
+    Micros::millis(320),
+    Micros::millis(640),
+    Micros::millis(1_280),
+    Micros::millis(2_560),
+    Micros::millis(5_120),
+    Micros::millis(10_240),
+    Micros::millis(20_480),
+    Micros::millis(40_960),
+    Micros::millis(81_920),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn obs_3_each_metric_is_named_once_and_as_open_metrics_wants_it() {
+        let names: BTreeSet<&str> = Metric::ALL
+            .iter()
+            .map(|metric| metric.info().name)
+            .collect();
+        assert_eq!(names.len(), Metric::ALL.len());
+        for metric in Metric::ALL {
+            let info = metric.info();
+            assert!(
+                info.name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+                "{}",
+                info.name
+            );
+            if let Some(unit) = info.unit {
+                assert!(info.name.ends_with(&format!("_{unit}")), "{}", info.name);
+            }
+            assert_eq!(
+                info.bounds.is_empty(),
+                info.kind != MetricKind::Histogram,
+                "{}",
+                info.name
+            );
+            assert!(info.bounds.is_sorted(), "{}", info.name);
+        }
+    }
+}
