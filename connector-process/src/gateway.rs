@@ -10,6 +10,7 @@ use goondan_clock::timeout;
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
+use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::value::RawValue;
@@ -35,6 +36,8 @@ pub(crate) enum SessionCommand {
     Person(PersonRequest),
     /// Tell the orchestrator which questions to a person nobody waits for any more.
     Withdraw,
+    /// Ask what the daemon counts, for whoever waits here.
+    Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
     /// Ask what the connection last kept, or have something kept in its place.
     State(StateRequest),
 }
@@ -46,6 +49,7 @@ impl std::fmt::Debug for SessionCommand {
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
             Self::State(asked) => f.debug_tuple("State").field(asked).finish(),
             Self::Person(question) => f.debug_tuple("Person").field(question).finish(),
+            Self::Metrics(_) => f.write_str("Metrics"),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
@@ -156,6 +160,25 @@ impl Gateway {
     /// it is ready: the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.commands.send(SessionCommand::Serve(handler)).await);
+    }
+
+    /// What the daemon counts.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be told, in words.
+    pub(crate) async fn metrics(&self) -> Result<Box<MetricsSnapshot>, String> {
+        let (sender, answer) = oneshot::channel();
+        let exchange = async {
+            let asked = SessionCommand::Metrics(sender);
+            self.commands.send(asked).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
+            Ok(Some(snapshot)) => Ok(snapshot),
+            Ok(None) => Err("the connector is stopping".to_owned()),
+            Err(_elapsed) => Err("the orchestrator did not answer in time".to_owned()),
+        }
     }
 
     /// What the connection last kept.

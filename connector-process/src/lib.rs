@@ -17,6 +17,7 @@
 //! * `program`: a connector that is a program of the project; `lines`: what programs write; `back_off`: how long to wait before
 //!   something that failed is tried again.
 //! * `egress`: lets confined programs reach the hosts that a person has listed for them.
+//! * `metrics`: answers with what the daemon counts.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
 //!   `service`, `service_api`: what those share that do something at a service for agents.
 //!
@@ -51,6 +52,7 @@ mod lines;
 mod link;
 mod listener;
 mod mcp;
+mod metrics;
 mod model;
 mod oauth;
 mod otlp;
@@ -74,7 +76,7 @@ use connector::{Make, Ready};
 pub use process::run;
 
 /// The built-in connectors that a process runs for, each with what makes it of its settings.
-static BUILTINS: [(&str, Make); 9] = [
+static BUILTINS: [(&str, Make); 10] = [
     ("webhook", |it| {
         Ok(Ready::to_listen(webhook::Webhook::new(
             &it.config,
@@ -105,6 +107,9 @@ static BUILTINS: [(&str, Make); 9] = [
     ("otlp", |it| {
         let otlp = otlp::Otlp::new(&it.config, &it.secrets)?;
         Ok(Ready::to(|gateway, stop| otlp.run(gateway, stop)))
+    }),
+    ("metrics", |it| {
+        Ok(Ready::to_listen(metrics::Metrics::new(&it.config)))
     }),
     ("mcp", |it| {
         let mcp = mcp::Mcp::new(it)?;

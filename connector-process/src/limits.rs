@@ -215,6 +215,9 @@ pub const EXPORT_PAUSE_FIRST_MS: u64 = 500;
 /// How long a batch under way is waited for when the connection ends, in milliseconds.
 pub const EXPORT_LAST_MS: u64 = 2_000;
 
+/// How long a snapshot of metrics is told to whoever asks before the daemon is asked again, in milliseconds.
+pub const METRICS_FRESH_MS: u64 = 1_000;
+
 /// Spans without an end that are remembered; of the oldest the beginning is forgotten.
 pub const EXPORT_OPEN_SPANS_MAX: usize = 10_000;
 

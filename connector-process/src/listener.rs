@@ -33,5 +33,5 @@ pub(crate) use malformed::Malformed;
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;
-pub(crate) use service::{Meaning, Received, Service};
+pub(crate) use service::{Meaning, Page, Received, Service};
 pub(crate) use signature::{NotSigned, SignatureCheck, only_value};

@@ -1,4 +1,4 @@
-//! `otlp`: hands traces to a collector, by OTLP over HTTP in its JSON encoding.
+//! `otlp`: hands traces and metrics to a collector, by OTLP over HTTP in its JSON encoding.
 //!
 //! The orchestrator gives it what happened in turns; [`spans`] makes spans of that by the semantic
 //! conventions for generative AI, [`wire`] writes them down. A batch that the collector cannot take now is
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use goondan_clock::{sleep, timeout};
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::export::{EXPORT, Export};
+use goondan_protocol::export::{EXPORT, Export, OTLP};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Url};
 use serde_json::value::to_raw_value;
@@ -27,11 +27,24 @@ use crate::limits::{
 };
 use crate::otlp::spans::Spans;
 
+mod metrics;
 mod spans;
 mod wire;
 
 /// What is appended to the address of a collector.
 const TRACES_PATH: &str = "/v1/traces";
+
+/// The same for metrics.
+const METRICS_PATH: &str = "/v1/metrics";
+
+/// The address of one kind of what a collector takes.
+fn url_of(endpoint: &str, path: &str) -> Result<Url, String> {
+    let url = Url::parse(&format!("{endpoint}{path}")).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| {
+        "`endpoint` is no address of a collector; write it like `http://127.0.0.1:4318`".to_owned()
+    })
+}
 
 /// The exporter of one connection.
 pub(crate) struct Otlp {
@@ -42,6 +55,9 @@ pub(crate) struct Otlp {
 struct Collector {
     client: Client,
     url: Url,
+    metrics_url: Url,
+    /// How often metrics are handed over; never, if there is none.
+    metrics_every: Option<Duration>,
     authorization: Option<HeaderValue>,
     service: String,
     spans: Mutex<Spans>,
@@ -60,17 +76,11 @@ impl Otlp {
         let text = |name: &str| config.get(name).and_then(serde_json::Value::as_str);
         let endpoint = text("endpoint").unwrap_or("http://127.0.0.1:4318");
         let endpoint = endpoint.trim_end_matches('/');
-        let whole = if endpoint.ends_with(TRACES_PATH) {
-            endpoint.to_owned()
-        } else {
-            format!("{endpoint}{TRACES_PATH}")
-        };
-        let url = Url::parse(&whole).ok();
-        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-        let url = url.ok_or_else(|| {
-            "`endpoint` is no address of a collector; write it like `http://127.0.0.1:4318`"
-                .to_owned()
-        })?;
+        let endpoint = endpoint.strip_suffix(TRACES_PATH).unwrap_or(endpoint);
+        let url = url_of(endpoint, TRACES_PATH)?;
+        let metrics_url = url_of(endpoint, METRICS_PATH)?;
+        let every_s = goondan_connectors::Values::of(OTLP, config).number("metricsSeconds");
+        let metrics_every = every_s.filter(|every_s| *every_s > 0);
         let authorization = match secrets.get("authorization") {
             Some(secret) => {
                 let value = HeaderValue::from_str(secret).ok();
@@ -88,6 +98,8 @@ impl Otlp {
             collector: Arc::new(Collector {
                 client,
                 url,
+                metrics_url,
+                metrics_every: metrics_every.map(Duration::from_secs),
                 authorization,
                 service: text("serviceName").unwrap_or("goondan").to_owned(),
                 spans: Mutex::default(),
@@ -97,13 +109,17 @@ impl Otlp {
 
     /// Exports until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let collector = Arc::clone(&self.collector);
         let exporter = Exporter {
             collector: self.collector,
             stop: stop.clone(),
         };
         gateway.serve(Arc::new(exporter)).await;
         gateway.report(true, self.shown).await;
-        stop.cancelled().await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = collector.export_metrics(&gateway) => {}
+        }
     }
 }
 
@@ -129,7 +145,7 @@ impl CallHandler for Exporter {
                     sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
                 };
                 tokio::select! {
-                    delivered = collector.deliver(&body) => delivered?,
+                    delivered = collector.deliver(&collector.url, &body) => delivered?,
                     () = given_up => {
                         let message = "the connection ends, and the collector does not answer";
                         return Err(CallError::new(CallErrorCode::Cancelled, message));
@@ -154,11 +170,38 @@ impl Collector {
         (!ended.is_empty()).then(|| wire::request(&self.service, &ended))
     }
 
+    /// Hands metrics over, again and again. What cannot be delivered is not kept: the next says it all.
+    async fn export_metrics(&self, gateway: &Gateway) {
+        let Some(every) = self.metrics_every else {
+            return std::future::pending().await;
+        };
+        let mut is_failing = false;
+        loop {
+            sleep(every).await;
+            let delivered = match gateway.metrics().await {
+                Ok(snapshot) => {
+                    let body = metrics::request(&self.service, &snapshot);
+                    let delivered = self.deliver(&self.metrics_url, &body).await;
+                    delivered.map_err(|error| error.message)
+                }
+                Err(problem) => Err(problem),
+            };
+            match delivered {
+                Ok(()) => is_failing = false,
+                Err(reason) if !is_failing => {
+                    tracing::warn!(reason, "metrics were not exported; it is tried again");
+                    is_failing = true;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Sends a batch, again if the collector cannot take it now.
-    async fn deliver(&self, body: &str) -> Result<(), CallError> {
+    async fn deliver(&self, url: &Url, body: &str) -> Result<(), CallError> {
         let mut attempt = 1;
         loop {
-            let (error, is_passing) = match self.send(body).await {
+            let (error, is_passing) = match self.send(url, body).await {
                 Ok(()) => return Ok(()),
                 Err(problem) => problem,
             };
@@ -172,10 +215,10 @@ impl Collector {
     }
 
     /// Sends a batch once. An error says whether trying again may help.
-    async fn send(&self, body: &str) -> Result<(), (CallError, bool)> {
+    async fn send(&self, url: &Url, body: &str) -> Result<(), (CallError, bool)> {
         let mut request = self
             .client
-            .post(self.url.clone())
+            .post(url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_owned());
         if let Some(authorization) = &self.authorization {

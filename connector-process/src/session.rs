@@ -13,8 +13,9 @@ use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
-    Confined, Head, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
+    Confined, Head, MetricsGet, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
 };
+use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::QuestionWithdraw;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
@@ -54,6 +55,7 @@ struct Session {
     waiting: HashMap<u64, oneshot::Sender<Verdict>>,
     waiting_for_state: HashMap<u64, oneshot::Sender<StateAnswer>>,
     waiting_for_person: HashMap<u64, oneshot::Sender<Asked>>,
+    waiting_for_metrics: HashMap<u64, oneshot::Sender<Box<MetricsSnapshot>>>,
 }
 
 impl Session {
@@ -64,6 +66,7 @@ impl Session {
             waiting: HashMap::new(),
             waiting_for_state: HashMap::new(),
             waiting_for_person: HashMap::new(),
+            waiting_for_metrics: HashMap::new(),
         }
     }
 
@@ -99,6 +102,14 @@ impl Session {
             ToConnector::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
             ToConnector::State(state) => {
                 self.settle_state(envelope.in_reply_to, Ok(state.state));
+                Ok(Heard::Done)
+            }
+            ToConnector::Metrics(snapshot) => {
+                let request = envelope.in_reply_to;
+                let waiter = request.and_then(|id| self.waiting_for_metrics.remove(&id));
+                if waiter.is_none_or(|waiter| waiter.send(snapshot).is_err()) {
+                    tracing::debug!(request, "nobody waits for this answer any more");
+                }
                 Ok(Heard::Done)
             }
             ToConnector::StateKept(_) => {
@@ -174,6 +185,22 @@ impl Session {
             }))
         });
         frames.collect()
+    }
+
+    /// Makes the frame that asks what the daemon counts, and keeps who waits for the answer.
+    fn ask_metrics(
+        &mut self,
+        answer: oneshot::Sender<Box<MetricsSnapshot>>,
+    ) -> Result<Vec<u8>, LinkError> {
+        self.waiting_for_metrics
+            .retain(|_, waiter| !waiter.is_closed());
+        let request = self.next_request;
+        self.next_request += 1;
+        let frame = ToOrchestrator::MetricsGet(MetricsGet {})
+            .to_frame(&self.head().asking(request))
+            .map_err(LinkError::CannotEncode)?;
+        self.waiting_for_metrics.insert(request, answer);
+        Ok(frame)
     }
 
     /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
@@ -267,6 +294,7 @@ pub(crate) async fn run(
                     }
                 }
                 SessionCommand::State(asked) => enqueue(&control, session.ask_state(asked)?)?,
+                SessionCommand::Metrics(answer) => enqueue(&control, session.ask_metrics(answer)?)?,
                 SessionCommand::Submit(submission) => place.send(session.submit(submission)?),
                 SessionCommand::Serve(handler) => calls.serve_with(handler),
             },

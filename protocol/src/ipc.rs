@@ -14,6 +14,7 @@ use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, TurnId};
+use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
 use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
@@ -203,6 +204,8 @@ messages! {
         StateGet(StateGet) = "state.get",
         /// A connector asks that something is kept for its connection.
         StateSet(StateSet) = "state.set",
+        /// A connector asks what the daemon counts.
+        MetricsGet(MetricsGet) = "metrics.get",
         /// An agent asks for the next page of its conversation.
         ConversationLoad(ConversationLoad) = "conversation.load",
         /// A message event of the running turn, to be made durable.
@@ -317,6 +320,8 @@ messages! {
         StateKept(StateKept) = "state.kept",
         /// The connection's state could not be read or kept.
         StateRefused(StateRefused) = "state.refused",
+        /// What the daemon counts.
+        Metrics(Box<MetricsSnapshot>) = "metrics",
         /// A call to be made.
         Call(Box<CallOrder>) = "call",
         /// Nobody waits for this call any more.
@@ -601,6 +606,11 @@ pub struct EventRefused {
     /// What failed, for people to read.
     pub message: String,
 }
+
+/// `metrics.get`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsGet {}
 
 /// `state.get`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

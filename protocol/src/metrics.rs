@@ -13,7 +13,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
+
+/// The built-in connector that answers with metrics.
+pub const METRICS: &str = "metrics";
 
 pub mod catalog;
 pub mod open_metrics;
@@ -274,6 +278,21 @@ pub struct MetricsSnapshot {
     pub families: Vec<MetricFamily>,
 }
 
+impl MetricsSnapshot {
+    /// What concerns one workspace and the daemon itself; of others what is told together.
+    #[must_use]
+    pub fn of_workspace(mut self, id: &WorkspaceId) -> Self {
+        for family in &mut self.families {
+            family.series.retain(|series| {
+                let workspace = series.labels.get(Label::Workspace);
+                workspace.is_none_or(|of| of == id.as_str() || of == OTHER)
+            });
+        }
+        self.families.retain(|family| !family.series.is_empty());
+        self
+    }
+}
+
 /// A number that is told of a metric, or added to what is counted of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
@@ -316,6 +335,28 @@ mod tests {
         assert_eq!((histogram.count, histogram.sum), (5, Micros::whole(204)));
         assert_eq!(both.buckets, [4, 2, 2]);
         assert_eq!((both.count, both.sum), (10, Micros::whole(408)));
+    }
+
+    #[test]
+    fn obs_3_a_connection_is_told_of_its_own_workspace_and_the_daemon() {
+        let series = |workspace: &str| Series {
+            labels: match workspace {
+                "" => Labels::none(),
+                name => Labels::none().with(Label::Workspace, name),
+            },
+            value: MetricValue::Number(Micros::default()),
+        };
+        let of = |names: &[&str]| MetricFamily {
+            metric: Metric::Turns,
+            series: names.iter().map(|name| series(name)).collect(),
+        };
+        let snapshot = MetricsSnapshot {
+            at: Timestamp::from_unix_millis(0),
+            started_at: Timestamp::from_unix_millis(0),
+            families: vec![of(&["", "mine", OTHER, "theirs"]), of(&["theirs"])],
+        };
+        let told = snapshot.of_workspace(&"mine".parse().unwrap());
+        assert_eq!(told.families, [of(&["", "mine", OTHER])]);
     }
 
     #[test]

@@ -23,6 +23,7 @@
     reason = "a harness panics where a test is to fail, tells its reader why, and prepares files of its own"
 )]
 
+pub mod alerts;
 pub mod authorization_server;
 pub mod binaries;
 pub mod cli_agents;
@@ -36,6 +37,7 @@ pub mod misbehaviour;
 pub mod needs;
 pub mod processes;
 pub mod projects;
+pub mod promql;
 pub mod provider;
 pub mod random;
 pub mod registry;

@@ -7,8 +7,8 @@ use goondan_protocol::oauth::CALLBACK_SETTING;
 use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 9] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &MCP,
+pub static BUILTINS: [&Connector; 10] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP,
 ];
 
 /// The built-in connector of that name.
@@ -401,12 +401,12 @@ const HTTP_BYTES_CEILING: u64 = 2 * 1024 * 1024;
 
 static OTLP: Connector = Connector {
     name: "otlp",
-    about: "Hands traces of turns to a collector, by OTLP over HTTP.",
+    about: "Hands traces of turns and metrics to a collector, by OTLP over HTTP.",
     settings: &[
         Setting::optional(
             "endpoint",
             Content::Url,
-            "The collector's address; `/v1/traces` is added to it.",
+            "The collector's address; `/v1/traces` and `/v1/metrics` are added to it.",
         )
         .or(Default::Text("http://127.0.0.1:4318")),
         Setting::optional(
@@ -415,6 +415,12 @@ static OTLP: Connector = Connector {
             "What the service is called at the collector.",
         )
         .or(Default::Text("goondan")),
+        Setting::optional(
+            "metricsSeconds",
+            Content::Number(0, 86_400),
+            "How often metrics are handed over, in seconds; 0 is never.",
+        )
+        .or(Default::Number(60)),
     ],
     one_of: None,
     needs: None,
@@ -423,6 +429,30 @@ static OTLP: Connector = Connector {
         false,
         "The value of the header `Authorization`, such as `Bearer …`.",
     )],
+    events: &[],
+};
+
+static METRICS: Connector = Connector {
+    name: "metrics",
+    about: "Answers with what the daemon counts, as OpenMetrics. It brings no events.",
+    settings: &[
+        HOST,
+        Setting::optional(
+            "port",
+            Content::Number(0, 65_535),
+            "Port to listen on; 0 is any free one.",
+        )
+        .or(Default::Number(9_464)),
+        Setting::optional(
+            "path",
+            Content::UrlPath,
+            "The one path that is answered, exactly as it stands.",
+        )
+        .or(Default::Text("/metrics")),
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[],
     events: &[],
 };
 

@@ -17,9 +17,12 @@ pub(crate) enum Refusal {
     /// Nothing is at this path.
     #[error("nothing is at this path")]
     NotFound,
-    /// Only `POST` means something here.
-    #[error("only POST is understood")]
-    WrongMethod,
+    /// Another method than the one that means something here.
+    #[error("only {allowed} is understood")]
+    WrongMethod {
+        /// The one that does.
+        allowed: &'static str,
+    },
     /// The body is larger than the connector takes.
     #[error("the body is larger than {max} bytes")]
     TooLarge {
@@ -57,7 +60,7 @@ impl Refusal {
     pub(crate) fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            Self::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::WrongMethod { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::TooSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
             Self::BrokenBody(_) => (StatusCode::BAD_REQUEST, "broken_body"),
@@ -77,6 +80,9 @@ impl Refusal {
 
     /// The header a status code asks for, if it asks for one.
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        if let Self::WrongMethod { allowed } = self {
+            return Some((ALLOW, HeaderValue::from_static(allowed)));
+        }
         match self.status().0 {
             StatusCode::TOO_MANY_REQUESTS => {
                 Some((RETRY_AFTER, HeaderValue::from(RETRY_AFTER_OVERLOADED_S)))
@@ -84,7 +90,6 @@ impl Refusal {
             StatusCode::SERVICE_UNAVAILABLE => {
                 Some((RETRY_AFTER, HeaderValue::from(RETRY_AFTER_UNAVAILABLE_S)))
             }
-            StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, HeaderValue::from_static("POST"))),
             StatusCode::UNAUTHORIZED => {
                 Some((WWW_AUTHENTICATE, HeaderValue::from_static("HMAC-SHA256")))
             }

@@ -122,6 +122,7 @@ impl Listener {
             Meaning::Event(event) => (*event, None),
             Meaning::Asked(event, thanks) => (*event, Some(thanks)),
             Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
+            Meaning::Page => return self.page(remote).await,
         };
         // Only now: whoever is slow, or does not know the secret, takes no slot from others.
         let _slot = self
@@ -167,13 +168,23 @@ impl Listener {
         callback::page_of(submission.await).map(Outcome::CameBack)
     }
 
+    /// Has the service make the page that was asked for.
+    async fn page(&self, remote: &Remote) -> Result<Outcome, Refusal> {
+        let slot = self.slots.try_acquire();
+        let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        remote.permit.set_working();
+        let page = self.service.page(self.gateway.clone()).await?;
+        Ok(Outcome::Page(page))
+    }
+
     /// Decides by the head alone whether to read the body.
     fn admit(&self, head: &Parts, body: &Body) -> Result<(), Refusal> {
         if head.uri.path() != self.service.http_endpoint().path {
             return Err(Refusal::NotFound);
         }
-        if head.method != Method::POST {
-            return Err(Refusal::WrongMethod);
+        let allowed = self.service.method();
+        if head.method.as_str() != allowed {
+            return Err(Refusal::WrongMethod { allowed });
         }
         if self.stop.is_cancelled() {
             return Err(Refusal::Stopping);
@@ -304,7 +315,10 @@ impl Record {
         let code = match outcome {
             Outcome::Refused(refusal) => Some(refusal.status().1),
             Outcome::CameBack(Page::NotTaken) => Some("not_taken"),
-            Outcome::CameBack(Page::Taken) | Outcome::Accepted(_) | Outcome::Answered(_) => None,
+            Outcome::CameBack(Page::Taken)
+            | Outcome::Accepted(_)
+            | Outcome::Answered(_)
+            | Outcome::Page(_) => None,
         };
         self.log("request answered", Some(status), code);
     }

@@ -8,12 +8,15 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
 use super::answer::{Answer, Refusal};
-use super::callback::Page;
-use super::service::Service;
+use super::callback;
+use super::service::{Page, Service};
 
 /// The response header that names the trace and the span of the request, as the W3C's Trace Context
 /// Level 2 writes it.
 const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
+
+/// What most answers are.
+const JSON: &str = "application/json";
 
 /// What a request came to.
 #[derive(Debug)]
@@ -23,7 +26,9 @@ pub(crate) enum Outcome {
     /// It was no event.
     Answered(Answer),
     /// Somebody came back from an authorization server.
-    CameBack(Page),
+    CameBack(callback::Page),
+    /// It asked for this.
+    Page(Page),
     /// It brought no event, and should have.
     Refused(Refusal),
 }
@@ -38,15 +43,18 @@ pub(crate) fn to_response(
         Outcome::CameBack(page) => return to_page(*page),
         Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
         Outcome::Answered(answer) => (answer.clone(), None),
+        Outcome::Page(_) => (Answer::ok(Value::Null), None),
         Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
     };
-    let mut response = Response::new(match &answer.body {
-        Value::Null => Body::empty(),
-        body => Body::from(body.to_string()),
-    });
+    let (content_type, body) = match (outcome, &answer.body) {
+        (Outcome::Page(page), _) => (page.content_type, Body::from(page.text.to_string())),
+        (_, Value::Null) => (JSON, Body::empty()),
+        (_, body) => (JSON, Body::from(body.to_string())),
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     if let Ok(value) = HeaderValue::try_from(trace.to_traceparent()) {
         headers.insert(TRACE_RESPONSE, value);
     }
@@ -55,10 +63,11 @@ pub(crate) fn to_response(
 }
 
 /// A page for a browser.
-fn to_page(page: Page) -> Response<Body> {
+fn to_page(page: callback::Page) -> Response<Body> {
     let mut response = Response::new(Body::from(page.text()));
     *response.status_mut() = page.status();
-    let headers = Page::HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    let headers =
+        callback::Page::HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
     response.headers_mut().extend(headers);
     response
 }

@@ -59,11 +59,7 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
         return;
     };
     if !service.is_guarded() && !address.ip().is_loopback() {
-        tracing::warn!(
-            %address,
-            "anybody who reaches this address can speak to the agents: set the secret that requests \
-             are signed with"
-        );
+        tracing::warn!(%address, "{}", service.exposed());
     }
     let path = &service.http_endpoint().path;
     let detail = format!("listening on http://{address}{path}");

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
@@ -13,12 +15,28 @@ use goondan_protocol::trace::TraceContext;
 use super::answer::{self, Answer, Refusal, refused};
 use super::http_endpoint::HttpEndpoint;
 use super::outbox::Outbox;
+use crate::gateway::Gateway;
 use crate::limits::REPLY_TIMEOUT_MS;
 
 /// One service's way of speaking to us over HTTP.
 pub(crate) trait Service: fmt::Debug + Send + Sync {
     /// Where it reaches us.
     fn http_endpoint(&self) -> &HttpEndpoint;
+
+    /// The one method that means something.
+    fn method(&self) -> &'static str {
+        "POST"
+    }
+
+    /// What is warned of if it listens beyond this machine and requests need not be signed.
+    fn exposed(&self) -> &'static str {
+        "anybody who reaches this address can speak to the agents: set the secret that requests are signed with"
+    }
+
+    /// The page that was asked for.
+    fn page(&self, _gateway: Gateway) -> BoxFuture<'static, Result<Page, Refusal>> {
+        async { Err(Refusal::NotFound) }.boxed()
+    }
 
     /// Whether requests must be signed.
     fn is_guarded(&self) -> bool {
@@ -69,6 +87,17 @@ pub(crate) enum Meaning {
     Asked(Box<ConnectorEvent>, Answer),
     /// No event; this is the answer.
     Answer(Answer),
+    /// No event; the answer is the service's page.
+    Page,
+}
+
+/// A page that somebody asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Page {
+    /// What it is.
+    pub(crate) content_type: &'static str,
+    /// What it says.
+    pub(crate) text: Arc<str>,
 }
 
 /// One request, read whole.

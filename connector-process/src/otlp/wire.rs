@@ -77,7 +77,7 @@ pub(super) struct Span {
     pub(super) failed: bool,
 }
 
-fn attributes(pairs: &[(&'static str, Attribute)]) -> Value {
+pub(super) fn attributes(pairs: &[(&'static str, Attribute)]) -> Value {
     let pairs = pairs.iter();
     pairs
         .map(|(key, value)| json!({ "key": key, "value": value }))

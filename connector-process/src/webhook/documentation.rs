@@ -90,7 +90,7 @@ fn every_answer_has_a_row_with_its_code() {
     });
     let own = [
         Refusal::NotFound,
-        Refusal::WrongMethod,
+        Refusal::WrongMethod { allowed: "POST" },
         Refusal::TooLarge { max: 1 },
         Refusal::TooSlow { timeout_ms: 1 },
         Refusal::BrokenBody(axum::Error::new(std::io::Error::other("broken"))),

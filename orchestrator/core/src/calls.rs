@@ -39,7 +39,7 @@ use self::lane::{Lane, Who};
 use self::messages::{
     answer_call, check_call, credential_of, send_provider, tell_of_fallback, tell_watchers,
 };
-use self::metering::count_request;
+use self::metering::{count_request, count_unknown};
 use self::open_questions::Questions;
 use self::recording::step_to_record;
 use self::replied::Replied;
@@ -510,6 +510,9 @@ impl Calls {
             return;
         };
         if let CallOutcome::Error(error) = &outcome {
+            if error.code == CallErrorCode::Interrupted && !call.is_idempotent {
+                count_unknown(fleet, &call.at.workspace_id, &call.target);
+            }
             let event = LogEvent::warn("an outgoing call failed").of(&call.at);
             let event = event
                 .with("target", call.target.to_string())

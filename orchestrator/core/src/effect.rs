@@ -27,7 +27,8 @@ use crate::LoadPurpose;
 use crate::exchange::joint::JointWork;
 use crate::exchange::oauth::OAuthWork;
 use crate::exchange::{
-    BundleWork, ProcessId, ProposalWork, RequestToken, SecretWork, StateWork, TaskWork,
+    BundleWork, MetricsReader, ProcessId, ProposalWork, RequestToken, SecretWork, StateWork,
+    TaskWork,
 };
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
@@ -198,10 +199,10 @@ pub enum Effect {
     Log(LogEvent),
     /// Count something that happened.
     Count(Sample),
-    /// Answer a request with all that is counted.
+    /// Tell what is counted.
     TellMetrics {
-        /// The request that waits for it.
-        token: RequestToken,
+        /// Who waits for it.
+        reader: MetricsReader,
         /// What the core knows of it now.
         samples: Vec<Sample>,
     },

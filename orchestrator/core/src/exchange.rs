@@ -16,6 +16,7 @@ use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
     AgentName, ChangesetId, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
 };
+use goondan_protocol::ipc::Head;
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -41,6 +42,22 @@ pub struct Now {
 /// Names one child process of this run of the daemon; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
+
+/// Who is told what is counted.
+#[derive(Debug, Clone)]
+pub enum MetricsReader {
+    /// A client: all of it.
+    Client(RequestToken),
+    /// A connection: of its own workspace and the daemon.
+    Connection {
+        /// Its process.
+        process: ProcessId,
+        /// What goes with the answer.
+        head: Head,
+        /// Its workspace.
+        workspace_id: WorkspaceId,
+    },
+}
 
 /// Names one request of one client connection; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -58,9 +58,9 @@ pub use exchange::tasks::{
     TaskDone, TaskRef, TaskWork,
 };
 pub use exchange::{
-    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork, Now, Outcome,
-    Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken, SecretWork, SecretsDone, Share,
-    StateDone, StateWork, Supply,
+    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
+    MetricsReader, Now, Outcome, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken,
+    SecretWork, SecretsDone, Share, StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;

@@ -20,7 +20,7 @@ use goondan_store::instance::{Page, work_dir};
 use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
 use serde_json::json;
 
-use crate::exchange::{BundleCall, ProposalWork, SecretWork};
+use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
 use crate::fleet::instance::DeleteReply;
 use crate::fleet::mailbox::AcceptReply;
@@ -294,9 +294,7 @@ impl Core {
                 self.fleet.respond(token, &status);
             }
             Call::ReadMetrics(_) => {
-                let mut samples = self.fleet.samples(&self.calls);
-                samples.extend(self.calls.samples(&self.fleet));
-                self.fleet.push(Effect::TellMetrics { token, samples });
+                self.tell_metrics(MetricsReader::Client(token));
             }
             Call::Stop(stop) => {
                 self.requests.stops.push(token);

@@ -1,15 +1,16 @@
 //! What one machine says to another.
 
 use goondan_protocol::call::CallTarget;
+use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
-use goondan_protocol::ipc::{Status, ToOrchestrator};
+use goondan_protocol::ipc::{Head, Status, ToOrchestrator};
 use goondan_protocol::oauth::CALLBACK_EVENT;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{Cancelled, OpenTurn};
 
 use crate::exchange::task_budgets::TaskSpending;
-use crate::exchange::{StateWork, TaskRef};
+use crate::exchange::{MetricsReader, StateWork, TaskRef};
 use crate::fleet::Owner;
 use crate::fleet::asking::Beyond;
 use crate::fleet::cancelling::Cancelling;
@@ -68,6 +69,17 @@ impl Core {
                 let work = StateWork::Set(set.state);
                 self.fleet
                     .on_state_work(id, name, process, request_id, work);
+            }
+            (ToOrchestrator::MetricsGet(_), Owner::Connector(id, name))
+                if self.fleet.may_read_metrics(id, name) =>
+            {
+                let to = Address::Connector { name: name.clone() };
+                let head = Head::new(Address::Orchestrator, to).answering(request_id);
+                self.tell_metrics(MetricsReader::Connection {
+                    process,
+                    head,
+                    workspace_id: id.clone(),
+                });
             }
             (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
                 self.calls

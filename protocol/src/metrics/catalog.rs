@@ -92,6 +92,8 @@ metrics! {
     TurnDuration = "goondan_turn_duration_seconds" Histogram [Workspace, Agent]
         unit "seconds" bounds TURN_SECONDS:
         "From handing a turn to its process to its commit; of several attempts the last.";
+    ModelRequests = "goondan_model_requests" Counter [Workspace, Model, Outcome]:
+        "Requests to a model, those that were made again included.";
     CallsUnknown = "goondan_calls_unknown" Counter [Workspace, Connection, Model]:
         "Outgoing calls that broke off in the middle: whether they had their effect is unknown.";
     StoreSync = "goondan_store_sync_seconds" Histogram [] unit "seconds" bounds SYNC_SECONDS:
@@ -121,6 +123,12 @@ metrics! {
 }
 
 impl Metric {
+    /// Whether what it counts is kept on disk, and so did not begin with the daemon.
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        matches!(self, Self::Replies | Self::Tokens | Self::Cost)
+    }
+
     /// The name of its samples, as a query asks for them; of a histogram without what is added to it.
     #[must_use]
     pub fn sample_name(self) -> String {

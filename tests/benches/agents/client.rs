@@ -68,6 +68,11 @@ impl Client {
         self.post("event.send", &params)
     }
 
+    /// Makes a request that takes nothing, and waits for its answer.
+    pub(crate) fn ask_method(&mut self, method: &str) -> Result<Value, Box<dyn Error>> {
+        self.call(method, &json!({}))
+    }
+
     /// Sends an event and waits until its turn is committed.
     pub(crate) fn ask_and_wait(&mut self, conversation: &str) -> Result<(), Box<dyn Error>> {
         let asked = self.ask(conversation)?;

@@ -21,6 +21,7 @@ mod bytes;
 mod client;
 mod idle;
 mod routing;
+mod scrape;
 mod spawn;
 mod tools;
 
@@ -30,7 +31,7 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 8] = [
+const MEASURES: [(&str, Measure); 9] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
@@ -38,6 +39,7 @@ const MEASURES: [(&str, Measure); 8] = [
     ("beside", beside::misbehaviour),
     ("bytes", bytes::per_turn),
     ("idle", idle::many),
+    ("scrape", scrape::scrapes),
     ("routing", routing::messages_per_second),
 ];
 

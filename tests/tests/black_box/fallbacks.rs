@@ -61,7 +61,10 @@ fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() 
     assert_eq!(shape(&messages), "ua");
     assert_eq!(text(&messages[1]), "From the spare.");
     let models = home.gdn_json(&["usage", "--by", "model"]).to_string();
-    assert!(models.contains("spare") && !models.contains("first"), "{models}");
+    assert!(
+        models.contains("spare") && !models.contains("first"),
+        "{models}"
+    );
     daemon.stop().check(false);
 }
 
@@ -105,9 +108,8 @@ fn steer_5_an_agent_killed_while_the_spare_is_asked_is_answered_all_the_same() {
         0..5 => busy(),
         _ => Answer::stream(&openai_saying(&["The first is back."])),
     });
-    let spare = Provider::start(|_| {
-        Answer::stream(&anthropic_saying("Too late.")).ending(Ending::Silent)
-    });
+    let spare =
+        Provider::start(|_| Answer::stream(&anthropic_saying("Too late.")).ending(Ending::Silent));
     let home = Home::new(&project(&first, &spare, ""));
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "Hi."]);

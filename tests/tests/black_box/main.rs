@@ -3,6 +3,8 @@
 //! Each file is one topic. The harness is this package's library; it builds the binaries if need be.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod approvals;
 #[cfg(test)]
 mod arranging;
@@ -76,6 +78,8 @@ mod mcp_login;
 mod mcp_sdk;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod metrics_outlets;
 #[cfg(test)]
 mod models;
 #[cfg(test)]

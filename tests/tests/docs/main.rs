@@ -4,6 +4,8 @@
 //! Pages whose examples need a crate's own types are tested in that crate (`documentation.rs`).
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod architecture;
 mod conformance;
 #[cfg(test)]

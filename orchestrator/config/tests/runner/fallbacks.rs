@@ -109,6 +109,9 @@ spec:
 ";
     let without = hosted("big", prices) + &hosted("small", "") + agent;
     let problems = Project::new(&without).problems().join("\n");
-    assert!(problems.contains("nobody says what Model `small` costs"), "{problems}");
+    assert!(
+        problems.contains("nobody says what Model `small` costs"),
+        "{problems}"
+    );
     Project::new(&(hosted("big", prices) + &hosted("small", prices) + agent)).load();
 }

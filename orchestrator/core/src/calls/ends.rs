@@ -105,7 +105,6 @@ impl Calls {
             let had_streamed = std::mem::take(&mut call.has_streamed);
             let target = &call.target;
             if !call.is_idempotent {
-                count_unknown(fleet, id, target);
                 let message = format!("{target} broke off ({how}); outcome unknown");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("look whether it had its effect before you try again");

@@ -15,7 +15,7 @@ use goondan_store::ledger::Line;
 use super::accounts::Payer;
 use super::{Calls, OpenCall};
 use crate::fleet::Fleet;
-use crate::fleet::metering::of_workspace;
+use crate::fleet::metering::{REQUEST_OUTCOMES, of_workspace};
 
 /// A budget that is told: whose account it is about, and how it stands.
 struct Standing<'p> {
@@ -45,11 +45,17 @@ pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOu
         return;
     }
     let labels = of_target(&call.at.workspace_id, &call.target);
-    let labels = match outcome {
-        CallOutcome::Ok(_) => labels,
+    let (told, labels) = match outcome {
+        CallOutcome::Ok(_) => (REQUEST_OUTCOMES[0], labels),
         CallOutcome::Error(error) if error.code == CallErrorCode::Cancelled => return,
-        CallOutcome::Error(error) => labels.with(Label::ErrorType, error.code.as_str()),
+        CallOutcome::Error(error) => {
+            let labels = labels.with(Label::ErrorType, error.code.as_str());
+            (REQUEST_OUTCOMES[1], labels)
+        }
     };
+    let of_model = of_target(&call.at.workspace_id, &call.target);
+    let of_model = of_model.with(Label::Outcome, told);
+    fleet.count(Metric::ModelRequests, of_model, Micros::whole(1));
     let took_ms = fleet.now().mono_ms.saturating_sub(call.begun_ms);
     let took = Micros::millis(took_ms);
     fleet.count(Metric::GenAiOperationDuration, labels, took);

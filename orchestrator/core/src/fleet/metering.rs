@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::control::{ProcessState, Readiness};
-use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
-use goondan_protocol::metrics::{Label, Labels, Metric, Micros, Sample};
+use goondan_protocol::export::OTLP;
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 
 use super::slot::Slot;
@@ -18,6 +19,9 @@ use crate::Effect;
 
 /// How turns end, as they are counted.
 pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
+
+/// How requests to models end, as they are counted.
+pub(crate) const REQUEST_OUTCOMES: [&str; 2] = ["completed", "failed"];
 
 /// The labels of what belongs to a workspace.
 pub(crate) fn of_workspace(id: &WorkspaceId) -> Labels {
@@ -75,6 +79,18 @@ impl Fleet {
                 let run = self.workspaces.get(id)?.runs.get(task)?;
                 labels.with(Label::Agent, run.assignment.agent.name.as_str())
             }
+        })
+    }
+
+    /// Whether a connection was started as one that tells what is counted.
+    pub(crate) fn may_read_metrics(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        let workspace = self.workspaces.get(id);
+        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+        let running = connector.and_then(|connector| connector.running.as_ref());
+        running.is_some_and(|running| {
+            let definition = &running.definition;
+            let kind = definition.connector.as_str();
+            definition.entry.is_none() && [METRICS, OTLP].contains(&kind)
         })
     }
 
@@ -189,6 +205,12 @@ fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspac
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         (labels, &model.slot, model.readiness)
     });
+    for (labels, _, _) in models.clone() {
+        for outcome in REQUEST_OUTCOMES {
+            let labels = labels.clone().with(Label::Outcome, outcome);
+            samples.add(Metric::ModelRequests, labels, 0);
+        }
+    }
     for (labels, slot, readiness) in connectors.chain(models) {
         let is_unready = health::shown(slot, readiness) == Some(Readiness::NotReady);
         for (metric, holds) in [

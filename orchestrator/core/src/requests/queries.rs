@@ -9,6 +9,7 @@ use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
 use goondan_store::audit::Logs;
 
+use crate::exchange::MetricsReader;
 use crate::{Core, Effect, Read, RequestToken};
 
 impl Core {
@@ -85,6 +86,13 @@ impl Core {
             busy,
         };
         self.fleet.push(Effect::Read { token, read });
+    }
+
+    /// Has what is counted told to somebody, with how everything stands now.
+    pub(crate) fn tell_metrics(&mut self, reader: MetricsReader) {
+        let mut samples = self.fleet.samples(&self.calls);
+        samples.extend(self.calls.samples(&self.fleet));
+        self.fleet.push(Effect::TellMetrics { reader, samples });
     }
 
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {

@@ -2,15 +2,16 @@
 
 use bytes::Bytes;
 use goondan_core::{
-    Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, ProcessId, RequestToken,
-    Spawn, StateDone, StateWork, control_error,
+    Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, MetricsReader, ProcessId,
+    RequestToken, Spawn, StateDone, StateWork, control_error,
 };
 use goondan_protocol::control::{
     ControlError, ErrorCode, JsonRpc, ListInstances, Notification, TURN_PIECE, TURN_PROGRESS,
     TurnPiece, TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Head, ToChild};
+use goondan_protocol::ipc::{Head, ToChild, ToConnector};
+use goondan_protocol::metrics::Sample;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{connection, workspace};
 use serde::Serialize;
@@ -179,9 +180,8 @@ impl Supervisor {
             }
             Effect::Log(event) => write_log(&self.reports.hub, event),
             Effect::Count(sample) => self.metrics.count(sample),
-            Effect::TellMetrics { token, samples } => {
-                let snapshot = self.metrics(samples);
-                self.answer(token, &snapshot);
+            Effect::TellMetrics { reader, samples } => {
+                return self.tell_metrics(reader, samples);
             }
             Effect::Exit => self.is_over = true,
         }
@@ -285,6 +285,25 @@ impl Supervisor {
             .flat_map(|id| loading::list_instances(&self.projects.known, id, is_processing));
         let page = list.page_of(listed.collect());
         self.answer(token, &page);
+    }
+
+    /// Tells what is counted to whoever asked for it.
+    fn tell_metrics(&mut self, reader: MetricsReader, samples: Vec<Sample>) -> Option<Input> {
+        let snapshot = self.metrics(samples);
+        match reader {
+            MetricsReader::Client(token) => {
+                self.answer(token, &snapshot);
+                None
+            }
+            MetricsReader::Connection {
+                process,
+                head,
+                workspace_id,
+            } => {
+                let snapshot = Box::new(snapshot.of_workspace(&workspace_id));
+                self.send(process, &head, &ToConnector::Metrics(snapshot).into())
+            }
+        }
     }
 
     /// Answers a request with what holds no secret.

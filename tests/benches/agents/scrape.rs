@@ -1,0 +1,92 @@
+//! What it costs to ask the daemon what it counts (`OBS-3`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use goondan_tests::{Daemon, Home};
+
+use crate::client::Client;
+use crate::{INSTANT, Outcome, knob, quantile_ms};
+
+/// How often each request is made.
+const REQUESTS: usize = 200;
+/// How often turns are counted with and without somebody who asks.
+const ROUNDS: usize = 8;
+/// Turns of a round.
+const TURNS: usize = 1_000;
+/// Conversations they are in.
+const BUSY: usize = 8;
+/// How often somebody asks meanwhile: ten times as often as the endpoint would.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Asks next to `daemon.status`, with many conversations, and counts turns while somebody asks.
+pub(crate) fn scrapes() -> Outcome {
+    let agents = knob("GOONDAN_BENCH_AGENTS", 200);
+    let home = Home::new(INSTANT);
+    let daemon = Daemon::serving(&home).measured();
+    let mut client = Client::connect(&home)?;
+    for n in 0..agents {
+        client.ask_and_wait(&format!("agent-{n}"))?;
+    }
+    let (mut scrapes, mut statuses) = (Vec::new(), Vec::new());
+    for _ in 0..REQUESTS {
+        for (method, times) in [
+            ("daemon.metrics", &mut scrapes),
+            ("daemon.status", &mut statuses),
+        ] {
+            let start = Instant::now();
+            client.ask_method(method)?;
+            times.push(start.elapsed());
+        }
+    }
+    println!(
+        "scrape, {agents} conversations: p50 {:.2} ms, p99 {:.2} ms; `daemon.status` p50 {:.2} ms",
+        quantile_ms(&mut scrapes, 500),
+        quantile_ms(&mut scrapes, 990),
+        quantile_ms(&mut statuses, 500),
+    );
+    let (mut alone, mut asked) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..ROUNDS {
+        alone += turns(&mut client)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let asking = asker(&home, Arc::clone(&stop))?;
+        asked += turns(&mut client)?;
+        stop.store(true, Ordering::Relaxed);
+        asking.join().map_err(|_| "who asks panicked")?;
+    }
+    println!(
+        "turns while somebody asks each {} ms: {:.3} of those while nobody does",
+        PAUSE.as_millis(),
+        alone.as_secs_f64() / asked.as_secs_f64(),
+    );
+    daemon.stop();
+    Ok(())
+}
+
+/// Somebody who asks again and again.
+fn asker(
+    home: &Home,
+    stop: Arc<AtomicBool>,
+) -> Result<std::thread::JoinHandle<()>, Box<dyn std::error::Error>> {
+    let mut client = Client::connect(home)?;
+    Ok(std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) && client.ask_method("daemon.metrics").is_ok() {
+            std::thread::sleep(PAUSE);
+        }
+    }))
+}
+
+/// How long so many turns take.
+fn turns(client: &mut Client) -> Result<Duration, Box<dyn std::error::Error>> {
+    let start = Instant::now();
+    for _ in 0..TURNS / BUSY {
+        for n in 0..BUSY {
+            client.ask(&format!("agent-{n}"))?;
+        }
+        for _ in 0..BUSY {
+            client.next_answer()?;
+        }
+    }
+    Ok(start.elapsed())
+}

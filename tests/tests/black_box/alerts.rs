@@ -1,0 +1,279 @@
+//! Goal: each alert rule fires when what it warns of happens, and none fires where all is well (`OBS-3`).
+//!
+//! Method: the real binaries, asked by HTTP as Prometheus asks them; faults are injected one after the other,
+//! each on an agent or a connection of its own, and the rules of `docs/operations` are evaluated as they stand. Only
+//! the age of events is a second here, and not 15 minutes.
+
+use std::net::{SocketAddr, TcpListener};
+
+use goondan_tests::alerts::rules;
+use goondan_tests::home::Home;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::promql::{Element, Scrapes};
+use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::scrape::Scrape;
+use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::{Daemon, http, wait_until};
+use serde_json::json;
+
+/// Rules are evaluated with this instead of their age of events.
+const AGE: (&str, &str) = ("> 900", "> 1");
+
+/// Everything is asked at one address: what the endpoint tells, and the rules over it.
+struct Watch {
+    address: SocketAddr,
+    scrapes: Scrapes,
+}
+
+impl Watch {
+    fn scrape(&mut self) -> &Scrapes {
+        let told = http::get(self.address, "/metrics");
+        // Nobody answers: Prometheus has nothing then.
+        let scrape = told.map_or_else(|_gone| Scrape::default(), |told| Scrape::read(&told.body));
+        self.scrapes.add(scrape);
+        &self.scrapes
+    }
+
+    /// What each rule gives now.
+    fn firing(&mut self) -> Vec<(String, Vec<Element>)> {
+        let scrapes = self.scrape();
+        let results = rules().into_iter().map(|rule| {
+            let expression = rule.expression.replace(AGE.0, AGE.1);
+            (rule.name, scrapes.evaluate(&expression))
+        });
+        results.filter(|(_, found)| !found.is_empty()).collect()
+    }
+
+    /// Waits until a rule fires for something with these labels. It must not have before.
+    fn fires(&mut self, rule: &str, labels: &[(&str, &str)]) {
+        let has = |element: &Element| {
+            let value = |name: &str| element.labels.get(name).map(String::as_str);
+            labels
+                .iter()
+                .all(|(name, wanted)| value(name) == Some(wanted))
+        };
+        wait_until(&format!("{rule} fires"), || {
+            let firing = self.firing();
+            let mut found = firing.iter().filter(|(name, _)| name == rule);
+            found.any(|(_, elements)| elements.iter().any(has))
+        });
+    }
+
+    /// Those that fire now, by name.
+    fn names(&mut self) -> Vec<String> {
+        self.firing().into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+/// A reply that takes so many tokens.
+fn taking(tokens: u64) -> String {
+    openai(&[
+        openai_delta(&json!({"role": "assistant", "content": "Done."})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": tokens - 1, "completion_tokens": 1}}),
+    ]) + "data: [DONE]\n\n"
+}
+
+/// Answers as the name of the model says.
+fn provider() -> Provider {
+    Provider::start(|received| match received.body["model"].as_str() {
+        Some("bad") => Answer::error(401, &json!({"error": {"message": "wrong key"}})),
+        Some("dear") => Answer::stream(&taking(4_300)),
+        _ => Answer::stream(&openai_saying(&["Done."])),
+    })
+}
+
+fn project(provider: &Provider, telegram: &Telegram) -> String {
+    let (endpoint, telegram) = (provider.endpoint(), telegram.endpoint());
+    let model = |name: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {name}}}\nspec:\n  provider: openai\n  \
+             model: {name}\n  endpoint: {endpoint}\n  params: {{maxTokens: 500}}\n"
+        )
+    };
+    let agent = |name: &str, model: &str, more: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  \
+             modelConfig: {{modelRef: Model/{model}}}\n{more}"
+        )
+    };
+    let connection = |name: &str, connector: &str, more: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}}}\nspec:\n  connectorRef: \
+             {{kind: Connector, name: {connector}, package: \"@goondan/base\"}}\n{more}"
+        )
+    };
+    let scripted = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: script}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^hold$', step: 1}
+        call: [{tool: bash__exec, args: {command: "until [ -e NOTES/go ]; do sleep 0.02; done"}}]
+      - when: {user: '^tell$', step: 1}
+        call: [{tool: telegram__send, args: {text: hello, chat: "1"}}]
+      - when: {user: '^fail$'}
+        fail: The model is overloaded.
+      - say: "Done."
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: office}
+spec: {entryAgent: Agent/clerk}
+"#;
+    let bash = "  tools: [{kind: Tool, name: bash, package: \"@goondan/base\"}]\n";
+    let teller = "  tools: [{kind: Tool, name: telegram, package: \"@goondan/base\"}]\n";
+    let settings = format!(
+        "  config: {{endpoint: \"{telegram}\", pollSeconds: 1, chats: [1]}}\n  \
+         secrets: {{botToken: {{value: \"{TOKEN}\"}}}}\n"
+    );
+    [
+        scripted.to_owned(),
+        model("good"),
+        model("bad"),
+        model("dear"),
+        agent("clerk", "good", ""),
+        agent("refused", "bad", ""),
+        agent(
+            "spender",
+            "dear",
+            "  budgets: [{for: agent, tokens: 9000}]\n",
+        ),
+        agent("failing", "script", ""),
+        agent("holder", "script", bash),
+        agent("doomed", "script", bash),
+        agent("teller", "script", teller),
+        connection("metrics", "metrics", "  config: {port: 0}\n"),
+        connection("hook", "webhook", "  config: {port: 0}\n"),
+        connection("telegram", "telegram", &settings),
+    ]
+    .concat()
+}
+
+fn ask(home: &Home, agent: &str, text: &str) -> goondan_tests::home::Ran {
+    home.gdn(&["send", "--agent", agent, text])
+}
+
+/// Kills a process of a name whenever another one runs, so many times.
+fn kill_each(
+    home: &Home,
+    name: &str,
+    times: usize,
+    is_victim: impl Fn(&serde_json::Value) -> bool,
+) {
+    let mut last = serde_json::Value::Null;
+    for _ in 0..times {
+        let mut pid = serde_json::Value::Null;
+        wait_until("another process runs", || {
+            let mut all = home.ps().into_iter();
+            let Some(process) = all.find(|process| process["name"] == name) else {
+                return false;
+            };
+            pid = process["pid"].clone();
+            !pid.is_null() && pid != last && is_victim(&process)
+        });
+        processes::signal(
+            u32::try_from(pid.as_u64().unwrap()).unwrap(),
+            Signal::SIGKILL,
+        );
+        last = pid;
+    }
+}
+
+#[test]
+fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well() {
+    let (provider, telegram) = (provider(), Telegram::start());
+    let home = Home::new(&project(&provider, &telegram));
+    let daemon = Daemon::serving(&home);
+    let address = daemon.webhook("metrics");
+    let scrapes = Scrapes::default();
+    let mut watch = Watch { address, scrapes };
+    wait_until("all is ready", || {
+        let connections = home
+            .ps()
+            .into_iter()
+            .filter(|process| process["role"] == "connector");
+        connections
+            .into_iter()
+            .all(|process| process["readiness"] == "ready")
+    });
+    assert!(watch.names().is_empty(), "{:?}", watch.firing());
+    let load: Vec<_> = (0..60)
+        .map(|number| {
+            let agent = ["clerk", "failing", "holder"][number % 3];
+            let key = format!("k{}", number % 10);
+            home.start_gdn(&[
+                "send",
+                "--agent",
+                agent,
+                "--instance",
+                &format!("{agent}:{key}"),
+                "Hi.",
+            ])
+        })
+        .collect();
+    for asking in load {
+        asking.wait().exits(0);
+        let quiet: Vec<String> = watch.names();
+        // Of a machine that is busy an event may well wait for a second.
+        assert!(
+            quiet.iter().all(|name| name == "GoondanEventsWait"),
+            "{quiet:?}"
+        );
+    }
+    ask(&home, "spender", "Hi.").exits(0);
+    assert!(watch.names().is_empty(), "{:?}", watch.firing());
+
+    for _ in 0..20 {
+        assert_ne!(ask(&home, "failing", "fail").code, 0);
+    }
+    watch.fires("GoondanTurnsFail", &[("agent", "failing")]);
+    assert_ne!(ask(&home, "refused", "Hi.").code, 0);
+    watch.fires("GoondanModelFails", &[("model", "bad")]);
+    ask(&home, "spender", "Hi.").exits(0);
+    watch.fires(
+        "GoondanBudgetNearlySpent",
+        &[("agent", "spender"), ("scope", "agent")],
+    );
+    telegram.have_deeds([Mishap::Answer(
+        500,
+        json!({"ok": false, "description": "Oh."}),
+    )]);
+    ask(&home, "teller", "tell").exits(0);
+    watch.fires("GoondanCallsUnknown", &[("connection", "telegram")]);
+    let holding = home.start_gdn(&["send", "--agent", "holder", "hold"]);
+    watch.fires("GoondanEventsWait", &[("agent", "holder")]);
+    let doomed = home.start_gdn(&["send", "--agent", "doomed", "hold"]);
+    kill_each(&home, "doomed", 3, |process| !process["turnId"].is_null());
+    watch.fires("GoondanEventsParked", &[]);
+    kill_each(&home, "hook", 8, |_| true);
+    watch.fires("GoondanCrashLoop", &[("connection", "hook")]);
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let good = project(&provider, &telegram);
+    let unready = format!("config: {{port: {port}}}");
+    let (before, after) = good.split_once("name: webhook").unwrap();
+    let unready = format!(
+        "{before}name: webhook{}",
+        after.replacen("config: {port: 0}", &unready, 1)
+    );
+    home.write("project/goondan.yaml", &home.filled_in(&unready));
+    home.gdn(&["reload"]).exits(0);
+    home.gdn(&["restart"]).exits(0);
+    watch.fires("GoondanNotReady", &[("connection", "hook")]);
+    home.write("project/goondan.yaml", "kind: [");
+    assert_ne!(home.gdn(&["reload"]).code, 0);
+    watch.fires("GoondanConfiguration", &[]);
+    drop((holding, doomed));
+    daemon.kill();
+    watch.fires("GoondanDown", &[]);
+    let known = watch.names();
+    assert!(
+        !known.contains(&"GoondanEventsParked".to_owned()),
+        "{known:?}"
+    );
+}
