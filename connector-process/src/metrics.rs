@@ -32,7 +32,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new(config: &JsonObject) -> Self {
         Self {
-            http_endpoint: HttpEndpoint::new(&Values::of("metrics", config)),
+            http_endpoint: HttpEndpoint::without_body(&Values::of("metrics", config)),
             latest: Arc::default(),
         }
     }

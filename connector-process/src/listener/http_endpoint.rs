@@ -18,13 +18,22 @@ pub(crate) struct HttpEndpoint {
 impl HttpEndpoint {
     /// The endpoint that settings describe.
     pub(crate) fn new(values: &Values<'_>) -> Self {
-        let number = |name| values.number(name).unwrap_or_default();
+        let body_bytes_max = values.number("maxBodyBytes").unwrap_or_default();
+        Self {
+            body_bytes_max: usize::try_from(body_bytes_max).unwrap_or_default(),
+            ..Self::without_body(values)
+        }
+    }
+
+    /// The same of one that takes no body.
+    pub(crate) fn without_body(values: &Values<'_>) -> Self {
         let text = |name| values.text(name).unwrap_or_default().to_owned();
+        let port = values.number("port").unwrap_or_default();
         Self {
             host: text("host"),
-            port: u16::try_from(number("port")).unwrap_or_default(),
+            port: u16::try_from(port).unwrap_or_default(),
             path: text("path"),
-            body_bytes_max: usize::try_from(number("maxBodyBytes")).unwrap_or_default(),
+            body_bytes_max: 0,
         }
     }
 }
