@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use goondan_oauth::{
-    Answer, Answered, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine, Request, Ruling,
-    Ticket, Waiter, limits::REQUEST_TIMEOUT_MS,
+    Answer, Answered, CameBack, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine,
+    Request, Ruling, Ticket, Waiter, limits::REQUEST_TIMEOUT_MS,
 };
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode, LoginBegun};
@@ -116,17 +116,13 @@ impl OAuth {
     }
 
     /// Somebody came back from an authorization server to the public address that a connection hears on this path.
-    ///
-    /// # Errors
-    ///
-    /// As [`Machine::come_back`].
     pub(crate) fn on_callback(
         &mut self,
         fleet: &mut Fleet,
         id: &WorkspaceId,
         path: &str,
         query: &str,
-    ) -> Result<(), ControlError> {
+    ) -> CameBack {
         self.machine.begin(fleet.now().wall);
         let taken = self.machine.come_back(id, path, query);
         self.say(fleet);

@@ -51,11 +51,10 @@ impl Core {
                 if event.name == CALLBACK_EVENT
                     && let Some(path) = self.fleet.callback_path_of(id, name) =>
             {
-                let taken = self
+                let came = self
                     .oauth
                     .on_callback(&mut self.fleet, id, &path, &event.input);
-                self.fleet
-                    .answer_callback(process, request_id, taken.is_ok());
+                self.fleet.answer_callback(process, request_id, came);
             }
             (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
                 self.fleet

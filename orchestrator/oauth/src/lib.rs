@@ -35,6 +35,7 @@ mod simulation;
 pub use documents::{Documents, Fields};
 pub use key::{GrantKey, Place};
 pub use machine::{
-    Answer, Answered, DocumentWork, Effect, Happening, Machine, Request, Ruling, Ticket, Waiter,
+    Answer, Answered, CameBack, DocumentWork, Effect, Happening, Machine, Request, Ruling, Ticket,
+    Waiter,
 };
 pub use pkce::ENTROPY_BYTES;

@@ -21,6 +21,7 @@ use goondan_protocol::oauth::{
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
+pub use self::logins::CameBack;
 use self::logins::{Beginning, Finishing, Login};
 use self::renewal::Phase;
 use self::revocation::Revoking;

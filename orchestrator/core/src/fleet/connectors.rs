@@ -1,6 +1,7 @@
 //! Connector processes: one for each connection, always running (`SUP-3`).
 
 use goondan_config::ConnectionDefinition;
+use goondan_oauth::CameBack;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
@@ -334,22 +335,29 @@ impl Fleet {
         callback_path(connection).map(str::to_owned)
     }
 
-    /// Tells a connection whether a callback ended a login. Whoever made the request is told no more than that.
+    /// Tells a connection what came of a callback. Whoever made the request is told no more than that.
     pub(crate) fn answer_callback(
         &mut self,
         process: ProcessId,
         request_id: Option<u64>,
-        is_taken: bool,
+        came: CameBack,
     ) {
-        if !is_taken {
-            let message = "it ends no login".to_owned();
-            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
-        }
-        let accepted = EventAccepted {
-            event_id: EventId::from(self.uuid()),
-            duplicate: false,
+        let (code, message) = match came {
+            CameBack::Taken => {
+                let accepted = EventAccepted {
+                    event_id: EventId::from(self.uuid()),
+                    duplicate: false,
+                };
+                let accepted = ToConnector::EventAccepted(accepted);
+                return self.answer_connector(process, request_id, accepted);
+            }
+            CameBack::EndsNone => (RefusalCode::Invalid, "it ends no login"),
+            CameBack::TooEarly => (
+                RefusalCode::Unavailable,
+                "which logins there are is not known yet; reload the page",
+            ),
         };
-        self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
+        self.refuse_connector(process, request_id, code, message.to_owned());
     }
 
     pub(super) fn refuse_connector(

@@ -20,6 +20,18 @@ use crate::key::{GrantKey, Place};
 use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
 use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
 
+/// What comes of somebody who came back to a public address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CameBack {
+    /// The login goes on, or the server has declined it.
+    Taken,
+    /// It ends no login: its `state` is of none, or of one that was used or whose time is over, or the login was begun
+    /// with another address, or it is of another authorization server.
+    EndsNone,
+    /// Which logins there are is not known yet: it can come again.
+    TooEarly,
+}
+
 /// A login at a public address that ended before anybody waited for it, and what came of it.
 pub(super) type Ended = (LoginId, WorkspaceId, Result<Answer, ControlError>);
 
@@ -348,19 +360,15 @@ impl Machine {
 
     /// Somebody came back to the public address with this path, which a connection of the workspace hears; `query` is
     /// what stood behind it.
-    ///
-    /// # Errors
-    ///
-    /// If that ends no login: its `state` is of none, or of one that was used or whose time is over, or the login was
-    /// begun with another address, or it is of another authorization server.
-    pub fn come_back(
-        &mut self,
-        workspace_id: &WorkspaceId,
-        path: &str,
-        query: &str,
-    ) -> Result<(), ControlError> {
-        let callback =
-            Callback::of_query(query).map_err(|error| not_accepted(&error.to_string()))?;
+    pub fn come_back(&mut self, workspace_id: &WorkspaceId, path: &str, query: &str) -> CameBack {
+        let mut apps = self.apps.iter();
+        // Which logins there are is known once all are read.
+        if apps.any(|((of, _), app)| of == workspace_id && !app.is_read) {
+            return CameBack::TooEarly;
+        }
+        let Ok(callback) = Callback::of_query(query) else {
+            return CameBack::EndsNone;
+        };
         let now_ms = self.now_ms;
         let is_meant = |login: &Login| match &login.session.how {
             How::Code {
@@ -379,10 +387,12 @@ impl Machine {
         let mut logins = self.logins.iter();
         let id = logins.find(|(_, login)| is_meant(login));
         let Some(id) = id.map(|(id, _)| id.clone()) else {
-            let why = "it was used, or given up, or its time is over";
-            return Err(no_login(why));
+            return CameBack::EndsNone;
         };
-        self.take_callback(&id, callback)
+        match self.take_callback(&id, callback) {
+            Ok(()) => CameBack::Taken,
+            Err(_) => CameBack::EndsNone,
+        }
     }
 
     /// Goes on with a login whose `state` somebody came back with, or ends it.
