@@ -1,4 +1,4 @@
-//! As much of PromQL as the alert rules and the dashboard of `docs/operations` are written in, evaluated over
+//! As much of `PromQL` as the alert rules and the dashboard of `docs/operations` are written in, evaluated over
 //! scrapes: selectors, ranges, `rate`, `increase`, `absent`, `histogram_quantile`, sums and maxima by labels,
 //! arithmetic and comparisons between series of the same labels.
 //!

@@ -369,9 +369,8 @@ impl Session<'_> {
             }
             output.reply(reply)?;
         }
-        match self.lines.are_edited() {
-            true => self.tell_what_it_took(&sent.event_id).await,
-            false => {}
+        if self.lines.are_edited() {
+            self.tell_what_it_took(&sent.event_id).await;
         }
         Ok(())
     }

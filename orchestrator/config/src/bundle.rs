@@ -354,7 +354,7 @@ fn check_prices(
         let hosted = resources.hosted.get(*name);
         hosted.is_some_and(|hosted| hosted.prices.is_empty())
     });
-    let without: BTreeSet<&str> = without.map(|name| name.as_str()).collect();
+    let without: BTreeSet<&str> = without.map(ResourceName::as_str).collect();
     for model in without {
         let message = format!(
             "this budget is in money, but nobody says what Model `{model}` costs, so it could not be \

@@ -124,7 +124,7 @@ fn msg_10_the_same_writer_recovers() {
         for batch in &batches {
             batch.iter().for_each(|step| world.apply(step));
         }
-        let world = world.to_be_found();
+        let world = world.into_found();
         assert_eq!(found.as_ref(), Ok(&world), "ENOSPC at call {call}");
         if disk.calls() < failing {
             return;
@@ -165,7 +165,7 @@ fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
             let mut world = World::default();
             batches.iter().flatten().for_each(|step| world.apply(step));
             let (found, _) = look(&disk, &workspace_id, &events_of(&batches)).unwrap();
-            assert_eq!(found, world.to_be_found(), "{name}, call {call}");
+            assert_eq!(found, world.into_found(), "{name}, call {call}");
             failed += 1;
         }
         assert!(failed > 5, "{name}: only {failed} calls failed");

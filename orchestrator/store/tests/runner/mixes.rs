@@ -376,7 +376,7 @@ impl Maker {
         let plan = &mut self.instances[at];
         let open = plan.turn.as_ref().map(|(_, event, _)| event);
         let waiting: Vec<&String> = plan.waiting.iter().filter(|id| Some(*id) != open).collect();
-        let event = self.random.choice(&waiting)?.to_string();
+        let event = (*self.random.choice(&waiting)?).clone();
         let arranged = match self.random.u8(0..5) {
             0 => {
                 plan.paused.push(event.clone());
@@ -388,7 +388,7 @@ impl Maker {
             }
             2 => Arranged::First,
             3 => Arranged::Last,
-            _ => Arranged::Before(self.random.choice(&waiting)?.to_string()),
+            _ => Arranged::Before((*self.random.choice(&waiting)?).clone()),
         };
         Some(Step::Arrange(INSTANCES[at], event, arranged))
     }

@@ -153,7 +153,7 @@ impl World {
     }
 
     /// What of the model can be found on a disk.
-    pub(crate) fn to_be_found(mut self) -> Self {
+    pub(crate) fn into_found(mut self) -> Self {
         for seen in self.instances.values_mut() {
             seen.order.clear();
         }
@@ -217,7 +217,7 @@ pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World
     }
     open.extend(rest.iter().take(1).flatten().cloned());
     let worlds = world.may_become(&open).into_iter();
-    worlds.map(World::to_be_found).collect()
+    worlds.map(World::into_found).collect()
 }
 
 /// Every way to take some first steps of each file.
