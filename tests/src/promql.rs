@@ -274,7 +274,7 @@ impl Expression {
     }
 
     /// Calls `each` with the name and the label names of every selector and aggregation.
-    pub fn names(&self, each: &mut impl FnMut(&str, Vec<String>)) {
+    pub fn names(&self, each: &mut dyn FnMut(&str, Vec<String>)) {
         match self {
             Self::Number(_) => {}
             Self::Series { name, matchers, .. } => {
