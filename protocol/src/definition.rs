@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::approval::ApproveRule;
 use crate::base_package::{BASE_PACKAGE, BaseContract};
-use crate::call::CallErrorCode;
+use crate::call_error::CallErrorCode;
 use crate::egress::{EgressCaller, EgressDoor};
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,

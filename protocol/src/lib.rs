@@ -22,6 +22,7 @@ pub mod base_package;
 pub mod budget;
 pub mod bundle;
 pub mod call;
+mod call_error;
 pub mod control;
 pub mod conversation;
 pub mod definition;

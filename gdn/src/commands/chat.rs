@@ -14,7 +14,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::arrivals::{Arrival, Seen};
-use self::lines::{Line, Lines, Said, parse};
+use self::editor::Said;
+use self::lines::{Line, Lines, parse};
 use super::ask::{Question, To, is_shown, reply_of};
 use super::transcript::{self, Transcript};
 use super::{approval, cancel};

@@ -131,7 +131,7 @@ fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
 }
 
 fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
-    use style::{BAD, FAINT, GOOD, PLAIN, WARN};
+    use style::{BAD, GOOD, PLAIN, WARN};
     match event {
         Event::InstanceCreated { agent_name, .. } => {
             let agent = agent_name
@@ -147,22 +147,6 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
             (PLAIN, format!("restarted by its {by}: {reason}"))
         }
         Event::InstanceDeleted { .. } => (PLAIN, "deleted".to_owned()),
-        Event::EventAccepted {
-            event_id, again, ..
-        } => match again {
-            false => (PLAIN, format!("event {event_id} accepted")),
-            true => (FAINT, format!("event {event_id} accepted before")),
-        },
-        Event::EventRefused { error, .. } => (BAD, format!("event refused: {error}")),
-        Event::EventParked {
-            event_id, reason, ..
-        } => (BAD, format!("event {event_id} parked: {reason}")),
-        Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
-        Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
-        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
-        Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
-        Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
-        Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
         Event::TurnStarted {
             event_id, attempt, ..
         } => match attempt {
@@ -198,6 +182,30 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
             let needs_person = matches!(what.as_str(), "waits" | "reverted");
             (if needs_person { WARN } else { PLAIN }, said)
         }
+        _ => told_of_event(event),
+    }
+}
+
+/// What became of something that an agent is to do.
+fn told_of_event(event: &Event) -> (anstyle::Style, String) {
+    use style::{BAD, FAINT, PLAIN};
+    match event {
+        Event::EventAccepted {
+            event_id, again, ..
+        } => match again {
+            false => (PLAIN, format!("event {event_id} accepted")),
+            true => (FAINT, format!("event {event_id} accepted before")),
+        },
+        Event::EventRefused { error, .. } => (BAD, format!("event refused: {error}")),
+        Event::EventParked {
+            event_id, reason, ..
+        } => (BAD, format!("event {event_id} parked: {reason}")),
+        Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
+        Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
+        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
+        Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
+        Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
+        Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
         // Versions agree exactly, so there is nothing else.
         other => (PLAIN, format!("{other:?}")),
     }

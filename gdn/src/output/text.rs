@@ -119,7 +119,10 @@ pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
 pub(crate) fn rows_of(text: &str, columns: usize) -> usize {
     let rows_of_line = |line: &str| {
         let (mut rows, mut column) = (1, 0);
-        for wide in line.chars().filter_map(unicode_width::UnicodeWidthChar::width) {
+        for wide in line
+            .chars()
+            .filter_map(unicode_width::UnicodeWidthChar::width)
+        {
             if column + wide > columns {
                 (rows, column) = (rows + 1, 0);
             }

@@ -19,7 +19,6 @@ use reedline::{
 };
 use tokio::sync::mpsc;
 
-use super::lines::Said;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -31,6 +30,16 @@ const HISTORY_LINES_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 1_024;
 /// What begins each further line of a text.
 const CONTINUED: &str = "...> ";
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Line(String),
+    /// Ctrl-C at the prompt.
+    Interrupted,
+    /// Ctrl-D, or the end of the pipe.
+    End,
+}
 
 /// The editor, from outside of its thread.
 #[derive(Debug)]

@@ -5,23 +5,13 @@ use std::io::{BufRead as _, Read as _};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::sync::mpsc;
 
-use super::editor::Editor;
+use super::editor::{Editor, Said};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Messages `/history` shows when no number is given.
 pub(super) const HISTORY_LINES: usize = 20;
-
-/// What comes next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    Line(String),
-    /// Ctrl-C at the prompt.
-    Interrupted,
-    /// Ctrl-D, or the end of the pipe.
-    End,
-}
 
 /// Where it comes from.
 #[derive(Debug)]
