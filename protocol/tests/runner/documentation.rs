@@ -298,6 +298,7 @@ fn result_round_trip<M: Method>(result: &str) {
 fn check_result(method: &str, result: &str) {
     match method {
         control::Connect::NAME => result_round_trip::<control::Connect>(result),
+        control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
         control::Status::NAME => result_round_trip::<control::Status>(result),
         control::Stop::NAME => result_round_trip::<control::Stop>(result),
         control::ListProcesses::NAME => result_round_trip::<control::ListProcesses>(result),
@@ -317,6 +318,9 @@ fn check_result(method: &str, result: &str) {
         control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),
         control::DropEvent::NAME => result_round_trip::<control::DropEvent>(result),
         control::MergeProposal::NAME => result_round_trip::<control::MergeProposal>(result),
+        control::PauseEvent::NAME => result_round_trip::<control::PauseEvent>(result),
+        control::ResumeEvent::NAME => result_round_trip::<control::ResumeEvent>(result),
+        control::MoveEvent::NAME => result_round_trip::<control::MoveEvent>(result),
         control::CancelEvent::NAME => result_round_trip::<control::CancelEvent>(result),
         control::VerifyInstances::NAME => result_round_trip::<control::VerifyInstances>(result),
         control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),

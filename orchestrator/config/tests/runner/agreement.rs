@@ -109,7 +109,10 @@ fn corpus() -> Vec<Value> {
         document(
             "Model",
             "other",
-            &json!({"provider": "anthropic", "model": "m", "endpoint": "https://x"}),
+            &json!({
+                "provider": "anthropic", "model": "m", "apiKey": {"valueFrom": {"env": "KEY"}},
+                "prices": [{"input": 3, "output": 15}],
+            }),
         ),
         document(
             "Model",

@@ -175,8 +175,8 @@ fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
     tells(
         &too_far,
         &[
-            "12: unknown field `prompt` in `spec.modelConfig` of Agent `helper`; expected `modelRef` or \
-             `params` | `prompt` is a field of `spec`: begin it in the same column as those beside it there",
+            "12: unknown field `prompt` in `spec.modelConfig` of Agent `helper`; expected `fallbacks`, \
+             `modelRef` or `params` | `prompt` is a field of `spec`: begin it in the same column as those beside it there",
         ],
     );
     let no_spec = "apiVersion: goondan.ai/v1\nkind: Agent\nname: x\n";
