@@ -262,6 +262,11 @@ fn archive(name: &str, version: &str, requires: &[(String, Value)], word: &str) 
     fs::write(bin.join("say"), say).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(bin.join("say"), executable).unwrap();
+    // The same package is the same archive, whenever it is packed.
+    for path in ["goondan.yaml", "bin/say", "bin", ""] {
+        let file = fs::File::open(dir.path().join("package").join(path)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
     let packed = Command::new("tar")
         .args(["-czf", "-", "package"])
         .current_dir(dir.path())

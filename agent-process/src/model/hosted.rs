@@ -118,6 +118,7 @@ fn with_params(question: &RawValue, params: &ModelParams) -> Result<Box<RawValue
 
 /// What one step asks, of whichever model.
 struct Step {
+    first: ResourceName,
     question: Box<RawValue>,
     place: CallPlace,
     record: CallRecord,
@@ -151,7 +152,7 @@ impl Step {
             drop(std::mem::take(&mut self.question));
         }
         let mut outcome = outgoing.call(first).await;
-        let mut before = Vec::new();
+        let (mut asked, mut before) = (self.first.clone(), Vec::new());
         for fallback in fallbacks {
             let Err(error) = &outcome else {
                 break;
@@ -164,7 +165,8 @@ impl Step {
                 next = fallback.name.as_str(),
                 "a model cannot answer; the next is asked instead"
             );
-            before.push(error.message.clone());
+            before.push(format!("model `{asked}`: {}", error.message));
+            asked.clone_from(&fallback.name);
             let next = self.ask_of(&fallback.name, &fallback.params)?;
             outcome = outgoing.call(next).await;
         }
@@ -173,7 +175,11 @@ impl Step {
             match before.is_empty() {
                 true => failure,
                 false => ModelError {
-                    message: format!("{}; before it, {}", failure.message, before.join("; ")),
+                    message: format!(
+                        "model `{asked}`: {}; before it, {}",
+                        failure.message,
+                        before.join("; ")
+                    ),
                     ..failure
                 },
             }
@@ -184,6 +190,7 @@ impl Step {
 impl Model for HostedModel {
     fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
         let step = question_of(&request).map(|question| Step {
+            first: self.name.clone(),
             question,
             place: CallPlace {
                 turn_id: request.turn_id.clone(),

@@ -113,6 +113,8 @@ spec:
     rules:
       - when: {user: '^hold$', step: 1}
         call: [{tool: bash__exec, args: {command: "until [ -e NOTES/go ]; do sleep 0.02; done"}}]
+      - when: {user: '^hold$', tool: bash__exec, result: E_TOOL_INTERRUPTED}
+        call: [{tool: bash__exec, args: {command: "until [ -e NOTES/go ]; do sleep 0.02; done"}}]
       - when: {user: '^tell$', step: 1}
         call: [{tool: telegram__send, args: {text: hello, chat: "1"}}]
       - when: {user: '^fail$'}

@@ -97,8 +97,10 @@ fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
 
     // Another chat remembers what was said in this one.
     begin(&home, &screen);
-    screen.press(&["Up", "Up", "Up", "Up"]);
-    screen.wait_for("you> echo 새 안녕하\n");
+    wait_until("the first line of that chat is found", || {
+        screen.press(&["Up"]);
+        screen.shown().contains("you> echo 새 안녕하\n")
+    });
     screen.resize(40, 10);
     screen.press(&["Enter"]);
     screen.wait_for("worker> 새 안녕하\nyou>");
@@ -132,6 +134,8 @@ fn steer_4_what_comes_from_elsewhere_is_shown_once_over_kills_of_the_daemon() {
     screen.types(" done");
     screen.press(&["Enter"]);
     screen.wait_for("worker> half done\nyou>");
+    assert_eq!(home.ask("main", "echo last"), "last");
+    screen.wait_for("  last\n");
     home.gdn(&["send", "fail"]).exits(7);
     screen.wait_for("turn failed, for event");
     let shown = screen.shown();
@@ -217,6 +221,7 @@ fn obs_1_what_chat_top_and_watch_show_is_the_history_whenever_the_daemon_is_kill
     top.press(&["Enter"]);
     top.wait_for("echo before");
     let watch = home.start_gdn(&["watch", "--json"]);
+    watch.wait_for_stdout("snapshot");
     for round in 0..kills {
         let (id, said) = (format!("e{round}"), format!("echo word{round}."));
         let sending = home.start_gdn(&["send", "--event-id", &id, &said]);
