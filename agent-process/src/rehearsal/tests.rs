@@ -263,13 +263,13 @@ fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() 
     let played = play((&plain, both), (&guarded, both), &recorded());
     assert_eq!(findings(&played), [(FindingKind::TurnEnds, 4, false)]);
     let windowed = extension("message-window", json!({"maxMessages": 4}));
-    let played = play((&plain, both), (&windowed, both), &recorded());
+    let mut longer = vec![user("t0", "hi"), reply("t0", 1, "Hi.", &[])];
+    longer.extend(recorded());
+    let played = play((&plain, both), (&windowed, both), &longer);
     assert!(findings(&played).is_empty());
-    let [first, .., last] = played.turns[1].steps.as_slice() else {
-        panic!("{played:?}");
-    };
-    assert!(first.differs.is_empty());
-    assert_eq!(last.differs, [Part::Messages]);
+    // Before its turn there are four messages, and its own is one too many.
+    assert!(played.turns[1].steps[0].differs.is_empty());
+    assert_eq!(played.turns[2].steps[0].differs, [Part::Messages]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::schemas;
 #[derive(Debug, Args)]
 pub(crate) struct BundleRehearseArgs {
     /// The changeset or the revision
-    #[arg(value_name = "CHANGESET|REVISION")]
+    #[arg(value_name = "CHANGE")]
     subject: RehearsalSubject,
     /// How many of the latest turns are played
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_REHEARSAL_TURNS,

@@ -110,7 +110,8 @@ fn corpus() -> Vec<Value> {
             "Model",
             "other",
             &json!({
-                "provider": "anthropic", "model": "m", "apiKey": {"valueFrom": {"env": "KEY"}},
+                "provider": "anthropic", "model": "m", "endpoint": "https://x",
+                "apiKey": {"valueFrom": {"env": "KEY"}},
                 "prices": [{"input": 3, "output": 15}],
             }),
         ),
