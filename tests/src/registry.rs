@@ -265,7 +265,7 @@ fn archive(name: &str, version: &str, requires: &[(String, Value)], word: &str) 
     // The same package is the same archive, whenever it is packed.
     for path in ["goondan.yaml", "bin/say", "bin", ""] {
         let file = fs::File::open(dir.path().join("package").join(path)).unwrap();
-        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
     }
     let packed = Command::new("tar")
         .args(["-czf", "-", "package"])
