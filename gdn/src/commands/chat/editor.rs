@@ -63,6 +63,8 @@ impl Editor {
             let mut editor = editor(printer, output);
             while asked.recv().is_ok() {
                 let line = editor.read_line(&prompt);
+                // The process may end before this thread does. A chat goes on where nothing can be remembered.
+                drop(editor.sync_history());
                 if lines.blocking_send(line).is_err() {
                     return;
                 }
