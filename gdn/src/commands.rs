@@ -18,6 +18,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 mod draining;
 pub(crate) mod event;
+mod following;
 pub(crate) mod forget;
 mod happened;
 mod health;

@@ -44,6 +44,7 @@ pub mod registry;
 pub mod scrape;
 pub mod screen;
 pub mod secret_forms;
+pub mod server;
 pub mod team;
 pub mod telegram;
 pub mod terminal;

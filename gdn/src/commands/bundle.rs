@@ -57,8 +57,8 @@ Examples:
   gdn bundle rehearse 0199a2f1-….3-q0 --turns 50
   gdn bundle rehearse 5f0c21…    a revision that `gdn bundle log` names
 
-The replies and the results of tools are those that were recorded: no model is asked, no tool runs, and nothing is
-changed. Exits with 16 if something would not work any more.")]
+The replies and the results of tools are those that were recorded: no model is asked, no tool
+runs, and nothing is changed. Exits with 16 if something would not work any more.")]
     Rehearse(BundleRehearseArgs),
     /// Let a changeset that waits become active with the next step
     #[command(after_help = "\

@@ -1,8 +1,6 @@
 //! `gdn watch`: what happens in a workspace, as it happens: processes, events, turns, questions, and what
 //! was configured anew (`OBS-1`).
 
-use std::time::Duration;
-
 use clap::Args;
 use goondan_protocol::control::{
     Done, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceSnapshot,
@@ -13,6 +11,7 @@ use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use super::following;
 use super::happened::{subject, told};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::context::Context;
@@ -36,9 +35,6 @@ pub(crate) struct WatchArgs {
     instance: Option<InstanceKey>,
 }
 
-/// How often it is looked whether a daemon runs again, in milliseconds.
-const RECONNECT_MS: u64 = 500;
-
 pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let mut workspace_id = workspace.workspace_id;
@@ -58,7 +54,7 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
 /// The next daemon that runs the project.
 async fn reconnected(context: &Context) -> (Client, WorkspaceId) {
     loop {
-        tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
+        following::rest().await;
         if let Ok((client, workspace)) = context.open().await {
             return (client, workspace.workspace_id);
         }

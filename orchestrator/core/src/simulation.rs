@@ -459,6 +459,8 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "restarting",
         "E_CIRCULAR_REQUEST",
         "cancelled",
+        "paused",
+        "moved",
         "question: accept",
         "question: decline",
         "question: cancel",

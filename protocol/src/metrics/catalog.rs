@@ -71,7 +71,7 @@ metrics! {
     WorkspaceProblem = "goondan_workspace_problem" Gauge [Workspace]:
         "1 while the configuration of a workspace cannot run, or only its last known good one does.";
     EventOldestAge = "goondan_event_oldest_age_seconds" Gauge [Workspace, Agent] unit "seconds":
-        "How long ago the oldest event was made that waits or is worked on; 0 if there is none.";
+        "How long ago the oldest event was made that waits, unless a person paused it, or is worked on; 0 if there is none.";
     EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:
         "Events that wait for their turns, those in progress included.";
     EventsParked = "goondan_events_parked" Gauge [Workspace]:

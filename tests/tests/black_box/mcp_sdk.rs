@@ -3,11 +3,10 @@
 //! Method: the example server of the protocol's own SDK for JavaScript, with its demo of an authorization server, where
 //! [`needs::MCP_SDK_VAR`] says that the SDK is installed.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use goondan_tests::server::{Server, free_ports};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 
 use super::mcp::last_result;
@@ -58,44 +57,21 @@ spec:
 
 /// The example server, and its authorization server.
 struct Example {
-    process: Child,
+    _server: Server,
     url: String,
 }
 
 impl Example {
     fn start(script: &Path, flags: &[&str]) -> Self {
-        // Ports that are free now; who takes one in between makes the test fail, and no other.
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (mcp, auth) = (free(), free());
-        let port = |held: &TcpListener| held.local_addr().unwrap().port().to_string();
-        let (mcp_port, auth_port) = (port(&mcp), port(&auth));
-        drop((mcp, auth));
-        let mut process = Command::new("node")
-            .arg(script)
-            .args(flags)
-            .env("MCP_PORT", &mcp_port)
-            .env("MCP_AUTH_PORT", &auth_port)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("MCP Streamable HTTP Server listening") {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+        let [mcp, auth] = free_ports();
+        let mut node = Command::new("node");
+        node.arg(script).args(flags);
+        node.env("MCP_PORT", mcp.to_string());
+        node.env("MCP_AUTH_PORT", auth.to_string());
+        Self {
+            _server: Server::start(&mut node, "MCP Streamable HTTP Server listening"),
+            url: format!("http://localhost:{mcp}/mcp"),
         }
-        // What it says from then on is nobody's business, and must not stop it.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        let url = format!("http://localhost:{mcp_port}/mcp");
-        Self { process, url }
-    }
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
     }
 }
 

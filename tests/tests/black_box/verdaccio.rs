@@ -1,11 +1,11 @@
 //! A registry that is not ours: `verdaccio`, where it is installed (`PKG-1`).
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{GDN, Running};
+use goondan_tests::server::{Server, free_ports};
 use goondan_tests::{Home, Ran, needs};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ const CONFIG: &str = "storage: ./storage\n\
     log: {type: stdout, format: json, level: http}\n";
 
 struct Verdaccio {
-    process: Child,
+    _server: Server,
     url: String,
 }
 
@@ -41,30 +41,15 @@ impl Verdaccio {
     fn start(home: &Home) -> Self {
         home.write("registry/config.yaml", CONFIG);
         let dir = home.path().join("registry");
-        // A port that is free now; who takes it in between makes the test fail, and no other.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let [port] = free_ports();
         let url = format!("http://127.0.0.1:{port}");
-        let mut process = Command::new("verdaccio")
-            .args(["--config", "config.yaml", "--listen", &url])
-            .current_dir(&dir)
-            .env("HOME", &dir)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("http address") {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+        let mut verdaccio = Command::new("verdaccio");
+        verdaccio.args(["--config", "config.yaml", "--listen", &url]);
+        verdaccio.current_dir(&dir).env("HOME", &dir);
+        Self {
+            _server: Server::start(&mut verdaccio, "http address"),
+            url,
         }
-        // What it says from then on is nobody's business, and must not stop it.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Self { process, url }
     }
 
     /// Makes a user, whose token it gives.
@@ -77,13 +62,6 @@ impl Verdaccio {
             .unwrap();
         let answer: Value = serde_json::from_slice(&answered.stdout).unwrap();
         answer["token"].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Verdaccio {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
     }
 }
 

@@ -2,21 +2,18 @@
 //! client or another agent (`STEER-4`).
 
 use std::collections::{HashSet, VecDeque};
-use std::time::Duration;
 
-use goondan_protocol::control::{WatchUpdate, WatchWorkspace};
+use goondan_protocol::control::WatchUpdate;
 use goondan_protocol::ids::{EventId, InstanceKey, MessageId};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::message::{Message, Role};
 use goondan_protocol::usage::{Spending, Spent};
 use tokio::sync::mpsc;
 
-use crate::client::{Notice, RequestTimeout};
+use crate::commands::following::{self, Followed};
 use crate::commands::happened;
 use crate::context::Context;
 
-/// How often it is looked whether a daemon runs the project again, in milliseconds.
-const RECONNECT_MS: u64 = 500;
 /// Latest messages that are looked at for new ones.
 pub(super) const MESSAGES_MAX: usize = 200;
 
@@ -38,27 +35,16 @@ pub(super) async fn watch(
     key: &InstanceKey,
     arrivals: &mpsc::UnboundedSender<Arrival>,
 ) {
-    let (mut after, mut event_id) = (None, None);
-    loop {
-        if let Ok((mut client, workspace)) = context.open().await {
-            let request = WatchWorkspace {
-                workspace_id: workspace.workspace_id,
-                after,
-            };
-            let mut take = |notice| {
-                if let Notice::Change(change) = notice {
-                    after = Some(change.cursor);
-                    let arrival = arrival(change.told, key, &mut event_id);
-                    // Nobody listens any more: the chat is over, and so is this at once.
-                    drop(arrival.map(|arrival| arrivals.send(arrival)));
-                }
-            };
-            let timeout = RequestTimeout::Endless;
-            // That the daemon is gone is told when something is asked.
-            drop(client.watch(request, timeout, &mut take).await);
+    let mut event_id = None;
+    let take = |followed| {
+        // That the daemon is gone is told when something is asked.
+        if let Followed::Change(change) = followed {
+            let arrival = arrival(change.told, key, &mut event_id);
+            // Nobody listens any more: the chat is over, and so is this at once.
+            drop(arrival.map(|arrival| arrivals.send(arrival)));
         }
-        tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
-    }
+    };
+    following::follow(context, take).await;
 }
 
 /// What an update means for the conversation. `event_id` is that of the turn in progress.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    EventInfo, EventPlace, EventStanding, MoveEvent, PauseEvent, ResumeEvent,
+    Done, EventInfo, EventPlace, EventStanding, Method, MoveEvent, PauseEvent, ResumeEvent,
 };
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use serde_json::json;
@@ -83,43 +83,65 @@ struct Place {
 }
 
 pub(super) async fn pause(args: EventPauseArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace) = context.open().await?;
-    let id = &workspace.workspace_id;
-    let waiting = EventStanding::Waiting;
-    let chosen = args.which.find(&mut client, id, waiting, context).await?;
-    for event in &chosen {
-        let pause = PauseEvent {
-            workspace_id: id.clone(),
-            instance_key: event.instance_key.clone(),
-            event_id: event.event_id.clone(),
-        };
-        client.change(pause).await?;
-    }
-    tell(&chosen, schemas::EVENT_PAUSE, "is paused", context)?;
-    if chosen.is_empty() {
-        context.output.data("No event waits.")?;
-    }
-    Ok(())
+    let change = Change {
+        all: EventStanding::Waiting,
+        schema: schemas::EVENT_PAUSE,
+        done: "is paused",
+        none: "No event waits.",
+    };
+    let request = |workspace_id, event: &EventInfo| PauseEvent {
+        workspace_id,
+        instance_key: event.instance_key.clone(),
+        event_id: event.event_id.clone(),
+    };
+    change.make(&args.which, request, context).await
 }
 
 pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace) = context.open().await?;
-    let id = &workspace.workspace_id;
-    let paused = EventStanding::Paused;
-    let chosen = args.which.find(&mut client, id, paused, context).await?;
-    for event in &chosen {
-        let resume = ResumeEvent {
-            workspace_id: id.clone(),
-            instance_key: event.instance_key.clone(),
-            event_id: event.event_id.clone(),
-        };
-        client.change(resume).await?;
+    let change = Change {
+        all: EventStanding::Paused,
+        schema: schemas::EVENT_RESUME,
+        done: "waits again",
+        none: "No event is paused.",
+    };
+    let request = |workspace_id, event: &EventInfo| ResumeEvent {
+        workspace_id,
+        instance_key: event.instance_key.clone(),
+        event_id: event.event_id.clone(),
+    };
+    change.make(&args.which, request, context).await
+}
+
+/// What is done to several events.
+struct Change {
+    /// How those stand that `--all` means.
+    all: EventStanding,
+    schema: &'static str,
+    /// What is said of each.
+    done: &'static str,
+    /// What is said where there is none.
+    none: &'static str,
+}
+
+impl Change {
+    async fn make<M: Method<Output = Done>>(
+        self,
+        which: &Which,
+        request: impl Fn(WorkspaceId, &EventInfo) -> M,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        let (mut client, workspace) = context.open().await?;
+        let id = &workspace.workspace_id;
+        let chosen = which.find(&mut client, id, self.all, context).await?;
+        for event in &chosen {
+            client.change(request(id.clone(), event)).await?;
+        }
+        tell(&chosen, self.schema, self.done, context)?;
+        if chosen.is_empty() {
+            context.output.data(self.none)?;
+        }
+        Ok(())
     }
-    tell(&chosen, schemas::EVENT_RESUME, "waits again", context)?;
-    if chosen.is_empty() {
-        context.output.data("No event is paused.")?;
-    }
-    Ok(())
 }
 
 pub(super) async fn move_to(args: EventMoveArgs, context: &Context) -> Result<(), Failure> {

@@ -1,10 +1,8 @@
 //! What `gdn top` is told and asks for, over connections of its own.
 
-use std::time::Duration;
-
 use goondan_protocol::control::{
     self, CancelEvent, FollowLogs, GetTrace, InstanceOrder, InstanceTurns, ListInstances,
-    ListProcesses, ListWorkspaces, ReadUsage, UsageBy, WatchWorkspace,
+    ListProcesses, ListWorkspaces, ReadUsage, UsageBy,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
@@ -12,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
 use super::input::{Act, Input, LogsOf, PageAbout, Wanted};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
+use crate::commands::following::{self, Followed};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -19,8 +18,6 @@ use crate::output::style::Palette;
 use crate::output::table::Canvas;
 use crate::output::text;
 
-/// How often it is looked whether a daemon runs the project again, in milliseconds.
-const RECONNECT_MS: u64 = 500;
 /// The messages of a conversation that are shown.
 const MESSAGES_SHOWN: usize = 200;
 
@@ -32,40 +29,17 @@ fn send(inputs: &Inputs, input: Input) {
     drop(inputs.send(input));
 }
 
-async fn rest() {
-    tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
-}
-
 /// Watches the project, over restarts of its daemon.
 pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
-    let mut after = None;
-    loop {
-        if let Ok((mut client, workspace)) = context.open().await {
-            let request = WatchWorkspace {
-                workspace_id: workspace.workspace_id,
-                after,
-            };
-            let mut take = |notice| {
-                if let Notice::Change(change) = notice {
-                    after = Some(change.cursor);
-                    send(inputs, Input::Told(change));
-                }
-            };
-            let ended = client
-                .watch(request, RequestTimeout::Endless, &mut take)
-                .await;
-            send(
-                inputs,
-                match ended {
-                    Ok(_) => Input::Stopped,
-                    Err(_) => Input::Lost,
-                },
-            );
-        } else {
-            send(inputs, Input::Lost);
-        }
-        rest().await;
-    }
+    let take = |followed| {
+        let input = match followed {
+            Followed::Change(change) => Input::Told(change),
+            Followed::Stopped => Input::Stopped,
+            Followed::Lost => Input::Lost,
+        };
+        send(inputs, input);
+    };
+    following::follow(context, take).await;
 }
 
 /// Follows the log that is wanted at the moment, over restarts of the daemon.
@@ -77,7 +51,7 @@ pub(super) async fn follow_logs(
     loop {
         let wanted = of.borrow_and_update().clone();
         tokio::select! {
-            () = follow_log(context, wanted, inputs) => rest().await,
+            () = follow_log(context, wanted, inputs) => following::rest().await,
             changed = of.changed() => if changed.is_err() {
                 return;
             },

@@ -1,7 +1,5 @@
 //! Tables on a terminal that is too narrow for them.
 
-use unicode_width::UnicodeWidthChar as _;
-
 use super::super::style::{self, Palette};
 use super::super::text;
 use super::cells::{Cell, Column, GAP, push_row, total};
@@ -138,20 +136,10 @@ fn cut_in_the_middle(text: &str, columns: usize) -> String {
     }
     let room = columns.saturating_sub(1);
     let (head, tail) = (room.div_ceil(2), room / 2);
-    let begin = taken_while(text.chars(), head);
-    let end = taken_while(text.chars().rev(), tail);
+    let begin = text::taken_while(text.chars(), head);
+    let end = text::taken_while(text.chars().rev(), tail);
     let end: String = end.chars().rev().collect();
     format!("{begin}…{end}")
-}
-
-fn taken_while(chars: impl Iterator<Item = char>, room: usize) -> String {
-    let mut used = 0;
-    chars
-        .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= room
-        })
-        .collect()
 }
 
 /// What moved below a row: as many `label value` on a line as there is room for.

@@ -162,8 +162,8 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
     for instance in workspace.instances.values() {
         let of = agents.entry(&instance.agent).or_default();
         of.waiting += instance.pending();
-        let oldest = instance.inbox.events().next();
-        let oldest = oldest.map(|event| event.created_at);
+        // What a person has wait is nobody's delay.
+        let oldest = instance.inbox.ready().map(|event| event.created_at);
         of.oldest = of.oldest.into_iter().chain(oldest).min();
         of.running += u64::from(instance.slot.up().is_some());
         of.in_back_off += u64::from(is_in_back_off(&instance.slot));

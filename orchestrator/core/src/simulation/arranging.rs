@@ -2,9 +2,6 @@
 
 use goondan_protocol::control::{Call, EventPlace, MoveEvent, PauseEvent, ResumeEvent};
 use goondan_protocol::ids::{EventId, InstanceKey};
-use goondan_store::StoreError;
-use goondan_store::writer::Report;
-use goondan_store::writer::operation::Completion;
 
 use super::oracle::Asked;
 use super::workspace_id;
@@ -60,13 +57,5 @@ fn resume(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
 pub(super) fn resume_all(world: &mut World) {
     for (event_id, key) in world.oracle.perhaps_paused.clone() {
         resume(world, event_id, key);
-    }
-}
-
-/// The store would not have it, but it is not even asked.
-pub(super) fn assert_none_began_paused(completion: &Completion) {
-    if let Report::BeginTurn(Err(error)) = &completion.report {
-        let is_paused = matches!(error, StoreError::EventPaused { .. });
-        assert!(!is_paused, "a turn was to begin: {error}");
     }
 }

@@ -11,7 +11,10 @@ use goondan_protocol::ids::{EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::usage::Spent;
+use goondan_store::StoreError;
 use goondan_store::ledger::Ledgered;
+use goondan_store::writer::Report;
+use goondan_store::writer::operation::Completion;
 use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
@@ -397,6 +400,14 @@ impl Oracle {
 
     pub(super) fn open_requests(&self) -> Vec<RequestToken> {
         self.open_requests.keys().copied().collect()
+    }
+
+    /// The store begins no turn of an event that a person has wait, and is not even asked to (`STEER-2`).
+    pub(super) fn assert_none_begins_paused(completion: &Completion) {
+        if let Report::BeginTurn(Err(error)) = &completion.report {
+            let is_paused = matches!(error, StoreError::EventPaused { .. });
+            assert!(!is_paused, "a turn was to begin: {error}");
+        }
     }
 
     pub(super) fn assert_all_answered(&self) {

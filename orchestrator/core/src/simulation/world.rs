@@ -21,7 +21,6 @@ mod children;
 mod watching;
 
 use super::agent::{Act, Agent};
-use super::arranging;
 use super::config::{self, Edit, OTHER_MODEL};
 use super::oracle::{Answered, Asked, Oracle};
 use super::places::Places;
@@ -513,7 +512,7 @@ impl World {
             self.worker.tidy(true);
         }
         for completion in completions {
-            arranging::assert_none_began_paused(&completion);
+            Oracle::assert_none_begins_paused(&completion);
             let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));
             self.last_stored_ms = due_ms;
             self.at(due_ms, Happening::Input(Input::Stored(completion)));

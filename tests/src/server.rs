@@ -1,0 +1,42 @@
+//! Servers that are not ours, where they are installed.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+/// A server that runs until this goes.
+#[derive(Debug)]
+pub struct Server(Child);
+
+impl Server {
+    /// Starts it, and waits until it has said on its stdout that it listens.
+    #[must_use]
+    pub fn start(command: &mut Command, listening: &str) -> Self {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        let server = Self(process);
+        let mut line = String::new();
+        while !line.contains(listening) {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+        }
+        // What it says from then on is nobody's business, and must not stop it.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Ports that are free now; who takes one in between makes the test fail, and no other.
+#[must_use]
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.map(|held| held.local_addr().unwrap().port())
+}
