@@ -18,7 +18,7 @@ use self::editor::Said;
 use self::lines::{Line, Lines, parse};
 use super::ask::{Question, To, is_shown, reply_of};
 use super::transcript::{self, Transcript};
-use super::{approval, cancel};
+use super::{approval, cancel, turns};
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
         is_terminal,
         lines: Lines::open(is_terminal, context.output),
         left: None,
-        seen: Seen::default(),
+        seen: Seen::nothing(text::now()),
         failed: None,
         has_interrupted: false,
     };
@@ -213,11 +213,35 @@ impl Session<'_> {
                 event_id: Some(event_id),
                 ..
             } if self.seen.is_own(&event_id) => {}
-            Arrival::Told { text: told, .. } => {
+            Arrival::Failed {
+                event_id, turn_id, ..
+            } if !self.seen.take_failed(Some(&event_id), &turn_id) => {}
+            Arrival::Told { text: told, .. } | Arrival::Failed { text: told, .. } => {
                 let told = output.err.paint(style::WARN, &text::printable(&told));
                 self.lines.show(&told, output);
             }
             Arrival::Messages => self.tell_of_messages().await,
+            Arrival::Anew => {
+                self.tell_of_messages().await;
+                self.tell_of_failures().await;
+            }
+        }
+    }
+
+    /// Tells of turns that ended without an answer while nobody was told.
+    async fn tell_of_failures(&mut self) {
+        // It was just used: what could not be read is read when the daemon is there again.
+        let Some(mut client) = self.client.take() else {
+            return;
+        };
+        let (id, key) = (&self.workspace.workspace_id, self.conversation());
+        if let Ok(turns) = turns::read(&mut client, id, &key, None).await {
+            self.client = Some(client);
+            let output = self.context.output;
+            for turn in self.seen.take_all_failed(turns.unanswered()) {
+                let shown = transcript::without_answer(&turn, output.err);
+                self.lines.show(shown.trim_end(), output);
+            }
         }
     }
 

@@ -191,7 +191,7 @@ fn written_at(message: &Message) -> Option<Timestamp> {
 }
 
 /// A turn that left nothing but its failure.
-fn without_answer(turn: &Unanswered, palette: Palette) -> String {
+pub(super) fn without_answer(turn: &Unanswered, palette: Palette) -> String {
     let mut out = format!(
         "{}  {}\n",
         palette.paint(style::BAD, &format!("turn {}", turn.outcome())),

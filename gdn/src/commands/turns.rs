@@ -78,13 +78,13 @@ struct Turn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Unanswered {
-    turn_id: TurnId,
+    pub(super) turn_id: TurnId,
     #[serde(skip_serializing_if = "Option::is_none")]
-    event_id: Option<EventId>,
+    pub(super) event_id: Option<EventId>,
     trace_id: TraceId,
     outcome: Outcome,
     pub(super) started_at: Timestamp,
-    ended_at: Timestamp,
+    pub(super) ended_at: Timestamp,
     /// The head of what it was to answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) input: Option<String>,

@@ -4,14 +4,16 @@
 use std::collections::{HashSet, VecDeque};
 
 use goondan_protocol::control::WatchUpdate;
-use goondan_protocol::ids::{EventId, InstanceKey, MessageId};
+use goondan_protocol::ids::{EventId, InstanceKey, MessageId, TurnId};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::message::{Message, Role};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{Spending, Spent};
 use tokio::sync::mpsc;
 
 use crate::commands::following::{self, Followed};
 use crate::commands::happened;
+use crate::commands::turns::Unanswered;
 use crate::context::Context;
 
 /// Latest messages that are looked at for new ones.
@@ -22,7 +24,15 @@ pub(super) const MESSAGES_MAX: usize = 200;
 pub(super) enum Arrival {
     /// Messages may have come.
     Messages,
-    /// The turn of an event says this of itself.
+    /// The daemon is there, or there again: anything may have come.
+    Anew,
+    /// A turn ended without an answer.
+    Failed {
+        event_id: EventId,
+        turn_id: TurnId,
+        text: String,
+    },
+    /// Something else happened, to the turn of an event if it was in one.
     Told {
         event_id: Option<EventId>,
         text: String,
@@ -54,14 +64,14 @@ fn arrival(
     event_id: &mut Option<EventId>,
 ) -> Option<Arrival> {
     let event = match told {
-        // What was missed may have brought some.
-        WatchUpdate::Snapshot(_) => return Some(Arrival::Messages),
+        WatchUpdate::Snapshot(_) => return Some(Arrival::Anew),
         WatchUpdate::Event(event) if event.instance_key() == Some(key) => event,
         WatchUpdate::Event(_) => return None,
     };
-    let told = |event_id| {
-        let (_, text) = happened::told(&event);
-        Some(Arrival::Told { event_id, text })
+    let text = || happened::told(&event).1;
+    let told = |event_id| Arrival::Told {
+        event_id,
+        text: text(),
     };
     match &event {
         Event::TurnStarted { event_id: own, .. } => {
@@ -69,23 +79,43 @@ fn arrival(
             None
         }
         Event::TurnCommitted { outcome, .. } if outcome == "completed" => Some(Arrival::Messages),
-        Event::TurnCommitted { event_id: own, .. } | Event::EventParked { event_id: own, .. } => {
-            told(Some(own.clone()))
-        }
-        Event::ApprovalAsked { .. } | Event::QuestionAsked { .. } => told(event_id.clone()),
-        Event::InstanceRewound { .. } | Event::InstanceDeleted { .. } => told(None),
+        Event::TurnCommitted {
+            event_id: own,
+            turn_id,
+            ..
+        } => Some(Arrival::Failed {
+            event_id: own.clone(),
+            turn_id: turn_id.clone(),
+            text: text(),
+        }),
+        Event::EventParked { event_id: own, .. } => Some(told(Some(own.clone()))),
+        Event::ApprovalAsked { .. } | Event::QuestionAsked { .. } => Some(told(event_id.clone())),
+        Event::InstanceRewound { .. } | Event::InstanceDeleted { .. } => Some(told(None)),
         _ => None,
     }
 }
 
 /// What of the conversation has been shown, or was asked for here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Seen {
+    since: Timestamp,
     last: Option<(MessageId, String)>,
     own: HashSet<EventId>,
+    /// Turns without an answer that were told.
+    failed: HashSet<TurnId>,
 }
 
 impl Seen {
+    /// Nothing, since the chat began.
+    pub(super) fn nothing(since: Timestamp) -> Self {
+        Self {
+            since,
+            last: None,
+            own: HashSet::new(),
+            failed: HashSet::new(),
+        }
+    }
+
     /// What is there when the chat begins is not new.
     pub(super) fn begin(&mut self, latest: &VecDeque<Message>) {
         self.last = latest.back().map(place_of);
@@ -99,6 +129,20 @@ impl Seen {
     /// Whether an event is of this chat.
     pub(super) fn is_own(&self, event_id: &EventId) -> bool {
         self.own.contains(event_id)
+    }
+
+    /// Whether a turn that ended without an answer is to be told: once, and not of this chat, which says so itself.
+    pub(super) fn take_failed(&mut self, event_id: Option<&EventId>, turn_id: &TurnId) -> bool {
+        let is_own = event_id.is_some_and(|event_id| self.is_own(event_id));
+        !is_own && self.failed.insert(turn_id.clone())
+    }
+
+    /// Of turns without an answer those that are to be told.
+    pub(super) fn take_all_failed(&mut self, turns: Vec<Unanswered>) -> Vec<Unanswered> {
+        let is_since = |turn: &Unanswered| turn.ended_at >= self.since;
+        let mut since: Vec<Unanswered> = turns.into_iter().filter(is_since).collect();
+        since.retain(|turn| self.take_failed(turn.event_id.as_ref(), &turn.turn_id));
+        since
     }
 
     /// Of the latest messages those that are new and were not asked for here; they count as shown then.
@@ -184,7 +228,7 @@ mod tests {
 
     #[test]
     fn steer_4_what_is_new_and_was_not_asked_for_here_is_shown_once() {
-        let mut seen = Seen::default();
+        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
         let mut all: VecDeque<Message> =
             [message("a", Some("e1"), 1), message("b", None, 2)].into();
         seen.begin(&all);
@@ -198,6 +242,17 @@ mod tests {
         let summed_up: VecDeque<Message> =
             [message("sum", None, 6), message("g", Some("e3"), 7)].into();
         assert_eq!(ids(&seen.take_new(summed_up)), ["g"]);
+    }
+
+    #[test]
+    fn steer_4_a_turn_that_failed_elsewhere_is_told_once_however_it_is_learned() {
+        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
+        seen.ask("mine".parse().unwrap());
+        let (mine, other) = ("mine".parse().unwrap(), "e2".parse().unwrap());
+        assert!(!seen.take_failed(Some(&mine), &"t1".parse().unwrap()));
+        assert!(seen.take_failed(Some(&other), &"t2".parse().unwrap()));
+        assert!(!seen.take_failed(Some(&other), &"t2".parse().unwrap()));
+        assert!(seen.take_failed(None, &"t3".parse().unwrap()));
     }
 
     #[test]
@@ -218,7 +273,7 @@ mod tests {
 
     #[test]
     fn steer_4_in_a_conversation_that_was_empty_all_is_new() {
-        let mut seen = Seen::default();
+        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
         seen.begin(&VecDeque::new());
         let all: VecDeque<Message> = [message("a", Some("e1"), 1), message("b", None, 2)].into();
         assert_eq!(ids(&seen.take_new(all)), ["a", "b"]);
