@@ -7,6 +7,8 @@ use crate::wait_until;
 
 /// Lines that are kept above the screen.
 const SCROLLED_LINES_MAX: &str = "100000";
+/// What the shell asks for a command with.
+const PROMPT: &str = "$";
 
 /// A screen on which a shell runs.
 #[derive(Debug)]
@@ -39,8 +41,9 @@ impl Screen {
             tmux.arg("-c").arg(dir);
         }
         let home = format!("HOME={}", screen.folder.path().display());
-        tmux.args(["env", &home, "PS1=$ ", "LC_ALL=C.UTF-8", "sh"]);
+        tmux.args(["env", &home, &format!("PS1={PROMPT} "), "LC_ALL=C.UTF-8", "sh"]);
         ran(&mut tmux);
+        screen.wait_for_prompt();
         screen
     }
 
@@ -69,6 +72,13 @@ impl Screen {
     pub fn wait_for(&self, text: &str) {
         let is_shown = || self.shown().contains(text);
         wait_until(&format!("{text:?} is on the screen"), is_shown);
+    }
+
+    /// Waits until the shell asks for a command at the beginning of a line: what is typed before that may be read
+    /// by the program that is about to end, and stands on the screen elsewhere.
+    pub fn wait_for_prompt(&self) {
+        let asks = || self.shown().trim_end().lines().last() == Some(PROMPT);
+        wait_until("the shell asks for a command", asks);
     }
 
     /// Waits until a text is on the screen no more.

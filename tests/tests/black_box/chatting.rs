@@ -37,7 +37,7 @@ fn begin(home: &Home, screen: &Screen) {
 
 /// The shell is back, and shows what is typed.
 fn check_given_back(screen: &Screen) {
-    screen.press(&["Enter"]);
+    screen.wait_for_prompt();
     screen.types("clear; echo ty''ped");
     screen.press(&["Enter"]);
     screen.wait_until_gone("you>");
@@ -257,6 +257,14 @@ fn obs_1_what_chat_top_and_watch_show_is_the_history_whenever_the_daemon_is_kill
         }
     }
     assert!(!shown.contains("  before\n"), "{shown}");
+    let mut asked = 0;
+    wait_until("the watch follows the last daemon", || {
+        asked += 1;
+        let id = format!("later{asked}");
+        home.gdn(&["send", "--event-id", &id, "echo later"])
+            .exits(0);
+        committed(&watch).contains(&id)
+    });
     let told = committed(&watch);
     let mut once = told.clone();
     once.sort();

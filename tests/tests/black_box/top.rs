@@ -34,8 +34,8 @@ fn begin(home: &Home, screen: &Screen, args: &str) {
 
 /// The shell is back as it was, and shows what is typed.
 fn check_given_back(screen: &Screen) {
-    screen.wait_for(&format!("\n{MARK}\n"));
-    screen.wait_until_gone("1 Overview");
+    screen.wait_for_prompt();
+    assert!(screen.shown().contains(&format!("\n{MARK}\n")));
     screen.types("echo ty''ped");
     screen.press(&["Enter"]);
     screen.wait_for("echo ty''ped\ntyped\n");
