@@ -41,7 +41,13 @@ impl Screen {
             tmux.arg("-c").arg(dir);
         }
         let home = format!("HOME={}", screen.folder.path().display());
-        tmux.args(["env", &home, &format!("PS1={PROMPT} "), "LC_ALL=C.UTF-8", "sh"]);
+        tmux.args([
+            "env",
+            &home,
+            &format!("PS1={PROMPT} "),
+            "LC_ALL=C.UTF-8",
+            "sh",
+        ]);
         ran(&mut tmux);
         screen.wait_for_prompt();
         screen

@@ -8,6 +8,7 @@
 //! * never two processes for one place, and none is started before its back-off is over;
 //! * never two turns at once, and no turn before the agent has the whole conversation;
 //! * every acknowledged event is answered once, in order, whole, in its own conversation;
+//! * each call that a person is asked about is decided once, whoever answers, and begun once at most;
 //! * no turn begins of an event that a person has paused, and each is answered once it is resumed;
 //! * every client is answered exactly once;
 //! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
@@ -21,6 +22,7 @@
 use std::collections::BTreeMap;
 
 mod agent;
+mod approving;
 mod arranging;
 mod budgets;
 mod config;
@@ -38,6 +40,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 
+use self::approving::ASK_FIRST;
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::oracle::Asked;
 use self::world::{Plan, Post, World};
@@ -45,7 +48,7 @@ use crate::limits::RETENTION_INTERVAL_MS;
 use crate::limits::{IDLE_AGENT_DESCRIPTORS, SPARE_STARTS_PART, WORKING_AGENT_DESCRIPTORS};
 use crate::{Input, Share, Supply};
 
-/// Together a little more than a million steps.
+/// Together a little more than two million steps.
 const RUNS: u64 = 230;
 /// Longer than any back-off, grace period and heartbeat together.
 const HEALING_MS: u64 = 1_800_000;
@@ -90,6 +93,7 @@ fn work(world: &mut World) {
         return;
     }
     answer_questions(world);
+    approving::decide_some(world);
     let id = workspace_id(world);
     world.come_or_go(id);
     if world.rng.bool() {
@@ -103,12 +107,13 @@ fn work(world: &mut World) {
             is_in_flight,
         });
     } else {
-        send(world);
+        let is_careful = world.rng.u64(..4) == 0;
+        send(world, if is_careful { ASK_FIRST } else { "x" });
     }
     world.post();
 }
 
-fn send(world: &mut World) {
+fn send(world: &mut World, input: &str) {
     let agent = *world.rng.choice(&[ENTRY_AGENT, HELPER_AGENT]).unwrap();
     let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
     let key = key_of(agent, conversation);
@@ -118,7 +123,7 @@ fn send(world: &mut World) {
         workspace_id: workspace_id(world),
         agent: Some(agent.parse().unwrap()),
         conversation_key: conversation.parse().unwrap(),
-        input: "x".to_owned(),
+        input: input.to_owned(),
         images: Vec::new(),
         event_id: Some(event_id.clone()),
         traceparent: None,
@@ -304,7 +309,7 @@ fn simulate(seed: u64) -> World {
     }
     eprintln!(
         "seed {seed}, {:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} \
-         cargo test -p goondan-orchestrator simulation",
+         cargo test -p goondan-core simulation",
         world.plan
     );
     std::panic::resume_unwind(failure);
@@ -354,6 +359,7 @@ fn heal(world: &mut World, edit: Edit) {
                 decide(world, &event, false);
             }
             arranging::resume_all(world);
+            approving::decide_all(world);
             list_parked(world);
             next_look_ms = world.mono_ms + 10_000;
         }
@@ -461,6 +467,9 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "cancelled",
         "paused",
         "moved",
+        "approval: approved",
+        "approval: approved, and may have begun",
+        "approval: denied",
         "question: accept",
         "question: decline",
         "question: cancel",
@@ -494,7 +503,7 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
         open(&mut world);
         run_for(&mut world, 1_000);
         for _ in 0..30 {
-            send(&mut world);
+            send(&mut world, "x");
             let pause_ms = world.rng.u64(0..100);
             run_for(&mut world, pause_ms);
         }
@@ -536,7 +545,7 @@ fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
         run_for(&mut world, 1_000);
         for round in 1..20 {
             for _ in 0..4 {
-                send(&mut world);
+                send(&mut world, "x");
             }
             let begun_behind = world.begun_behind;
             let deadline_ms = world.mono_ms + 60_000;

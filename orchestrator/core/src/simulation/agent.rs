@@ -19,6 +19,7 @@ use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::approving;
 use super::config::{self, ENTRY_AGENT, HELPER_AGENT};
 
 /// What a simulated process does next.
@@ -167,6 +168,8 @@ struct Turn {
     asks: Option<Vec<AgentAsk>>,
     /// Asked and not answered.
     asked: BTreeMap<u64, AgentAsk>,
+    /// What a person is still to be asked.
+    to_approve: Option<AgentAsk>,
 }
 
 impl Turn {
@@ -174,6 +177,11 @@ impl Turn {
     fn total(&self) -> u64 {
         let (count, takes_out_first) = work_of(&self.event_id);
         count + u64::from(takes_out_first)
+    }
+
+    fn waits_for_person(&self) -> bool {
+        let mut asked = self.asked.values();
+        asked.any(|ask| matches!(ask.question, Question::Approval { .. }))
     }
 
     fn step_id(&self) -> StepId {
@@ -250,6 +258,10 @@ impl Turn {
 
 /// Whether an answer is one that the question may have.
 fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
+    if let Question::Approval { .. } = ask.question {
+        assert!(approving::is_decision(answer), "{ask:?} {answer:?}");
+        return;
+    }
     let question = ask.event_id().unwrap();
     let (is_request, waits) = match &ask.question {
         Question::Request { wait, .. } => (true, *wait),
@@ -299,6 +311,11 @@ pub(super) struct Agent {
 }
 
 impl Agent {
+    /// What it asked under this number and waits for.
+    pub(super) fn asked(&self, request: u64) -> Option<&AgentAsk> {
+        self.turn.as_ref()?.asked.get(&request)
+    }
+
     pub(super) fn on_message(&mut self, message: ToAgent, in_reply_to: Option<u64>) -> Vec<Act> {
         match message {
             ToAgent::Welcome(welcome) => {
@@ -393,6 +410,8 @@ impl Agent {
             return Vec::new();
         }
         let asks = asks_of(&start.turn_id, &start.event);
+        let is_careful = start.event.input.as_deref() == Some(approving::ASK_FIRST);
+        let to_approve = is_careful.then(|| approving::ask_of(&start.turn_id, &start.event.id));
         let event_id = start.event.id;
         let mut whole = messages_of(&event_id);
         whole.push(taken_in(&event_id));
@@ -419,6 +438,7 @@ impl Agent {
             given: BTreeSet::new(),
             asks: Some(asks),
             asked: BTreeMap::new(),
+            to_approve,
         };
         for (seq, event) in (1..).zip(&recorded) {
             if seq > turn.total() {
@@ -507,6 +527,15 @@ impl Agent {
         if turn.acknowledged < turn.sent {
             return acts;
         }
+        if let Some(ask) = turn.to_approve.take() {
+            self.next_request += 1;
+            turn.asked.insert(self.next_request, ask.clone());
+            acts.push(Act::Ask(ask, self.next_request));
+        }
+        if turn.waits_for_person() {
+            acts.extend(self.end_if_draining());
+            return acts;
+        }
         if is_poking(&turn.event_id) && !turn.has_poked {
             if turn.call.is_none() {
                 self.next_call += 1;
@@ -535,7 +564,9 @@ impl Agent {
     }
 
     fn end_if_draining(&self) -> Vec<Act> {
-        if self.is_draining && self.turn.is_none() {
+        // A person may take as long as he likes, and the next process asks again.
+        let is_free = self.turn.as_ref().is_none_or(Turn::waits_for_person);
+        if self.is_draining && is_free {
             let acknowledged = ToOrchestrator::ShutdownAck(ShutdownAck {});
             return vec![Act::Say(acknowledged), Act::Exit];
         }

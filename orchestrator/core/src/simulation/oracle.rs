@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, reply_id};
+use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
-use goondan_protocol::control::{EventInfo, Sent};
+use goondan_protocol::control::{ApprovalInfo, EventInfo, Sent};
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, InstanceKey, StepId};
+use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::usage::Spent;
@@ -18,6 +19,7 @@ use goondan_store::writer::operation::Completion;
 use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
+use super::approving::Decisions;
 use super::config::{HELPER_AGENT, key_of};
 use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
@@ -45,6 +47,10 @@ pub(super) enum Asked {
     Move(EventId),
     /// A person ends an event, whatever becomes of its turn.
     Cancel(EventId),
+    /// Which calls wait for a person.
+    ListApprovals,
+    /// A person decides about a call.
+    Decide(ApprovalId, ApprovalDecision),
     Other,
 }
 
@@ -56,6 +62,8 @@ pub(super) enum Answered {
     PostAgain(EventId),
     /// These events are parked.
     Parked(Vec<EventInfo>),
+    /// These calls wait for a person.
+    WaitingCalls(Vec<ApprovalInfo>),
 }
 
 /// The crashes of one place in a row, and when the next process may start at the earliest.
@@ -96,6 +104,8 @@ pub(super) struct Oracle {
     owed: BTreeMap<EventId, InstanceKey>,
     /// Questions whose answers are wanted as events.
     wanted_later: HashSet<EventId>,
+    /// What people decided about calls.
+    decisions: Decisions,
     /// How often agents were told what.
     pub(super) told: BTreeMap<String, u64>,
 }
@@ -135,7 +145,18 @@ impl Oracle {
     }
 
     /// An agent is told what came of what it asked.
-    pub(super) fn answer_agent(&mut self, answer: &AgentAnswer) {
+    pub(super) fn answer_agent(&mut self, ask: Option<&AgentAsk>, answer: &AgentAnswer) {
+        if let AgentAnswer::Approval {
+            decision,
+            has_begun,
+            ..
+        } = answer
+        {
+            let turn_id = &ask.expect("nobody asked, or was answered already").turn_id;
+            let told = self.decisions.tell(turn_id, *decision, *has_begun);
+            *self.told.entry(told.to_owned()).or_default() += 1;
+            return;
+        }
         let (told, question) = match answer {
             AgentAnswer::Answered {
                 event_id, outcome, ..
@@ -214,7 +235,8 @@ impl Oracle {
                 self.cancelled.insert(event_id.clone());
                 self.excuse_event(event_id);
             }
-            Asked::Send { .. } | Asked::ListParked | Asked::Other => {}
+            Asked::Decide(id, decision) => self.decisions.want(id, *decision),
+            Asked::Send { .. } | Asked::ListParked | Asked::ListApprovals | Asked::Other => {}
         }
         self.open_requests.insert(token, asked);
     }
@@ -284,6 +306,20 @@ impl Oracle {
                 Ok(value) => Answered::Parked(serde_json::from_value(value.clone()).unwrap()),
                 Err(_) => Answered::Nothing,
             },
+            Asked::ListApprovals => match result {
+                Ok(value) => {
+                    let found: Vec<ApprovalInfo> = serde_json::from_value(value.clone()).unwrap();
+                    self.decisions.list(&found);
+                    Answered::WaitingCalls(found)
+                }
+                Err(_) => Answered::Nothing,
+            },
+            Asked::Decide(id, decision) => {
+                if result.is_ok() {
+                    self.decisions.take(&id, decision);
+                }
+                Answered::Nothing
+            }
             // It waits in its old place, behind which others may have been answered.
             Asked::Retry(event_id) => {
                 self.misplaced.insert(event_id);

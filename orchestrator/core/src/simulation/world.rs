@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use goondan_config::Bundle;
 use goondan_durable::disk::{Crash, Disk, Fault, SimulatedDisk};
-use goondan_protocol::control::{Call, EventInfo, Stop};
+use goondan_protocol::agents::AgentAsk;
+use goondan_protocol::control::{ApprovalInfo, Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::time::Timestamp;
-use goondan_store::ledger::{self, Ledgered};
+use goondan_store::ledger;
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
-use goondan_store::writer::operation::ReadPage;
-use goondan_store::writer::{Job, Op, Report, Worker};
-use serde::Deserialize;
+use goondan_store::writer::{Job, Op, Worker};
 
 mod children;
+mod reading;
 mod watching;
 
 use super::agent::{Act, Agent};
@@ -98,6 +98,16 @@ pub(super) struct Child {
     pub(super) questions: BTreeSet<u64>,
 }
 
+impl Child {
+    /// What it asked under this number, if it is an agent that waits for the answer.
+    fn asked(&self, request: Option<u64>) -> Option<&AgentAsk> {
+        match &self.role {
+            Role::Agent(agent) => agent.asked(request?),
+            Role::Connector | Role::Model => None,
+        }
+    }
+}
+
 /// An event that somebody outside posts until it is accepted.
 #[derive(Debug)]
 pub(super) struct Post {
@@ -152,6 +162,8 @@ pub(super) struct World {
     pub(super) edits_felt: u64,
     /// The parked events, as the latest answer had them.
     pub(super) parked: Option<Vec<EventInfo>>,
+    /// The calls that wait for a person, as the latest answer had them.
+    pub(super) waiting_calls: Vec<ApprovalInfo>,
     pub(super) oracle: Oracle,
     pub(super) watcher: Watcher,
     pub(super) has_exited: bool,
@@ -221,6 +233,7 @@ impl World {
             applied: None,
             edits_felt: 0,
             parked: None,
+            waiting_calls: Vec::new(),
             oracle: Oracle::default(),
             watcher: Watcher::new(seed),
             has_exited: false,
@@ -396,7 +409,8 @@ impl World {
                         );
                     }
                     ToChild::Agent(ToAgent::AgentAnswer(answer)) => {
-                        self.oracle.answer_agent(answer);
+                        self.oracle
+                            .answer_agent(child.asked(head.in_reply_to), answer);
                     }
                     ToChild::Connector(ToConnector::EventAccepted(accepted)) => {
                         self.oracle.forgive(&child.owner);
@@ -456,6 +470,7 @@ impl World {
                 Answered::Nothing => {}
                 Answered::PostAgain(event_id) => self.post_again(&event_id),
                 Answered::Parked(found) => self.parked = Some(found),
+                Answered::WaitingCalls(found) => self.waiting_calls = found,
             },
             Effect::Progress { token, .. } | Effect::Piece { token, .. } => {
                 self.oracle.progress(token);
@@ -723,62 +738,6 @@ impl World {
             grace_period_ms: None,
         };
         self.ask(Asked::Other, Call::Stop(stop));
-    }
-
-    /// What the store holds of what replies took.
-    pub(super) fn ledger(&self) -> Ledgered {
-        let disk = self.disk.after_crash(Crash::ProcessOnly);
-        let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
-        ledger::read(&disk, &self.layout, &record.workspace_id).unwrap()
-    }
-
-    /// What the store holds of each conversation, read by a worker of its own.
-    pub(super) fn conversations(&self) -> BTreeMap<InstanceKey, Vec<String>> {
-        #[derive(Deserialize)]
-        struct Identified {
-            id: String,
-        }
-        // A failure that was still to come is not for the reader.
-        let disk = self.disk.after_crash(Crash::ProcessOnly);
-        let mut worker = Worker::new(Arc::new(disk.clone()), self.layout.clone());
-        let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
-        let instances = self.layout.instances(&record.workspace_id);
-        let (listed, unusable) = workspace::list_instances(&disk, &instances).unwrap();
-        assert!(unusable.is_empty(), "{unusable:?}");
-        let mut conversations = BTreeMap::new();
-        for metadata in listed {
-            let instance = InstanceRef {
-                workspace_id: record.workspace_id.clone(),
-                instance_key: metadata.instance_key.clone(),
-            };
-            let mut messages: Vec<String> = Vec::new();
-            let mut next = Some(0);
-            while let Some(offset) = next {
-                let instance = instance.clone();
-                let read = ReadPage {
-                    instance,
-                    offset,
-                    states_of: Vec::new(),
-                };
-                let op = read.into();
-                let completion = worker.work(&mut vec![Job { token: 0, op }]).remove(0);
-                let Report::ReadPage(Ok(page)) = completion.report else {
-                    panic!("{completion:?}");
-                };
-                assert!(
-                    page.events.is_empty(),
-                    "an open turn was left in {metadata:?}"
-                );
-                assert!(page.damage.is_empty(), "{:?}", page.damage);
-                messages.extend(page.messages.iter().map(|raw| {
-                    let message: Identified = serde_json::from_slice(raw).unwrap();
-                    message.id
-                }));
-                next = page.next;
-            }
-            conversations.insert(metadata.instance_key, messages);
-        }
-        conversations
     }
 }
 
