@@ -12,6 +12,7 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
+use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +37,10 @@ pub(crate) enum SessionCommand {
     Person(PersonRequest),
     /// Tell the orchestrator which questions to a person nobody waits for any more.
     Withdraw,
+    /// Ask what an agent answered to an event, for whoever waits here.
+    Reply(ReplyRequest),
+    /// Tell the orchestrator which replies nobody waits for any more.
+    ForgetReplies,
     /// Ask what the daemon counts, for whoever waits here.
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
     /// Ask what the connection last kept, or have something kept in its place.
@@ -49,6 +54,8 @@ impl std::fmt::Debug for SessionCommand {
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
             Self::State(asked) => f.debug_tuple("State").field(asked).finish(),
             Self::Person(question) => f.debug_tuple("Person").field(question).finish(),
+            Self::Reply(request) => f.debug_tuple("Reply").field(request).finish(),
+            Self::ForgetReplies => f.write_str("ForgetReplies"),
             Self::Metrics(_) => f.write_str("Metrics"),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
@@ -72,6 +79,25 @@ pub(crate) enum Asked {
     Answered(QuestionAnswered),
     /// Nobody will be asked that; why, in words.
     Refused(String),
+}
+
+/// A question about what an agent answered.
+#[derive(Debug)]
+pub(crate) struct ReplyRequest {
+    /// To which event.
+    pub(crate) asked: ReplyAwait,
+    /// Who waits for the answer.
+    pub(crate) answer: oneshot::Sender<Reply>,
+}
+
+/// Has those who wait for no reply any more told to the orchestrator, also when whoever waited is dropped.
+struct Forgetting<'a>(&'a mpsc::Sender<SessionCommand>);
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        // If there is no place now, the next one tells of this one, too.
+        drop(self.0.try_send(SessionCommand::ForgetReplies));
+    }
 }
 
 /// A question about what the connection remembers.
@@ -179,6 +205,21 @@ impl Gateway {
             Ok(None) => Err("the connector is stopping".to_owned()),
             Err(_elapsed) => Err("the orchestrator did not answer in time".to_owned()),
         }
+    }
+
+    /// What the agent answered to an event of this connection, once there is anything to say. It may take as long
+    /// as a turn; dropping the future gives it up. None without a session.
+    pub(crate) async fn reply(&self, asked: ReplyAwait) -> Option<Reply> {
+        let _forgetting = Forgetting(&self.commands);
+        // Dropped before that, so that it shows that nobody waits.
+        let (sender, answer) = oneshot::channel();
+        let request = ReplyRequest {
+            asked,
+            answer: sender,
+        };
+        let asked = SessionCommand::Reply(request);
+        self.commands.send(asked).await.ok()?;
+        answer.await.ok()
     }
 
     /// What the connection last kept.

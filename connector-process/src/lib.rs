@@ -78,10 +78,7 @@ pub use process::run;
 /// The built-in connectors that a process runs for, each with what makes it of its settings.
 static BUILTINS: [(&str, Make); 10] = [
     ("webhook", |it| {
-        Ok(Ready::to_listen(webhook::Webhook::new(
-            &it.config,
-            &it.secrets,
-        )))
+        webhook::Webhook::ready(&it.config, &it.secrets)
     }),
     ("cron", |it| {
         let cron = cron::Cron::new(&it.connection, &it.config)?;

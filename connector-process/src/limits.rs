@@ -16,6 +16,24 @@ pub const CONNECTIONS_MAX: usize = 256;
 /// One more is answered 429.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 
+/// Requests at one time that wait for an agent's reply, their events durable. One more is answered 202 at once.
+pub const REPLY_WAITERS_MAX: usize = 128;
+
+/// Replies that one webhook may have promised to hand over. One more event is answered 429.
+pub const CALLBACKS_PROMISED_MAX: usize = 256;
+
+/// Replies of one webhook that are handed over at one time; further ones wait.
+pub const CALLBACKS_AT_ONCE_MAX: usize = 8;
+
+/// How often a reply is posted that is not taken; then it is given up. A restart counts anew.
+pub const CALLBACK_ATTEMPTS_MAX: u32 = 12;
+
+/// First pause before a reply is posted again, in milliseconds. Each further pause is twice as long.
+pub const CALLBACK_PAUSE_FIRST_MS: u64 = 1_000;
+
+/// Longest pause before a reply is posted again, in milliseconds.
+pub const CALLBACK_PAUSE_MAX_MS: u64 = 300_000;
+
 /// Memory that bodies which are being read may take together, in bytes. With more, one that sends is
 /// cut off, chosen as by [`CONNECTIONS_MAX`].
 pub const BODY_BYTES_HELD_MAX: usize = 64 * 1024 * 1024;
@@ -99,7 +117,7 @@ pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
 pub const CONNECTION_AGE_MAX_MS: u64 = 300_000;
 
 /// Time after which a connection that takes no further request is closed whatever it does, in
-/// milliseconds. The longest honest request fits in it.
+/// milliseconds. The longest honest request fits in it; where one waits for a reply, that long more.
 pub const CONNECTION_CLOSE_TIMEOUT_MS: u64 =
     HEADER_READ_TIMEOUT_MS + BODY_READ_TIMEOUT_MS + REPLY_TIMEOUT_MS + 5_000;
 
@@ -294,7 +312,9 @@ pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
 
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
-const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);
+// Whoever waits cannot be cut off: there is room for others.
+const _: () = assert!(REQUESTS_IN_FLIGHT_MAX + REPLY_WAITERS_MAX < CONNECTIONS_MAX);
+const _: () = assert!(CALLBACK_PAUSE_FIRST_MS <= CALLBACK_PAUSE_MAX_MS);
 const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * BODY_BYTES_CEILING);
 const _: () = assert!(BODY_RATE_GRACE_MS < BODY_READ_TIMEOUT_MS);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);

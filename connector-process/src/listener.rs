@@ -4,8 +4,9 @@
 //!   answered. Pure, but for what a service remembers.
 //! * `http_endpoint`: where it reaches us.
 //! * `signature`: whether a request comes from who knows the secret. Pure.
-//! * `malformed`, `answer`, `response`: from an outcome to a status code and a body. Pure.
+//! * `malformed`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body. Pure.
 //! * `callback`: people who come back from an authorization server.
+//! * `replying`: whoever brought an event gets what the agent answered. `callbacks`: it is posted somewhere.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: what a service does for agents.
 //! * `server`: sockets, time-outs and bounds; `connection_limiter`: who gives way when there are too many.
@@ -17,10 +18,13 @@
 
 mod answer;
 mod callback;
+mod callbacks;
 mod connection_limiter;
 mod http_endpoint;
 mod malformed;
 mod outbox;
+mod reply_body;
+mod replying;
 mod request;
 mod response;
 mod server;
@@ -28,6 +32,7 @@ mod service;
 mod signature;
 
 pub(crate) use answer::{Answer, Refusal, refused};
+pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
 pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::Malformed;
 pub(crate) use outbox::Outbox;

@@ -17,6 +17,7 @@ use goondan_protocol::ipc::{
 };
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::QuestionWithdraw;
+use goondan_protocol::reply::{Reply, ReplyForget};
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,8 @@ use crate::calls::Calls;
 use crate::connector;
 use crate::egress::Doors;
 use crate::gateway::{
-    Asked, Gateway, PersonRequest, SessionCommand, StateAnswer, StateRequest, Submission, Verdict,
+    Asked, Gateway, PersonRequest, ReplyRequest, SessionCommand, StateAnswer, StateRequest,
+    Submission, Verdict,
 };
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
@@ -56,6 +58,7 @@ struct Session {
     waiting_for_state: HashMap<u64, oneshot::Sender<StateAnswer>>,
     waiting_for_person: HashMap<u64, oneshot::Sender<Asked>>,
     waiting_for_metrics: HashMap<u64, oneshot::Sender<Box<MetricsSnapshot>>>,
+    waiting_for_reply: HashMap<u64, oneshot::Sender<Reply>>,
 }
 
 impl Session {
@@ -67,6 +70,7 @@ impl Session {
             waiting_for_state: HashMap::new(),
             waiting_for_person: HashMap::new(),
             waiting_for_metrics: HashMap::new(),
+            waiting_for_reply: HashMap::new(),
         }
     }
 
@@ -109,6 +113,14 @@ impl Session {
                 let waiter = request.and_then(|id| self.waiting_for_metrics.remove(&id));
                 if waiter.is_none_or(|waiter| waiter.send(snapshot).is_err()) {
                     tracing::debug!(request, "nobody waits for this answer any more");
+                }
+                Ok(Heard::Done)
+            }
+            ToConnector::Reply(reply) => {
+                let request = envelope.in_reply_to;
+                let waiter = request.and_then(|id| self.waiting_for_reply.remove(&id));
+                if waiter.is_none_or(|waiter| waiter.send(*reply).is_err()) {
+                    tracing::debug!(request, "nobody waits for this reply any more");
                 }
                 Ok(Heard::Done)
             }
@@ -185,6 +197,28 @@ impl Session {
             }))
         });
         frames.collect()
+    }
+
+    /// Makes the frame that asks what an agent answered, and keeps who waits for it.
+    fn ask_reply(&mut self, request: ReplyRequest) -> Result<Vec<u8>, LinkError> {
+        let request_id = self.next_request;
+        self.next_request += 1;
+        let frame = ToOrchestrator::ReplyAwait(request.asked)
+            .to_frame(&self.head().asking(request_id))
+            .map_err(LinkError::CannotEncode)?;
+        self.waiting_for_reply.insert(request_id, request.answer);
+        Ok(frame)
+    }
+
+    /// Makes the frame that tells which replies nobody waits for any more, if there are any.
+    fn forget_replies(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
+        let given_up = self.waiting_for_reply.extract_if(|_, it| it.is_closed());
+        let request_ids: Vec<u64> = given_up.map(|(request_id, _)| request_id).collect();
+        if request_ids.is_empty() {
+            return Ok(None);
+        }
+        let forget = ToOrchestrator::ReplyForget(ReplyForget { request_ids });
+        self.frame(&forget).map(Some)
     }
 
     /// Makes the frame that asks what the daemon counts, and keeps who waits for the answer.
@@ -295,6 +329,8 @@ pub(crate) async fn run(
                 }
                 SessionCommand::State(asked) => enqueue(&control, session.ask_state(asked)?)?,
                 SessionCommand::Metrics(answer) => enqueue(&control, session.ask_metrics(answer)?)?,
+                SessionCommand::Reply(request) => place.send(session.ask_reply(request)?),
+                SessionCommand::ForgetReplies => forget_replies(place, &mut session)?,
                 SessionCommand::Submit(submission) => place.send(session.submit(submission)?),
                 SessionCommand::Serve(handler) => calls.serve_with(handler),
             },
@@ -319,6 +355,17 @@ async fn next_command<'a>(
 ) -> Option<(mpsc::Permit<'a, Vec<u8>>, SessionCommand)> {
     let place = events.reserve().await.ok()?;
     Some((place, commands.recv().await?))
+}
+
+/// Tells the orchestrator which replies nobody waits for any more, if there are any.
+fn forget_replies(
+    place: mpsc::Permit<'_, Vec<u8>>,
+    session: &mut Session,
+) -> Result<(), LinkError> {
+    if let Some(frame) = session.forget_replies()? {
+        place.send(frame);
+    }
+    Ok(())
 }
 
 /// Puts a frame that is no event in the queue to be written.
@@ -364,6 +411,7 @@ mod tests {
     use goondan_protocol::envelope::MessageError;
     use goondan_protocol::event::ConnectorEvent;
     use goondan_protocol::question::{QuestionAction, QuestionAsk};
+    use goondan_protocol::reply::ReplyAwait;
     use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
     use super::*;
@@ -470,6 +518,38 @@ mod tests {
         ));
         // One more to nobody harms nobody.
         assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+    }
+
+    #[test]
+    fn msg_13_a_reply_reaches_whoever_waits_and_who_waits_no_longer_is_told_of_once() {
+        let mut session = session();
+        let mut ask = || {
+            let (sender, answer) = oneshot::channel();
+            let asked = ReplyAwait {
+                instance_key: "hook:k".parse().unwrap(),
+                event_id: "e".parse().unwrap(),
+            };
+            let request = ReplyRequest {
+                asked,
+                answer: sender,
+            };
+            let frame = session.ask_reply(request).unwrap();
+            (Envelope::from_frame(&frame).unwrap().id.unwrap(), answer)
+        };
+        let ((first, given_up), (second, mut answer)) = (ask(), ask());
+        drop(given_up);
+        let forgotten = session.forget_replies().unwrap().unwrap();
+        let forgotten = String::from_utf8(forgotten).unwrap();
+        let expected = format!(r#""payload":{{"requestIds":[{first}]}}"#);
+        assert!(forgotten.contains(&expected), "{forgotten}");
+        assert!(session.forget_replies().unwrap().is_none());
+        for request in [first, second] {
+            let said = format!(
+                r#"{{"type":"reply","inReplyTo":{request},"from":"orchestrator","to":"connector:hook","payload":{{"state":"unknown"}}}}"#
+            );
+            assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+        }
+        assert_eq!(answer.try_recv(), Ok(Reply::Unknown {}));
     }
 
     #[test]

@@ -7,41 +7,98 @@ mod mapping;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use goondan_protocol::JsonObject;
 
 use self::settings::Settings;
-use crate::listener::{HttpEndpoint, Meaning, Received, Refusal, Service};
+use crate::connector::Ready;
+use crate::listener::{
+    self, CallbackWorker, Callbacks, HttpEndpoint, Meaning, Received, Refusal, Service,
+};
 
 /// One webhook.
 #[derive(Debug)]
-pub(crate) struct Webhook(Settings);
+pub(crate) struct Webhook {
+    settings: Settings,
+    callbacks: Option<Callbacks>,
+}
 
 impl Webhook {
+    /// One whose replies go to whoever waits, if the settings have it so.
+    #[cfg(test)]
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
-        Self(Settings::new(config, secrets))
+        Self {
+            settings: Settings::new(config, secrets),
+            callbacks: None,
+        }
+    }
+
+    /// The same, ready to work, and replies are handed over if the settings say where.
+    ///
+    /// # Errors
+    ///
+    /// Why replies cannot be handed over there, in words.
+    pub(crate) fn ready(
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Ready, String> {
+        let settings = Settings::new(config, secrets);
+        let Some(target) = settings::reply_target(config, secrets)? else {
+            let callbacks = None;
+            return Ok(Ready::to_listen(Self {
+                settings,
+                callbacks,
+            }));
+        };
+        let (callbacks, worker) = Callbacks::new(target);
+        let webhook = Self {
+            settings,
+            callbacks: Some(callbacks),
+        };
+        Ok(Self::handing_over(webhook, worker))
+    }
+
+    /// Replies are promised for as long as anybody is listened to.
+    fn handing_over(webhook: Self, worker: CallbackWorker) -> Ready {
+        Ready::to(|gateway, stop| async move {
+            let serving = listener::run(Arc::new(webhook), gateway.clone(), stop);
+            tokio::select! {
+                () = serving => {}
+                () = worker.run(gateway) => {}
+            }
+        })
     }
 }
 
 impl Service for Webhook {
     fn http_endpoint(&self) -> &HttpEndpoint {
-        &self.0.http_endpoint
+        &self.settings.http_endpoint
     }
 
     fn is_guarded(&self) -> bool {
-        self.0.signature.is_some()
+        self.settings.signature.is_some()
     }
 
     fn callback_path(&self) -> Option<&str> {
-        self.0.callback_path.as_deref()
+        self.settings.callback_path.as_deref()
     }
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
-        if let Some(check) = &self.0.signature {
+        if let Some(check) = &self.settings.signature {
             check.check(received.headers, received.body)?;
         }
-        let event = mapping::to_event(&self.0, received)?;
+        let event = mapping::to_event(&self.settings, received)?;
         Ok(Meaning::Event(Box::new(event)))
+    }
+
+    fn reply_wait(&self) -> Option<Duration> {
+        self.settings.reply_wait
+    }
+
+    fn callbacks(&self) -> Option<&Callbacks> {
+        self.callbacks.as_ref()
     }
 }
 

@@ -13,11 +13,12 @@ use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall, To
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
-use crate::ids::{EventId, ExtensionStates, TurnId};
+use crate::ids::{EventId, ExtensionStates, InstanceKey, TurnId};
 use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
 use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
+use crate::reply::{Reply, ReplyAwait, ReplyForget};
 use crate::sandbox::Facts;
 use crate::task::{
     TaskAlive, TaskAssignment, TaskContinue, TaskExited, TaskNotStarted, TaskOutput, TaskPause,
@@ -204,6 +205,10 @@ messages! {
         StateGet(StateGet) = "state.get",
         /// A connector asks that something is kept for its connection.
         StateSet(StateSet) = "state.set",
+        /// A connector asks what the agent answered to one of its events; `reply` is the reply.
+        ReplyAwait(ReplyAwait) = "reply.await",
+        /// A connector does not wait for some of these any more.
+        ReplyForget(ReplyForget) = "reply.forget",
         /// A connector asks what the daemon counts.
         MetricsGet(MetricsGet) = "metrics.get",
         /// An agent asks for the next page of its conversation.
@@ -320,6 +325,8 @@ messages! {
         StateKept(StateKept) = "state.kept",
         /// The connection's state could not be read or kept.
         StateRefused(StateRefused) = "state.refused",
+        /// What the agent answered to an event of the connection.
+        Reply(Box<Reply>) = "reply",
         /// What the daemon counts.
         Metrics(Box<MetricsSnapshot>) = "metrics",
         /// A call to be made.
@@ -578,6 +585,9 @@ pub struct EventAccepted {
     pub event_id: EventId,
     /// Whether it had been accepted before; then nothing more happens.
     pub duplicate: bool,
+    /// The conversation it belongs to; absent if it belongs to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
 }
 
 /// Why an event was refused.

@@ -49,6 +49,7 @@ pub mod process_limits;
 pub mod question;
 pub mod records;
 pub mod rehearsal;
+pub mod reply;
 pub mod sandbox;
 pub mod script;
 pub mod secret;

@@ -97,19 +97,60 @@ static WEBHOOK: Connector = Connector {
             Content::UrlPath,
             "The path on which people come back from authorization servers: that of `redirectUri` of an OAuthApp.",
         ),
+        Setting::optional(
+            "reply",
+            Content::Map(&REPLY),
+            "How whoever posted gets what the agent answers.",
+        ),
     ],
     one_of: None,
     needs: Some(("signature", "hmac")),
-    secrets: &[secret(
-        "hmac",
-        false,
-        "With it, every request must be signed.",
-    )],
+    secrets: &[
+        secret("hmac", false, "With it, every request must be signed."),
+        secret(
+            "callbackHmac",
+            false,
+            "With it, every reply that is posted is signed.",
+        ),
+    ],
     events: &[DescribedEvent {
         name: "request",
         properties: None,
     }],
 };
+
+static REPLY: [Setting; 2] = [
+    Setting::optional(
+        "wait",
+        Content::Map(&REPLY_WAIT),
+        "The answer to the request is the reply, if it comes in time.",
+    ),
+    Setting::optional(
+        "callback",
+        Content::Map(&REPLY_CALLBACK),
+        "The reply is posted there.",
+    ),
+];
+
+/// The longest that a request may wait for a reply, in milliseconds.
+const REPLY_WAIT_MS_CEILING: u64 = 600_000;
+
+static REPLY_WAIT: [Setting; 1] = [Setting::optional(
+    "timeoutMs",
+    Content::Number(1, REPLY_WAIT_MS_CEILING),
+    "How long a request waits, in milliseconds.",
+)
+.or(Default::Number(30_000))];
+
+static REPLY_CALLBACK: [Setting; 2] = [
+    Setting::required("url", Content::Url, "Where replies are posted."),
+    Setting::optional(
+        "allowPrivate",
+        Content::Truth,
+        "Whether that may be an address of this machine or a private network.",
+    )
+    .or(Default::Truth(false)),
+];
 
 static SIGNATURE: [Setting; 4] = [
     Setting::optional(

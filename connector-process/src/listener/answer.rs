@@ -47,6 +47,15 @@ pub(crate) enum Refusal {
     /// As many requests are in progress as this process takes.
     #[error("too many requests are in progress")]
     Busy,
+    /// As many replies are promised as can be.
+    #[error("as many replies are promised as can be; some must be handed over first")]
+    NoPlace,
+    /// Its reply could not be promised.
+    #[error("the event is taken, but its reply cannot be promised: {reason}")]
+    NotPromised {
+        /// Why, in words.
+        reason: String,
+    },
     /// The process begins nothing new.
     #[error("the connector is stopping")]
     Stopping,
@@ -66,8 +75,10 @@ impl Refusal {
             Self::BrokenBody(_) => (StatusCode::BAD_REQUEST, "broken_body"),
             Self::NotSigned(_) => (StatusCode::UNAUTHORIZED, "not_signed"),
             Self::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
-            Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "overloaded"),
-            Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::Busy | Self::NoPlace => (StatusCode::TOO_MANY_REQUESTS, "overloaded"),
+            Self::NotPromised { .. } | Self::Stopping => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
             Self::ByOrchestrator(refused) => match refused.code {
                 RefusalCode::Invalid => (StatusCode::BAD_REQUEST, "invalid"),
                 RefusalCode::Unroutable => (StatusCode::UNPROCESSABLE_ENTITY, "unroutable"),

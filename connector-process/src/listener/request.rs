@@ -15,6 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
+use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::Semaphore;
@@ -24,12 +25,13 @@ use tokio_util::task::TaskTracker;
 use super::answer::Refusal;
 use super::callback::{self, Page};
 use super::connection_limiter::ConnectionPermit;
+use super::reply_body::FAILED;
 use super::response::{Outcome, to_response};
 use super::service::{Meaning, Received, Service};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
     BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
-    REQUESTS_IN_FLIGHT_MAX,
+    REPLY_WAITERS_MAX, REQUESTS_IN_FLIGHT_MAX,
 };
 
 /// The header that carries a caller's trace.
@@ -64,10 +66,12 @@ impl BodyTimeout {
 /// What all requests of one connector share.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    service: Arc<dyn Service>,
-    gateway: Gateway,
+    pub(super) service: Arc<dyn Service>,
+    pub(super) gateway: Gateway,
     body_timeout: BodyTimeout,
     slots: Semaphore,
+    /// Places for those who wait for a reply.
+    pub(super) waiting: Semaphore,
     /// Connections, and bodies that are being thrown away.
     pub(crate) tasks: TaskTracker,
     /// Set once the process begins nothing new.
@@ -86,6 +90,7 @@ impl Listener {
             gateway,
             body_timeout,
             slots: Semaphore::new(REQUESTS_IN_FLIGHT_MAX),
+            waiting: Semaphore::new(REPLY_WAITERS_MAX),
             tasks: TaskTracker::new(),
             stop,
         }
@@ -125,10 +130,9 @@ impl Listener {
             Meaning::Page => return self.page(remote).await,
         };
         // Only now: whoever is slow, or does not know the secret, takes no slot from others.
-        let _slot = self
-            .slots
-            .try_acquire()
-            .map_err(|_none_free| Refusal::Busy)?;
+        let slot = self.slots.try_acquire();
+        let slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        let place = self.place_for_reply()?;
         remote.permit.set_working();
         // The text is in the event now; no need to hold it twice while the orchestrator works.
         drop(body);
@@ -139,9 +143,14 @@ impl Listener {
             .submit_within(reply_timeout, event, record.trace);
         let accepted = submission.await.map_err(Refusal::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
+        if let Some(place) = place {
+            self.promise(place, &accepted, record.trace).await?;
+        }
+        // Whoever waits for an agent takes no slot from those who wait for the orchestrator.
+        drop(slot);
         Ok(match thanks {
             Some(thanks) => Outcome::Answered(thanks),
-            None => Outcome::Accepted(accepted),
+            None => self.replied(accepted).await,
         })
     }
 
@@ -315,8 +324,10 @@ impl Record {
         let code = match outcome {
             Outcome::Refused(refusal) => Some(refusal.status().1),
             Outcome::CameBack(Page::NotTaken) => Some("not_taken"),
+            Outcome::Replied(_, TurnOutcome::Failed { .. }) => Some(FAILED),
             Outcome::CameBack(Page::Taken)
             | Outcome::Accepted(_)
+            | Outcome::Replied(..)
             | Outcome::Answered(_)
             | Outcome::Page(_) => None,
         };

@@ -3,12 +3,14 @@
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, Response};
+use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
 use super::answer::{Answer, Refusal};
 use super::callback;
+use super::reply_body;
 use super::service::{Page, Service};
 
 /// The response header that names the trace and the span of the request, as the W3C's Trace Context
@@ -23,6 +25,8 @@ const JSON: &str = "application/json";
 pub(crate) enum Outcome {
     /// Its event is durable.
     Accepted(EventAccepted),
+    /// Its event is durable, and its turn is over.
+    Replied(EventAccepted, TurnOutcome),
     /// It was no event.
     Answered(Answer),
     /// Somebody came back from an authorization server.
@@ -42,6 +46,7 @@ pub(crate) fn to_response(
     let (answer, header) = match outcome {
         Outcome::CameBack(page) => return to_page(*page),
         Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
+        Outcome::Replied(accepted, outcome) => (reply_body::answer(accepted, outcome, trace), None),
         Outcome::Answered(answer) => (answer.clone(), None),
         Outcome::Page(_) => (Answer::ok(Value::Null), None),
         Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
@@ -125,6 +130,7 @@ mod tests {
         let accepted = EventAccepted {
             event_id: EventId::new("e").unwrap(),
             duplicate: true,
+            instance_key: None,
         };
         let expected = json!({"eventId": "e", "duplicate": true, "traceId": "01".repeat(16)});
         assert_eq!(answer::accepted(&accepted, trace()).body, expected);

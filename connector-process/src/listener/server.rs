@@ -49,6 +49,15 @@ impl ConnectionTimeouts {
         connection_age: Duration::from_millis(CONNECTION_AGE_MAX_MS),
         connection_close: Duration::from_millis(CONNECTION_CLOSE_TIMEOUT_MS),
     };
+
+    /// Those of a service: the longest honest request waits for a reply, too.
+    fn of(service: &dyn Service) -> Self {
+        let reply_wait = service.reply_wait().unwrap_or_default();
+        Self {
+            connection_close: Self::NORMAL.connection_close + reply_wait,
+            ..Self::NORMAL
+        }
+    }
 }
 
 /// Listens and answers until `stop`, then finishes the requests in progress.
@@ -72,7 +81,8 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
     }
     gateway.report(true, detail.clone()).await;
     let watching = outbox.map(|outbox| outbox.watch(gateway.clone(), detail));
-    let serving = serve(listener, service, gateway, ConnectionTimeouts::NORMAL, stop);
+    let timeouts = ConnectionTimeouts::of(service.as_ref());
+    let serving = serve(listener, service, gateway, timeouts, stop);
     match watching {
         None => serving.await,
         Some(watching) => tokio::select! {

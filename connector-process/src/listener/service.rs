@@ -13,6 +13,7 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 
 use super::answer::{self, Answer, Refusal, refused};
+use super::callbacks::Callbacks;
 use super::http_endpoint::HttpEndpoint;
 use super::outbox::Outbox;
 use crate::gateway::Gateway;
@@ -61,6 +62,16 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     ///
     /// [`Refusal`] if it is not signed, or means nothing.
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal>;
+
+    /// How long whoever brought an event may wait for what the agent answers, if it may.
+    fn reply_wait(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Where replies are handed over, if they are.
+    fn callbacks(&self) -> Option<&Callbacks> {
+        None
+    }
 
     /// How it wants to hear that its event is durable.
     fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> Answer {

@@ -213,6 +213,7 @@ mod tests {
         let yes = EventAccepted {
             event_id: id.clone(),
             duplicate: true,
+            instance_key: None,
         };
         assert_eq!(
             accepted(&id, &yes),

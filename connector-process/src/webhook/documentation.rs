@@ -100,6 +100,10 @@ fn every_answer_has_a_row_with_its_code() {
         }),
         Refusal::NotSigned(NotSigned::Missing { header }),
         Refusal::Busy,
+        Refusal::NoPlace,
+        Refusal::NotPromised {
+            reason: String::new(),
+        },
         Refusal::Stopping,
     ];
     let refusals = own

@@ -1,6 +1,7 @@
 //! What `goondan.yaml` says about a webhook, as the webhook works by it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::http::HeaderName;
 use goondan_connectors::Values;
@@ -8,10 +9,13 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 use serde_json::Value;
 
-use crate::listener::{HttpEndpoint, SignatureCheck};
+use crate::listener::{HttpEndpoint, ReplyTarget, SignatureCheck};
 
 /// The secret that turns the signature check on.
 const HMAC_SECRET: &str = "hmac";
+
+/// The secret that replies are signed with which are handed over.
+const CALLBACK_SECRET: &str = "callbackHmac";
 
 /// A field of a JSON body: a top-level field's name, or a JSON Pointer if it begins with `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) signature: Option<SignatureCheck>,
     /// The path on which people come back from authorization servers.
     pub(crate) callback_path: Option<String>,
+    /// How long whoever posted may wait for the reply. None: not at all.
+    pub(crate) reply_wait: Option<Duration>,
 }
 
 impl Settings {
@@ -70,8 +76,35 @@ impl Settings {
                 .get(HMAC_SECRET)
                 .and_then(|secret| signature_check(&values.map("signature"), secret)),
             callback_path: values.text(CALLBACK_SETTING).map(str::to_owned),
+            reply_wait: reply_wait(config),
         }
     }
+}
+
+/// How long whoever posted may wait, if the settings let anybody.
+fn reply_wait(config: &JsonObject) -> Option<Duration> {
+    config.get("reply")?.get("wait")?;
+    let values = Values::of("webhook", config);
+    let timeout_ms = values.map("reply").map("wait").number("timeoutMs")?;
+    Some(Duration::from_millis(timeout_ms))
+}
+
+/// Where replies are handed over, if the settings say so.
+///
+/// # Errors
+///
+/// Why they cannot be handed over there, in words.
+pub(crate) fn reply_target(
+    config: &JsonObject,
+    secrets: &BTreeMap<String, String>,
+) -> Result<Option<ReplyTarget>, String> {
+    let reply = config.get("reply");
+    if reply.and_then(|reply| reply.get("callback")).is_none() {
+        return Ok(None);
+    }
+    let secret = secrets.get(CALLBACK_SECRET).map(String::as_str);
+    let values = Values::of("webhook", config);
+    ReplyTarget::new(&values.map("reply").map("callback"), secret).map(Some)
 }
 
 /// The secret decides whether signatures are checked; the settings only say how.
@@ -108,6 +141,7 @@ mod tests {
         );
         assert_eq!(settings.http_endpoint.body_bytes_max, 256 * 1024);
         assert!(settings.signature.is_none());
+        assert_eq!(settings.reply_wait, None);
     }
 
     #[test]
@@ -117,6 +151,7 @@ mod tests {
             "inputField": "comment", "keyField": "/repo/name", "idField": "id",
             "signature": {"header": "X-Sig", "algorithm": "sha256", "prefix": "", "encoding": "hex"},
             "oauthCallback": "/oauth/callback",
+            "reply": {"wait": {"timeoutMs": 5}, "callback": {"url": "https://example.com/replies"}},
         });
         let described = goondan_connectors::find("webhook").unwrap().settings;
         assert_eq!(config.as_object().unwrap().len(), described.len());
@@ -135,6 +170,7 @@ mod tests {
         assert_eq!(key.find(&body), Some(&json!("r")));
         assert!(settings.signature.is_some());
         assert_eq!(settings.callback_path.as_deref(), Some("/oauth/callback"));
+        assert_eq!(settings.reply_wait, Some(Duration::from_millis(5)));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use goondan_protocol::ipc::{
     Assignment, EventAccepted, EventRefused, Head, Hello, IPC_FD_VAR, Ping, RefusalCode, Shutdown,
     Status, ToConnector, ToOrchestrator, Welcome,
 };
+use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
 use goondan_tests::wait_for;
@@ -276,8 +277,31 @@ impl Orchestrator {
         let accepted = EventAccepted {
             event_id: EventId::new(event_id).unwrap(),
             duplicate,
+            instance_key: Some("hook:k".parse().unwrap()),
         };
         self.send(&ToConnector::EventAccepted(accepted), Some(pending.request));
+    }
+
+    /// The next message, which must ask for a reply: the request, and for what.
+    pub(crate) fn reply_await(&mut self) -> (u64, ReplyAwait) {
+        let (envelope, message) = self.receive();
+        match message {
+            ToOrchestrator::ReplyAwait(asked) => (envelope.id.expect("it is a request"), asked),
+            other => panic!("expected a request for a reply, got {other:?}"),
+        }
+    }
+
+    /// The next message, which must say which replies nobody waits for any more.
+    pub(crate) fn reply_forget(&mut self) -> Vec<u64> {
+        match self.receive().1 {
+            ToOrchestrator::ReplyForget(forget) => forget.request_ids,
+            other => panic!("expected to be told of replies to forget, got {other:?}"),
+        }
+    }
+
+    /// Says what came of an event.
+    pub(crate) fn reply(&mut self, request: u64, reply: Reply) {
+        self.send(&ToConnector::Reply(Box::new(reply)), Some(request));
     }
 
     pub(crate) fn refuse(&mut self, pending: &Pending, code: RefusalCode) {

@@ -67,6 +67,8 @@ pub(crate) mod models;
 pub(crate) mod observing;
 pub(crate) mod parking;
 pub(crate) mod processes;
+pub(crate) mod replies;
+pub(crate) mod reply_waiter;
 pub(crate) mod restarting;
 pub(crate) mod room;
 pub(crate) mod runs;

@@ -96,6 +96,8 @@ pub(crate) const OBSERVATIONS_DROPPED_MAX: u64 = 65_536;
 /// Keys of one connection of which it is remembered whether they name a conversation from before keys
 /// were those of their connection.
 pub(crate) const FORMER_KEYS_REMEMBERED: usize = 4_096;
+/// Replies that the process of one connection may wait for at one time. For one more it is told to ask again later.
+pub(crate) const REPLIES_AWAITED_MAX: usize = 1_024;
 /// Child processes at one time (`SEC-8`). An agent's process starts when another has ended; those idle for
 /// longest are ended for it.
 pub(crate) const CHILD_PROCESSES_MAX: usize = 16_384;

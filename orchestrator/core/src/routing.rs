@@ -69,6 +69,13 @@ impl Core {
                 self.fleet
                     .on_state_work(id, name, process, request_id, work);
             }
+            (ToOrchestrator::ReplyAwait(asked), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_reply_await(id, name, process, request_id, asked);
+            }
+            (ToOrchestrator::ReplyForget(forget), Owner::Connector(id, name)) => {
+                self.fleet.on_reply_forget(id, name, process, &forget);
+            }
             (ToOrchestrator::MetricsGet(_), Owner::Connector(id, name))
                 if self.fleet.may_read_metrics(id, name) =>
             {

@@ -24,8 +24,9 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ipc::ToOrchestrator;
+use goondan_protocol::ipc::{ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
+use goondan_protocol::reply::Reply;
 use goondan_protocol::task::{OutputStream, TaskOutput};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -209,6 +210,18 @@ impl Masks {
     fn verdict(&self, verdict: &mut TokenVerdict) {
         if let TokenVerdict::TooLittle { scopes } = verdict {
             scopes.iter_mut().for_each(|scope| self.mask(scope));
+        }
+    }
+
+    /// What a child is told that it passes on to the outside as it stands.
+    pub(super) fn told(&self, message: &mut ToChild) {
+        if let ToChild::Connector(ToConnector::Reply(reply)) = message
+            && let Reply::Over {
+                outcome:
+                    TurnOutcome::Completed { reply: text } | TurnOutcome::Failed { message: text, .. },
+            } = &mut **reply
+        {
+            self.mask(text);
         }
     }
 
@@ -645,6 +658,19 @@ mod tests {
             masks.text("8080 secret-and-more secret"),
             "8080 [masked] [masked]"
         );
+    }
+
+    #[test]
+    fn sec_2_a_reply_goes_out_masked() {
+        let masks = masks(&[VALUE]);
+        let outcome = TurnOutcome::Completed {
+            reply: format!("it is {VALUE}"),
+        };
+        let reply = Reply::Over { outcome };
+        let mut message = ToChild::from(ToConnector::Reply(Box::new(reply)));
+        masks.told(&mut message);
+        let shown = format!("{message:?}");
+        assert!(shown.contains("it is [masked]"), "{shown}");
     }
 
     #[test]

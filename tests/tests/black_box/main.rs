@@ -192,3 +192,5 @@ mod watched_files;
 mod watchers;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webhook_replies;

@@ -445,6 +445,9 @@ impl Fleet {
         match (waiter, status) {
             (Waiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
             (Waiter::Run(of), _) => self.tell_task(&of, RunNews::Ended(Err(error.clone()))),
+            (Waiter::Connection(waiter), status) => {
+                self.fail_connection(at, event_id, waiter, error, status);
+            }
             (Waiter::Agent(waiter), QuestionStatus::Lost) => {
                 self.tell_agent(at, event_id, &waiter, &outcome_of(error));
             }

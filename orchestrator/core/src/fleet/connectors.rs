@@ -26,6 +26,7 @@ use super::collectors::Collecting;
 use super::connection_state::StateQueue;
 use super::former_keys::{Arrival, FormerKeys};
 use super::mailbox::AcceptReply;
+use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::{Fleet, Owner, health, tokens};
 use crate::limits::BACK_OFF_MAX_MS;
@@ -45,6 +46,8 @@ pub(crate) struct Connector {
     pub(super) state: StateQueue,
     /// Whose the conversations were that its keys named before.
     pub(super) former_keys: FormerKeys,
+    /// Which replies its process waits for.
+    pub(super) replies: AwaitedReplies,
     /// What it is to hand to a collector, if that is what it does.
     pub(super) collecting: Collecting,
 }
@@ -58,6 +61,7 @@ impl Connector {
             readiness: Readiness::Starting,
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
+            replies: AwaitedReplies::default(),
             collecting: Collecting::default(),
         }
     }
@@ -347,6 +351,7 @@ impl Fleet {
                 let accepted = EventAccepted {
                     event_id: EventId::from(self.uuid()),
                     duplicate: false,
+                    instance_key: None,
                 };
                 let accepted = ToConnector::EventAccepted(accepted);
                 return self.answer_connector(process, request_id, accepted);

@@ -224,6 +224,7 @@ impl Fleet {
                 let accepted = EventAccepted {
                     event_id: said,
                     duplicate,
+                    instance_key: Some(instance.instance_key.clone()),
                 };
                 self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
             }
@@ -375,6 +376,7 @@ impl Fleet {
                 }
                 Waiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
                 Waiter::Run(of) => self.tell_task(&of, RunNews::Ended(Ok(outcome.clone()))),
+                Waiter::Connection(waiter) => self.tell_connection(at, &waiter, outcome),
             }
         }
     }

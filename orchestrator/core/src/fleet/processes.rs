@@ -154,6 +154,7 @@ impl Fleet {
             Owner::Agent(_) | Owner::Task(..) => {}
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
+                self.forget_replies_of(id, name, process);
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.readiness = Readiness::Starting;
                 }

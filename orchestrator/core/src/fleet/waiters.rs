@@ -7,6 +7,7 @@ use goondan_protocol::ids::{EventId, InstanceRef};
 
 use super::answers::waiting::AgentWaiter;
 use super::conversation_run::ConversationRun;
+use super::reply_waiter::ReplyWaiter;
 use crate::RequestToken;
 
 /// Who waits for an event's turn.
@@ -21,6 +22,8 @@ pub(crate) enum Waiter {
     Agent(AgentWaiter),
     /// A task, whose run it is.
     Run(Box<ConversationRun>),
+    /// A connection, whose event it is.
+    Connection(ReplyWaiter),
 }
 
 /// Who waits for turns of an instance, by their events.
@@ -45,7 +48,7 @@ impl Waiters {
         let waiters = self.of.get(id).into_iter().flatten();
         let clients = waiters.filter_map(|waiter| match waiter {
             Waiter::Client { token, .. } => Some(*token),
-            Waiter::Agent(_) | Waiter::Run(_) => None,
+            Waiter::Agent(_) | Waiter::Run(_) | Waiter::Connection(_) => None,
         });
         clients.collect()
     }
@@ -88,7 +91,7 @@ impl Waiters {
             let due = waiters.extract_if(.., is_late);
             late.extend(due.filter_map(|waiter| match waiter {
                 Waiter::Agent(waiter) => Some((id.clone(), waiter)),
-                Waiter::Client { .. } | Waiter::Run(_) => None,
+                Waiter::Client { .. } | Waiter::Run(_) | Waiter::Connection(_) => None,
             }));
         }
         self.retain(|_| true);
@@ -99,14 +102,29 @@ impl Waiters {
     pub(super) fn forget_clients(&mut self, gone: &HashSet<RequestToken>) {
         self.retain(|waiter| match waiter {
             Waiter::Client { token, .. } => !gone.contains(token),
-            Waiter::Agent(_) | Waiter::Run(_) => true,
+            Waiter::Agent(_) | Waiter::Run(_) | Waiter::Connection(_) => true,
         });
+    }
+
+    /// The connection that is meant waits no longer for an event's turn.
+    pub(super) fn forget_connection(
+        &mut self,
+        id: &EventId,
+        is_meant: impl Fn(&ReplyWaiter) -> bool,
+    ) {
+        let Some(waiters) = self.of.get_mut(id) else {
+            return;
+        };
+        waiters.retain(|waiter| !matches!(waiter, Waiter::Connection(it) if is_meant(it)));
+        if waiters.is_empty() {
+            self.of.remove(id);
+        }
     }
 
     /// An instance that asked is gone.
     pub(super) fn forget_requester(&mut self, gone: &InstanceRef) {
         self.retain(|waiter| match waiter {
-            Waiter::Client { .. } | Waiter::Run(_) => true,
+            Waiter::Client { .. } | Waiter::Run(_) | Waiter::Connection(_) => true,
             Waiter::Agent(waiter) => waiter.requester != *gone,
         });
     }

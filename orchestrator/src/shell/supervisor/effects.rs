@@ -32,8 +32,11 @@ impl Supervisor {
             Effect::Send {
                 process,
                 head,
-                message,
-            } => return self.send(process, &head, &message),
+                mut message,
+            } => {
+                self.reports.hub.masks().told(&mut message);
+                return self.send(process, &head, &message);
+            }
             Effect::Kill { process } => {
                 let child = self.children.get_mut(&process)?;
                 child.ends_in_order = false;

@@ -1,0 +1,305 @@
+//! Replies that are handed over to an address of the configuration (`MSG-13`).
+//!
+//! * `target`: the address, and one POST to it.
+//!
+//! # Invariants
+//!
+//! * A reply is promised only once that is kept with the connection's state, durably, and is promised until it is
+//!   handed over or given up. A process that is killed between the two hands it over again: at least once.
+//! * Nobody outside says where a reply goes.
+
+mod target;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_clock::sleep;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, InstanceKey};
+use goondan_protocol::ipc::EventAccepted;
+use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
+use goondan_protocol::reply::{Reply, ReplyAwait};
+use goondan_protocol::trace::TraceContext;
+use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+pub(crate) use target::ReplyTarget;
+
+use super::reply_body::told;
+use crate::back_off::back_off;
+use crate::gateway::Gateway;
+use crate::limits::{
+    CALLBACK_PAUSE_FIRST_MS, CALLBACKS_PROMISED_MAX, REQUESTS_IN_FLIGHT_MAX,
+    SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
+};
+
+/// A reply that is to be handed over, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Promised {
+    event_id: EventId,
+    instance_key: InstanceKey,
+}
+
+/// The same with the trace that the event was first seen in, as `traceparent` has it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptPromise {
+    #[serde(flatten)]
+    promised: Promised,
+    traceparent: String,
+}
+
+/// What such a connection remembers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    #[serde(default)]
+    callbacks: Vec<KeptPromise>,
+}
+
+/// A place among the replies that are to be handed over.
+pub(crate) struct Place(OwnedSemaphorePermit);
+
+/// A promise to be made.
+struct Promise {
+    promised: Promised,
+    trace: TraceContext,
+    place: Place,
+    kept: oneshot::Sender<Result<(), String>>,
+}
+
+/// The way to have replies handed over.
+#[derive(Debug)]
+pub(crate) struct Callbacks {
+    promises: mpsc::Sender<Promise>,
+    places: Arc<Semaphore>,
+}
+
+impl Callbacks {
+    /// The way to have replies handed over there, and who does it.
+    pub(crate) fn new(target: ReplyTarget) -> (Self, CallbackWorker) {
+        // As many as there are requests in progress: none waits for a place here.
+        let (sender, promises) = mpsc::channel(REQUESTS_IN_FLIGHT_MAX);
+        let places = Arc::new(Semaphore::new(CALLBACKS_PROMISED_MAX));
+        let worker = CallbackWorker {
+            target: Arc::new(target),
+            promises,
+            places: Arc::clone(&places),
+            pending: BTreeMap::new(),
+            deliveries: JoinSet::new(),
+        };
+        let callbacks = Self {
+            promises: sender,
+            places,
+        };
+        (callbacks, worker)
+    }
+
+    /// A place for one more, if there is any.
+    pub(super) fn place(&self) -> Option<Place> {
+        Arc::clone(&self.places).try_acquire_owned().ok().map(Place)
+    }
+
+    /// Promises that the reply to an event will be handed over. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be promised, in words.
+    pub(super) async fn promise(
+        &self,
+        place: Place,
+        accepted: &EventAccepted,
+        trace: TraceContext,
+    ) -> Result<(), String> {
+        let stopping = || "the connector is stopping".to_owned();
+        let Some(instance_key) = accepted.instance_key.clone() else {
+            return Err("the event has no conversation".to_owned());
+        };
+        let promised = Promised {
+            event_id: accepted.event_id.clone(),
+            instance_key,
+        };
+        let (kept, answer) = oneshot::channel();
+        let promise = Promise {
+            promised,
+            trace,
+            place,
+            kept,
+        };
+        let sent = self.promises.send(promise).await;
+        sent.map_err(|_closed| stopping())?;
+        answer.await.map_err(|_closed| stopping())?
+    }
+}
+
+/// What is known of a promise beside whose it is.
+#[derive(Debug)]
+struct Pending {
+    trace: TraceContext,
+    /// None of one from before the number of places was made smaller.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// Keeps what is promised, and hands over what is due.
+pub(crate) struct CallbackWorker {
+    target: Arc<ReplyTarget>,
+    promises: mpsc::Receiver<Promise>,
+    places: Arc<Semaphore>,
+    pending: BTreeMap<Promised, Pending>,
+    deliveries: JoinSet<Promised>,
+}
+
+impl CallbackWorker {
+    /// Works until it is dropped; what is promised then is handed over by whoever comes next.
+    pub(crate) async fn run(mut self, gateway: Gateway) {
+        self.take_up(&gateway).await;
+        loop {
+            tokio::select! {
+                Some(promise) = self.promises.recv() => self.promise(promise, &gateway).await,
+                Some(ended) = self.deliveries.join_next() => match ended {
+                    Ok(promised) => self.end(promised, &gateway).await,
+                    Err(error) => tracing::error!(%error, "handing a reply over failed; it is tried again at the next start"),
+                },
+                else => return,
+            }
+        }
+    }
+
+    /// Takes up what was promised before this process began.
+    async fn take_up(&mut self, gateway: &Gateway) {
+        let mut failures = 0;
+        let state = loop {
+            match gateway.state().await {
+                Ok(state) => break state,
+                Err(reason) => {
+                    tracing::warn!(reason, "what is promised cannot be read; trying again");
+                }
+            }
+            failures += 1;
+            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
+            sleep(pause).await;
+        };
+        let kept = state.map_or(Ok(Kept::default()), |it| serde_json::from_str(it.get()));
+        let kept = kept.unwrap_or_else(|error: serde_json::Error| {
+            tracing::error!(%error, "what was promised cannot be understood; no reply of before is handed over");
+            Kept::default()
+        });
+        for KeptPromise {
+            promised,
+            traceparent,
+        } in kept.callbacks
+        {
+            let Ok(trace) = TraceContext::from_traceparent(&traceparent) else {
+                continue;
+            };
+            let place = Arc::clone(&self.places).try_acquire_owned().ok();
+            let pending = Pending {
+                trace,
+                _place: place,
+            };
+            self.pending.insert(promised.clone(), pending);
+            self.begin(promised, trace, gateway);
+        }
+    }
+
+    /// Makes a promise, and all that wait to be made, by one sync.
+    async fn promise(&mut self, first: Promise, gateway: &Gateway) {
+        let mut new = Vec::new();
+        let mut told = Vec::new();
+        let mut next = Some(first);
+        while let Some(promise) = next {
+            let (promised, trace) = (promise.promised, promise.trace);
+            if !self.pending.contains_key(&promised) {
+                let pending = Pending {
+                    trace,
+                    _place: Some(promise.place.0),
+                };
+                self.pending.insert(promised.clone(), pending);
+                new.push((promised, trace));
+            }
+            told.push(promise.kept);
+            next = self.promises.try_recv().ok();
+        }
+        let kept = if new.is_empty() {
+            Ok(())
+        } else {
+            self.keep(gateway).await
+        };
+        for (promised, trace) in new {
+            match &kept {
+                Ok(()) => self.begin(promised, trace, gateway),
+                Err(_) => drop(self.pending.remove(&promised)),
+            }
+        }
+        for sender in told {
+            // Whoever posted the event may have gone.
+            drop(sender.send(kept.clone()));
+        }
+    }
+
+    fn begin(&mut self, promised: Promised, trace: TraceContext, gateway: &Gateway) {
+        let (target, gateway) = (Arc::clone(&self.target), gateway.clone());
+        self.deliveries.spawn(async move {
+            let outcome = outcome_of(&promised, &gateway).await;
+            let body = told(&promised.event_id, trace.trace_id, outcome.as_ref());
+            target.hand_over(&promised.event_id, trace, &body).await;
+            promised
+        });
+    }
+
+    /// A reply is handed over, or given up. If that cannot be kept, it is handed over once more after a restart.
+    async fn end(&mut self, promised: Promised, gateway: &Gateway) {
+        self.pending.remove(&promised);
+        while let Some(Ok(promised)) = self.deliveries.try_join_next() {
+            self.pending.remove(&promised);
+        }
+        if let Err(reason) = self.keep(gateway).await {
+            tracing::warn!(reason, "that replies are handed over could not be kept");
+        }
+    }
+
+    async fn keep(&self, gateway: &Gateway) -> Result<(), String> {
+        let callbacks = self.pending.iter().map(|(promised, pending)| KeptPromise {
+            promised: promised.clone(),
+            traceparent: pending.trace.to_traceparent(),
+        });
+        let kept = Kept {
+            callbacks: callbacks.collect(),
+        };
+        let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
+        if state.get().len() > MAX_CONNECTION_STATE_BYTES {
+            return Err("too many replies are promised already".to_owned());
+        }
+        gateway.keep(state).await
+    }
+}
+
+/// What came of an event; none if nobody knows any more. Waits for as long as it takes.
+async fn outcome_of(promised: &Promised, gateway: &Gateway) -> Option<TurnOutcome> {
+    let mut looks = 0;
+    loop {
+        let asked = ReplyAwait {
+            instance_key: promised.instance_key.clone(),
+            event_id: promised.event_id.clone(),
+        };
+        match gateway.reply(asked).await {
+            Some(Reply::Over { outcome }) => return Some(outcome),
+            Some(Reply::Unknown {}) => return None,
+            Some(Reply::Open { message }) => {
+                let event_id = promised.event_id.as_str();
+                tracing::debug!(event_id, message, "a promised reply is not to come for now");
+            }
+            // The process is about to end.
+            None => std::future::pending().await,
+        }
+        looks += 1;
+        sleep(pause_after(looks)).await;
+    }
+}
+
+fn pause_after(tries: u32) -> Duration {
+    back_off(tries, CALLBACK_PAUSE_FIRST_MS, SERVICE_BACK_OFF_MAX_MS)
+}

@@ -1,0 +1,223 @@
+//! What connections hear of the replies to their events (`MSG-13`).
+//!
+//! Nothing of this is durable, and nothing needs to be: what came of an event is in its conversation's inbox, and
+//! whoever asks again hears the same. A connection hears of its own events alone, whatever conversation it names.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::ToConnector;
+use goondan_protocol::reply::{Reply, ReplyAwait, ReplyForget};
+use goondan_store::StoreError;
+use goondan_store::instance::EventState;
+use goondan_store::writer::operation::LookUpEvent;
+
+use super::Fleet;
+use super::answers::waiting::QuestionStatus;
+use super::reply_waiter::ReplyWaiter;
+use super::waiters::Waiter;
+use crate::jobs::continuation;
+use crate::limits::REPLIES_AWAITED_MAX;
+use crate::{ProcessId, router};
+
+/// Which replies the process of a connection waits for, by the ids of its requests.
+#[derive(Debug, Default)]
+pub(super) struct AwaitedReplies(BTreeMap<u64, (InstanceRef, EventId)>);
+
+continuation! {
+    /// What became of an event whose reply a connection asks for.
+    LookingUpReply { event_id: EventId, waiter: ReplyWaiter } after LookUpEvent => &core.fleet.on_reply_looked_up
+}
+
+fn open(message: impl Into<String>) -> Reply {
+    Reply::Open {
+        message: message.into(),
+    }
+}
+
+impl Fleet {
+    /// A connection asks for the reply to one of its events.
+    pub(crate) fn on_reply_await(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        asked: ReplyAwait,
+    ) {
+        // Without an id there is nothing to answer.
+        let Some(request_id) = request_id else {
+            return;
+        };
+        let waiter = ReplyWaiter {
+            connection: name.clone(),
+            process,
+            request_id,
+        };
+        let at = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: asked.instance_key,
+        };
+        // Whatever it asks for is an event of its own.
+        let Ok(event_id) = router::event_id_within(name, &asked.event_id) else {
+            return self.tell_reply(id, &waiter, Reply::Unknown {});
+        };
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let awaited = &mut connector.replies.0;
+        if awaited.len() >= REPLIES_AWAITED_MAX {
+            let message = format!("{REPLIES_AWAITED_MAX} replies are waited for already");
+            return self.tell_reply(id, &waiter, open(message));
+        }
+        awaited.insert(request_id, (at.clone(), event_id.clone()));
+        self.look_up_reply(at, event_id, waiter);
+    }
+
+    fn look_up_reply(&mut self, instance: InstanceRef, event_id: EventId, waiter: ReplyWaiter) {
+        let look_up = LookUpEvent {
+            instance: instance.clone(),
+            event_id: event_id.clone(),
+        };
+        let looking_up = LookingUpReply {
+            instance,
+            event_id,
+            waiter,
+        };
+        self.store(look_up, looking_up);
+    }
+
+    fn on_reply_looked_up(
+        &mut self,
+        sought: &LookingUpReply,
+        result: Result<EventState, StoreError>,
+    ) {
+        let (at, waiter) = (&sought.instance, &sought.waiter);
+        let id = &at.workspace_id;
+        if !self.is_reply_awaited(id, waiter) {
+            return self.forget_if_done(at);
+        }
+        let reply = match result {
+            Ok(EventState::Done(outcome)) => Some(Reply::Over { outcome }),
+            Ok(EventState::Waiting) => self.wait_for_reply(sought),
+            Ok(EventState::Parked(_)) => {
+                Some(open("the event is parked: a person decides about it"))
+            }
+            Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => Some(Reply::Unknown {}),
+            Err(_) => Some(open("the event could not be looked up")),
+        };
+        if let Some(reply) = reply {
+            self.tell_reply(id, waiter, reply);
+        }
+        self.forget_if_done(at);
+    }
+
+    /// Has a connection wait for a turn that is to come; or why none comes for now.
+    fn wait_for_reply(&mut self, sought: &LookingUpReply) -> Option<Reply> {
+        let (at, event_id) = (&sought.instance, &sought.event_id);
+        let is_its_turn = self
+            .turn_of(at)
+            .is_some_and(|turn| turn.context.event_id == *event_id);
+        if let Some(error) = self.why_nothing_begins(at).filter(|_| !is_its_turn) {
+            return Some(open(error.message));
+        }
+        // What has an event that waits has an entry, as soon as its workspace is taken up.
+        let Some(entry) = self.instance_mut(at) else {
+            return Some(open("the conversation is being opened"));
+        };
+        let waiter = Waiter::Connection(sought.waiter.clone());
+        entry.waiters.add(event_id.clone(), waiter);
+        None
+    }
+
+    fn is_reply_awaited(&mut self, id: &WorkspaceId, waiter: &ReplyWaiter) -> bool {
+        self.owners.contains_key(&waiter.process)
+            && self
+                .connector_mut(id, &waiter.connection)
+                .is_some_and(|connector| connector.replies.0.contains_key(&waiter.request_id))
+    }
+
+    fn tell_reply(&mut self, id: &WorkspaceId, waiter: &ReplyWaiter, reply: Reply) {
+        if let Some(connector) = self.connector_mut(id, &waiter.connection) {
+            connector.replies.0.remove(&waiter.request_id);
+        }
+        let message = ToConnector::Reply(Box::new(reply));
+        self.answer_connector(waiter.process, Some(waiter.request_id), message);
+    }
+
+    /// The turn is over that a connection waits for.
+    pub(super) fn tell_connection(
+        &mut self,
+        at: &InstanceRef,
+        waiter: &ReplyWaiter,
+        outcome: &TurnOutcome,
+    ) {
+        let outcome = outcome.clone();
+        self.tell_reply(&at.workspace_id, waiter, Reply::Over { outcome });
+    }
+
+    /// The turn does not come that a connection waits for, or not now.
+    pub(super) fn fail_connection(
+        &mut self,
+        at: &InstanceRef,
+        event_id: &EventId,
+        waiter: ReplyWaiter,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
+        let stands = status == QuestionStatus::Stands || error.code == ErrorCode::EventParked;
+        if stands {
+            return self.tell_reply(&at.workspace_id, &waiter, open(&*error.message));
+        }
+        // How an event ended that a person cancelled is on disk, too.
+        self.look_up_reply(at.clone(), event_id.clone(), waiter);
+    }
+
+    /// A connection does not wait any more.
+    pub(crate) fn on_reply_forget(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        forget: &ReplyForget,
+    ) {
+        for request_id in &forget.request_ids {
+            let connector = self.connector_mut(id, name);
+            let awaited = connector.and_then(|it| it.replies.0.remove(request_id));
+            self.forget_awaited(process, *request_id, awaited);
+        }
+    }
+
+    /// The process of a connection is gone: whoever asked through it asks again.
+    pub(super) fn forget_replies_of(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+    ) {
+        let connector = self.connector_mut(id, name);
+        let awaited = connector.map(|it| std::mem::take(&mut it.replies.0));
+        for (request_id, place) in awaited.into_iter().flatten() {
+            self.forget_awaited(process, request_id, Some(place));
+        }
+    }
+
+    fn forget_awaited(
+        &mut self,
+        process: ProcessId,
+        request_id: u64,
+        awaited: Option<(InstanceRef, EventId)>,
+    ) {
+        let Some((at, event_id)) = awaited else {
+            return;
+        };
+        if let Some(entry) = self.instance_mut(&at) {
+            entry.waiters.forget_connection(&event_id, |waiter| {
+                waiter.process == process && waiter.request_id == request_id
+            });
+            self.forget_if_done(&at);
+        }
+    }
+}
