@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! * The daemon at the other end belongs to our own user (`SEC-4`) and is of exactly our version;
-//!   a [`Client`] that exists has checked both.
+//!   a [`Client`] that exists has checked both. Only [`Client::reach`] gives one for another version.
 //! * One request is in flight at a time; notifications that arrive meanwhile go to its watcher.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
     Connect, Connected, ControlError, ErrorCode, Incoming, InstanceSummary, JsonRpc, LOG_LINE,
-    ListInstances, LogLine, Method, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
+    ListInstances, LogLine, Method, Status, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
     WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
@@ -24,7 +24,8 @@ use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ToFsName as _};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
@@ -167,7 +168,47 @@ struct Outgoing<'a, M> {
     params: &'a M,
 }
 
-/// A connection whose peer is ours and of our version.
+/// What `daemon.status` has in every version (`REL-1`).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusOfAny {
+    version: Version,
+    pid: u32,
+    state_root: PathBuf,
+    #[serde(default)]
+    log_dir: Option<PathBuf>,
+}
+
+/// `daemon.status`, whatever it says beyond that.
+#[derive(Serialize)]
+struct AskAny {}
+
+impl Method for AskAny {
+    const NAME: &'static str = Status::NAME;
+    type Output = Value;
+}
+
+/// Who answered.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// A daemon of our version.
+    Same(Client),
+    /// One of another.
+    Other(OtherDaemon),
+}
+
+/// A daemon of another version: it takes `daemon.status` and `daemon.shutdown` from any client (`REL-1`).
+#[derive(Debug)]
+pub(crate) struct OtherDaemon {
+    /// For these two requests only.
+    pub(crate) client: Client,
+    /// Its answer to `daemon.status`, in its own form.
+    pub(crate) status: Value,
+    /// Why nothing else can be asked.
+    pub(crate) why: ConnectError,
+}
+
+/// A connection whose peer is ours and of our version, unless it is that of an [`OtherDaemon`].
 #[derive(Debug)]
 pub(crate) struct Client {
     frames: Framed<Stream, FrameCodec>,
@@ -184,12 +225,52 @@ impl Client {
     /// Connects to the daemon of `state_root` and checks its user and version.
     pub(crate) async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
-        timeout(limit, Self::handshake(state_root))
-            .await
-            .unwrap_or(Err(ConnectError::NoAnswer))
+        let greeted = timeout(limit, Self::handshake(state_root)).await;
+        match greeted.unwrap_or(Err(ConnectError::NoAnswer))? {
+            (client, None) => Ok(client),
+            (_, Some(why)) => Err(why),
+        }
     }
 
-    async fn handshake(state_root: &Path) -> Result<Self, ConnectError> {
+    /// Connects to the daemon of `state_root`, of whichever version it is, for `gdn status` and `gdn shutdown`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::connect`]: a daemon of another version that does not tell its status cannot be reached.
+    pub(crate) async fn reach(state_root: &Path) -> Result<Reached, ConnectError> {
+        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+        let reaching = async {
+            match Self::handshake(state_root).await? {
+                (client, None) => Ok(Reached::Same(client)),
+                (client, Some(why)) => client.introduced(why).await,
+            }
+        };
+        let reached = timeout(limit, reaching).await;
+        reached.unwrap_or(Err(ConnectError::NoAnswer))
+    }
+
+    async fn introduced(mut self, why: ConnectError) -> Result<Reached, ConnectError> {
+        let Ok(status) = self.exchange(&AskAny {}, &mut |_| {}).await else {
+            return Err(why);
+        };
+        let Ok(known) = StatusOfAny::deserialize(&status) else {
+            return Err(why);
+        };
+        self.daemon = Connected {
+            version: known.version,
+            pid: known.pid,
+            state_root: known.state_root,
+            log_dir: known.log_dir,
+        };
+        Ok(Reached::Other(OtherDaemon {
+            client: self,
+            status,
+            why,
+        }))
+    }
+
+    /// Greets, and tells why nothing but its status can be asked if the daemon is of another version.
+    async fn handshake(state_root: &Path) -> Result<(Self, Option<ConnectError>), ConnectError> {
         let stream = open(state_root).await?;
         let daemon_pid = check_peer(&stream, state_root)?;
         let version = Version::current();
@@ -203,21 +284,21 @@ impl Client {
                 log_dir: None,
             },
         };
-        let mismatch = |source| ConnectError::VersionMismatch { daemon_pid, source };
-        match client.exchange(&Connect { version }, &mut |_| {}).await {
+        let mismatch = |source| Some(ConnectError::VersionMismatch { daemon_pid, source });
+        let why = match client.exchange(&Connect { version }, &mut |_| {}).await {
             Ok(connected) => {
                 let checked: Result<(), VersionMismatch> = connected.version.check();
-                checked.map_err(|source| mismatch(Box::new(source)))?;
                 client.daemon = connected;
-                Ok(client)
+                checked.err().and_then(|source| mismatch(Box::new(source)))
             }
             Err(CallError::Refused(refused)) if refused.code == ErrorCode::VersionMismatch => {
-                Err(mismatch(Box::new(refused)))
+                mismatch(Box::new(refused))
             }
             // A daemon of a quite different version may answer in a form we cannot read.
-            Err(CallError::Unreadable { source, .. }) => Err(mismatch(Box::new(source))),
-            Err(error) => Err(ConnectError::Handshake(error)),
-        }
+            Err(CallError::Unreadable { source, .. }) => mismatch(Box::new(source)),
+            Err(error) => return Err(ConnectError::Handshake(error)),
+        };
+        Ok((client, why))
     }
 
     /// What the daemon said of itself.

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::text::shell_quoted;
-use crate::{programs, project};
+use crate::{programs, project, state_format};
 
 /// The environment variable that names the state root.
 const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
@@ -83,6 +83,12 @@ impl Context {
     /// The canonical Project Root.
     pub(crate) fn project(&self) -> Result<PathBuf, Failure> {
         Ok(project::find(self.project.as_deref())?)
+    }
+
+    /// Checks that the files of the state root can be read by this program, where no daemon does it (`REL-1`).
+    pub(crate) fn check_format(&self) -> Result<(), Failure> {
+        state_format::read(&self.state_root)?;
+        Ok(())
     }
 
     /// The secret store, to read from. Nothing is read before a configuration asks for a secret.

@@ -16,7 +16,7 @@ pub enum Exit {
     Usage,
     /// No daemon runs on this state root.
     DaemonNotRunning,
-    /// `gdn` and the daemon are of different versions.
+    /// `gdn` and the daemon are of different versions, or a newer one wrote the state root.
     VersionMismatch,
     /// There is no such project, workspace, agent or conversation.
     NotFound,

@@ -104,14 +104,15 @@ impl From<ConnectError> for Failure {
                 "start it with `gdn run` in a project directory",
             ),
             ConnectError::VersionMismatch { daemon_pid, .. } => {
-                let stop = match daemon_pid {
-                    Some(pid) => format!("`kill {pid}`"),
-                    None => "the `gdn shutdown` of its own version".to_owned(),
-                };
+                let last =
+                    daemon_pid.map(|pid| format!(" (or, if it does not listen, `kill {pid}`)"));
+                let last = last.unwrap_or_default();
                 Self::of(
                     Exit::VersionMismatch,
                     &error,
-                    format!("stop the running daemon with {stop}, then start this one: `gdn run`"),
+                    format!(
+                        "stop the running daemon with `gdn shutdown`{last}, then start this one: `gdn run`"
+                    ),
                 )
             }
             ConnectError::BadPath { .. } => Self::of(

@@ -10,6 +10,7 @@
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
+//! * `state_format` — whether the files of the state root can be read.
 //! * [`schemas`] — the names of the JSON forms.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@ mod output;
 mod programs;
 mod project;
 pub mod schemas;
+mod state_format;
 
 use cli::Cli;
 use exit::Exit;

@@ -57,6 +57,7 @@ pub mod secret_file;
 pub mod service;
 pub mod settings;
 pub mod shell;
+pub mod state_format;
 pub mod task;
 mod text;
 pub mod time;

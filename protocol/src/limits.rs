@@ -10,6 +10,9 @@ pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 /// Length of a frame's length prefix, in bytes: one big-endian `u32`.
 pub const FRAME_HEADER_BYTES: usize = 4;
 
+/// Largest `system/format.json`, in bytes (`REL-1`).
+pub const STATE_FORMAT_BYTES_MAX: usize = 4 * 1024;
+
 /// Largest single message record (one line of `base.jsonl`), in bytes. Leaves room for the envelope.
 pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 

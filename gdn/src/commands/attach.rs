@@ -15,6 +15,7 @@ pub(super) async fn attach_or_start(
     if let Some(client) = daemon::attach(&context.state_root).await? {
         return Ok((client, None));
     }
+    context.check_format()?;
     let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
     context.output.note(format!(
         "Started the daemon: pid {}, log in {}",

@@ -53,6 +53,7 @@ pub(super) async fn before_foreground(
     env_files: &[PathBuf],
     context: &Context,
 ) -> Result<(), Failure> {
+    context.check_format()?;
     let wanted = wanted(project_root, env_files, context);
     // One that runs already is told by the attempt to be another.
     if wanted.is_empty() || daemon::attach(&context.state_root).await?.is_some() {

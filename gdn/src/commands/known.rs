@@ -30,6 +30,7 @@ pub(super) fn of(context: &Context) -> Result<Vec<Known>, Failure> {
         Some(_) => None,
         None => Some(context.project()?),
     };
+    context.check_format()?;
     let Ok(entries) = std::fs::read_dir(context.state_root.join("workspaces")) else {
         return Ok(Vec::new());
     };

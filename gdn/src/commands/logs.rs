@@ -169,7 +169,10 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
     let usual = LogFiles::of(daemon::log_dir(&context.state_root));
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => Some(client),
-        Err(ConnectError::NotRunning { .. }) if usual.exist() => None,
+        Err(ConnectError::NotRunning { .. }) if usual.exist() => {
+            context.check_format()?;
+            None
+        }
         Err(error) => return Err(error.into()),
     };
     let workspaces = match args.all {

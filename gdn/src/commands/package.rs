@@ -414,6 +414,7 @@ struct Listed {
 }
 
 fn list(context: &Context) -> Result<(), Failure> {
+    context.check_format()?;
     let plan = Plan::read(context.project()?)?;
     let folders = plan.folders()?;
     let store = Store::of(&context.state_root);

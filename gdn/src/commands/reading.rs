@@ -32,6 +32,7 @@ impl ReadArgs {
             None => context.project()?,
         };
         let env_files = self.env.absolute()?;
+        context.check_format()?;
         let vault = context.vault();
         let project = super::consent::identity(&root);
         let secrets = Reader::new(&vault, &project);

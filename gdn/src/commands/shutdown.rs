@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::draining::while_draining;
-use crate::client::{CallError, Client, ConnectError};
+use crate::client::{CallError, Client, ConnectError, Reached};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,8 +41,9 @@ const POLL_MS: u64 = 25;
 
 pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let client = match Client::connect(&context.state_root).await {
-        Ok(client) => client,
+    let client = match Client::reach(&context.state_root).await {
+        Ok(Reached::Same(client)) => client,
+        Ok(Reached::Other(other)) => other.client,
         // What is to be achieved is so already.
         Err(ConnectError::NotRunning { .. }) => {
             output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;

@@ -5,15 +5,18 @@ mod observation;
 use clap::Args;
 use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
+use goondan_protocol::state_format::StateFormat;
 
 use self::observation::Observation;
 use super::{approval, health};
+use crate::client::{Client, OtherDaemon, Reached};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
+use crate::state_format;
 
 /// Show the daemon and its workspaces
 #[derive(Debug, Args)]
@@ -22,20 +25,26 @@ Examples:
   gdn status
   gdn status --json | jq .pid
 
-Exit code 16 says that something does not run as it should, 3 that no daemon runs.")]
+Exit code 16 says that something does not run as it should, 3 that no daemon runs, 4 that one of another version runs.")]
 pub(crate) struct StatusArgs {}
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let mut client = context.connect().await?;
+    let mut client = match Client::reach(&context.state_root).await? {
+        Reached::Same(client) => client,
+        Reached::Other(other) => return of_another_version(other, context),
+    };
     let status = client.query(Status {}).await?;
     let output = context.output;
     let observation = observation::survey(&status.state_root);
     let shown = Shown {
         status: &status,
         observation,
+        // The daemon has brought it up; what is there since then, `gdn doctor` judges.
+        format: state_format::read(&status.state_root).ok().flatten(),
     };
     output.object(schemas::STATUS, &shown)?;
     let mut fields = fields(&status);
+    fields.field("State format", state_format::told(shown.format.as_ref()));
     fields.field("Observed", observed(&observation));
     output.data(fields.render(output.canvas()))?;
     if status.workspaces.is_empty() {
@@ -62,6 +71,22 @@ struct Shown<'s> {
     #[serde(flatten)]
     status: &'s DaemonStatus,
     observation: Observation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<StateFormat>,
+}
+
+/// Shows what is known of a daemon of another version, in its own form with `--json`, and fails with the reason.
+fn of_another_version(other: OtherDaemon, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    output.object(schemas::STATUS, &other.status)?;
+    let daemon = other.client.daemon();
+    let mut table = Table::of_fields();
+    table.field("Daemon", Cell::styled("of another version", style::WARN));
+    table.field("Process", daemon.pid.to_string());
+    table.field("Version", text::printable(&daemon.version.to_string()));
+    table.field("State", daemon.state_root.to_string_lossy());
+    output.data(table.render(output.canvas()))?;
+    Err(other.why.into())
 }
 
 fn observed(found: &Observation) -> Cell {

@@ -56,7 +56,8 @@ fn another_version_is_refused_by_either_side() {
     home.gdn(&["ps"]).exits(4).tells(&[
         "cannot talk to the running daemon",
         "caused by: the other side is goondan 0.0.9",
-        &format!("hint: stop the running daemon with `kill {pid}`"),
+        "hint: stop the running daemon with `gdn shutdown`",
+        &format!("`kill {pid}`"),
     ]);
     drop(refusing);
 

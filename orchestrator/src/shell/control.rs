@@ -49,6 +49,9 @@ mod accepting;
 pub(super) mod client;
 mod places;
 
+/// What a client of another version does.
+const OTHER_VERSION_HINT: &str = "use binaries of one build; `gdn shutdown` stops the daemon";
+
 /// What every connection needs.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
@@ -155,7 +158,7 @@ impl Server {
             let next = requests.next();
             let frame = tokio::select! {
                 frame = async {
-                    if spoken.is_greeted {
+                    if spoken.greeting != Greeting::None {
                         return next.await;
                     }
                     // What has come is read before anybody is judged as silent.
@@ -195,20 +198,31 @@ impl Server {
         let Request { id, call, .. } = match request {
             Ok(request) => request,
             Err((id, error)) => {
+                let is_other = error.code == ErrorCode::VersionMismatch;
                 client.send(&Response::new(id, Err(error)));
-                return false;
+                return is_other && spoken.is_of_another_version(place);
             }
         };
-        if let Call::Connect(connect) = &call
-            && let Err(mismatch) = connect.version.check()
-        {
-            client.respond(id, Err(mismatch_error(&mismatch)));
-            return false;
-        }
-        if !spoken.is_greeted && !matches!(call, Call::Connect(_)) {
-            let error = invalid("the first request must be `daemon.connect`");
-            client.respond(id, Err(error));
-            return false;
+        match (&call, &spoken.greeting) {
+            (Call::Connect(connect), _) => {
+                if let Err(mismatch) = connect.version.check() {
+                    client.respond(id, Err(mismatch_error(&mismatch)));
+                    return spoken.is_of_another_version(place);
+                }
+            }
+            (_, Greeting::None) => {
+                let error = invalid("the first request must be `daemon.connect`");
+                client.respond(id, Err(error));
+                return false;
+            }
+            (_, Greeting::Same) | (Call::Status(_) | Call::Stop(_), Greeting::Other) => {}
+            (_, Greeting::Other) => {
+                let problem =
+                    "a client of another version has `daemon.status` and `daemon.shutdown`";
+                let error = ControlError::new(ErrorCode::VersionMismatch, problem);
+                client.respond(id, Err(error.suggest(OTHER_VERSION_HINT)));
+                return false;
+            }
         }
         if let Err(no_place) = place.spoke() {
             let error = ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(
@@ -217,7 +231,9 @@ impl Server {
             client.respond(id, Err(error));
             return false;
         }
-        spoken.is_greeted = true;
+        if matches!(call, Call::Connect(_)) {
+            spoken.greeting = Greeting::Same;
+        }
         match call {
             Call::FollowLogs(follow) => {
                 let (hub, client) = (self.hub.clone(), client.clone());
@@ -246,9 +262,31 @@ impl Server {
 /// What a client has said so far.
 #[derive(Default)]
 struct Spoken {
-    is_greeted: bool,
+    greeting: Greeting,
     tokens: Vec<RequestToken>,
     followers: JoinSet<()>,
+}
+
+/// Which version a client has said it is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Greeting {
+    /// It has not said.
+    #[default]
+    None,
+    /// The daemon's own.
+    Same,
+    /// Another one, or one that cannot be read. It may ask for what has the same form in all versions (`REL-1`).
+    Other,
+}
+
+impl Spoken {
+    /// The client is of another version; false if its connection is to end.
+    fn is_of_another_version(&mut self, place: &mut Place) -> bool {
+        // Once is enough: it knows now.
+        let is_first = self.greeting == Greeting::None;
+        self.greeting = Greeting::Other;
+        is_first && place.spoke().is_ok()
+    }
 }
 
 /// One direction of a stream that two tasks use.
@@ -311,8 +349,7 @@ fn mismatch_error(mismatch: &VersionMismatch) -> ControlError {
         "this daemon is goondan {}, the client is goondan {}",
         mismatch.ours, mismatch.theirs
     );
-    ControlError::new(ErrorCode::VersionMismatch, text)
-        .suggest("use binaries of one build; `gdn shutdown` of the daemon's build stops it")
+    ControlError::new(ErrorCode::VersionMismatch, text).suggest(OTHER_VERSION_HINT)
 }
 
 /// Reads a request. An error comes with the request's id if that much could be read.

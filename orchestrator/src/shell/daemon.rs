@@ -13,6 +13,7 @@ use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
+use goondan_store::StoreError;
 use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::{Layout, SystemRoot};
 use goondan_store::workspace;
@@ -54,6 +55,8 @@ use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace};
 
 /// The exit code when another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
+/// The exit code when the System Root is of a format that this program does not know (`REL-1`).
+const EXIT_NEWER_FORMAT: u8 = 4;
 /// The exit code when the project named by `--open` cannot run.
 const EXIT_INVALID_PROJECT: u8 = 6;
 
@@ -125,19 +128,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
     // Before anything is open that its thread would hold.
     let launcher = Launcher::begin(programs).map_err(|error| StartFailure::new(&error))?;
-    let root = SystemRoot::take(&state_root).map_err(|error| {
-        let is_in_use = matches!(error, goondan_store::StoreError::RootInUse { .. });
-        let failure = StartFailure::new(&error);
-        if is_in_use {
-            StartFailure {
-                code: EXIT_IN_USE,
-                ..failure
-            }
-            .hint("attach to it with `gdn status`, or stop it with `gdn shutdown`")
-        } else {
-            failure
-        }
-    })?;
+    let root = SystemRoot::take(&state_root).map_err(|error| not_taken(&error))?;
     descriptors::raise_limit();
     hide_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -145,6 +136,27 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         .build()
         .map_err(|error| StartFailure::new(&error))?;
     runtime.block_on(run(args, &root, launcher))
+}
+
+/// Why the System Root is not this daemon's, with what to do.
+fn not_taken(error: &StoreError) -> StartFailure {
+    let failure = StartFailure::new(error);
+    let (code, hint) = match error {
+        StoreError::RootInUse { .. } => {
+            let hint = "attach to it with `gdn status`, or stop it with `gdn shutdown`";
+            (EXIT_IN_USE, hint.to_owned())
+        }
+        StoreError::NewerFormat { source, .. } => (EXIT_NEWER_FORMAT, source.hint()),
+        StoreError::UnknownFormat { path, .. } => {
+            let path = path.display();
+            let hint = format!(
+                "put the file back from a backup; if no newer goondan ever ran here: `rm '{path}'`"
+            );
+            (failure.code, hint)
+        }
+        _ => return failure,
+    };
+    StartFailure { code, ..failure }.hint(hint)
 }
 
 /// Refuses a state root inside the project it is to serve before anything is made in it (`ROOT-1`,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use goondan_durable::FileError;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
+use goondan_protocol::state_format::NewerFormat;
 
 /// Why an operation of the store failed. Nothing was acknowledged.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,24 @@ pub enum StoreError {
         path: PathBuf,
         /// The owner's process id, if its pid file says.
         owner: Option<u32>,
+    },
+    /// A newer goondan wrote the System Root in a format that this one does not know (`REL-1`).
+    #[error("the state directory `{}` is of a newer format", path.display())]
+    NewerFormat {
+        /// The System Root.
+        path: PathBuf,
+        /// Who wrote it, and which formats there are.
+        #[source]
+        source: NewerFormat,
+    },
+    /// The file that says the format of the System Root says none (`REL-1`).
+    #[error("`{}` does not say the format of the state directory", path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
     },
     /// Project Root and System Root contain one another (`ROOT-1`).
     #[error(

@@ -21,6 +21,7 @@ pub mod audit;
 pub mod configuration;
 pub mod connection;
 mod error;
+mod format;
 pub mod index;
 pub mod instance;
 pub mod ledger;

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Disk, RealDisk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::state_format::STATE_FORMAT_FILE;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::StoreError;
+use crate::format;
 
 /// Name of the System Root in the home directory (`ROOT-7`).
 pub const DEFAULT_DIR_NAME: &str = ".goondan";
@@ -82,6 +84,12 @@ impl Layout {
     #[must_use]
     pub fn system(&self) -> PathBuf {
         self.root.join("system")
+    }
+
+    /// Which format the System Root is of (`REL-1`).
+    #[must_use]
+    pub fn format_file(&self) -> PathBuf {
+        self.system().join(STATE_FORMAT_FILE)
     }
 
     /// All workspaces.
@@ -182,9 +190,11 @@ impl SystemRoot {
     ///
     /// # Errors
     ///
+    /// [`StoreError::NewerFormat`] and [`StoreError::UnknownFormat`], before anything is written;
     /// [`StoreError::RootInUse`] if another orchestrator owns it; [`FileError::Damaged`] if
     /// `config.json` cannot be read; [`FileError::Io`].
     pub fn take(root: &Path) -> Result<Self, StoreError> {
+        format::read(&RealDisk, root, &Layout::new(root).format_file())?;
         make_dir(root)?;
         // The canonical path is what projects are compared with.
         let root = fs::canonicalize(root).during("resolve", root)?;
@@ -197,6 +207,8 @@ impl SystemRoot {
         fs::set_permissions(&run, fs::Permissions::from_mode(0o700))
             .during("set the mode of", &run)?;
         let lock = lock(&layout)?;
+        // Again: another daemon may have owned it meanwhile.
+        format::bring_up(&RealDisk, &root, &layout.format_file())?;
         renew_egress(&layout.egress())?;
         let config = read_config(&layout)?;
         Ok(Self {
@@ -302,6 +314,8 @@ pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), Stor
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::state_format::{STATE_FORMAT, StateFormat};
+
     use super::*;
 
     #[test]
@@ -328,6 +342,56 @@ mod tests {
         }
         drop(first);
         SystemRoot::take(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn rel_1_the_first_start_says_the_format_and_a_later_one_brings_an_older_file_up() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("state");
+        let layout = SystemRoot::take(&root).unwrap().layout().clone();
+        let ours = StateFormat::current().render().unwrap();
+        let said = || fs::read_to_string(layout.format_file()).unwrap();
+        assert_eq!(said(), ours);
+        for older in [r#"{"wrote":0,"readableFrom":0,"goondan":"0.0.9"}"#, &ours] {
+            files::replace(&RealDisk, &layout.format_file(), older.as_bytes()).unwrap();
+            drop(SystemRoot::take(&root).unwrap());
+            assert_eq!(said(), ours);
+        }
+        // One from before there was the file.
+        fs::remove_file(layout.format_file()).unwrap();
+        drop(SystemRoot::take(&root).unwrap());
+        assert_eq!(said(), ours);
+    }
+
+    #[test]
+    fn rel_1_a_newer_format_is_refused_before_anything_is_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let system = temp.path().join("system");
+        fs::create_dir(&system).unwrap();
+        let refused = |text: String| {
+            files::replace(&RealDisk, &system.join("format.json"), text.as_bytes()).unwrap();
+            let refused = SystemRoot::take(temp.path()).unwrap_err();
+            let names = fs::read_dir(temp.path()).unwrap();
+            let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["system"]);
+            assert_eq!(
+                fs::read_to_string(system.join("format.json")).unwrap(),
+                text
+            );
+            refused
+        };
+        let newer = StateFormat {
+            wrote: STATE_FORMAT + 1,
+            readable_from: STATE_FORMAT + 1,
+            goondan: "9.9.9".to_owned(),
+        };
+        let error = refused(newer.render().unwrap());
+        assert!(matches!(error, StoreError::NewerFormat { .. }), "{error:?}");
+        let error = refused("{\"wrote\":".to_owned());
+        assert!(
+            matches!(error, StoreError::UnknownFormat { .. }),
+            "{error:?}"
+        );
     }
 
     #[test]

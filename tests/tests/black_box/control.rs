@@ -11,23 +11,23 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, PATIENCE};
 use serde_json::{Value, json};
 
-fn socket(home: &Home) -> std::path::PathBuf {
+pub(crate) fn socket(home: &Home) -> std::path::PathBuf {
     home.state_root().join("run/orchestrator.sock")
 }
 
-fn connect(home: &Home) -> UnixStream {
+pub(crate) fn connect(home: &Home) -> UnixStream {
     let stream = UnixStream::connect(socket(home)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-fn send(stream: &mut UnixStream, body: &[u8]) {
+pub(crate) fn send(stream: &mut UnixStream, body: &[u8]) {
     let len = u32::try_from(body.len()).unwrap();
     stream.write_all(&len.to_be_bytes()).unwrap();
     stream.write_all(body).unwrap();
 }
 
-fn receive(stream: &mut UnixStream) -> Value {
+pub(crate) fn receive(stream: &mut UnixStream) -> Value {
     let mut len = [0; 4];
     stream.read_exact(&mut len).unwrap();
     let mut body = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap()];
@@ -35,7 +35,7 @@ fn receive(stream: &mut UnixStream) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-fn greeting(goondan: &str, protocol: u32) -> Vec<u8> {
+pub(crate) fn greeting(goondan: &str, protocol: u32) -> Vec<u8> {
     let version = json!({"protocol": protocol, "goondan": goondan});
     let request = json!({
         "jsonrpc": "2.0", "id": 1, "method": "daemon.connect", "params": {"version": version},
@@ -43,8 +43,13 @@ fn greeting(goondan: &str, protocol: u32) -> Vec<u8> {
     serde_json::to_vec(&request).unwrap()
 }
 
+pub(crate) fn request(method: &str, params: &Value) -> Vec<u8> {
+    let request = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
+    serde_json::to_vec(&request).unwrap()
+}
+
 /// The version of the binaries under test, as they say it.
-fn version(home: &Home) -> (String, u32) {
+pub(crate) fn version(home: &Home) -> (String, u32) {
     let status = home.gdn_json(&["status"]);
     let version = &status["version"];
     let protocol = u32::try_from(version["protocol"].as_u64().unwrap()).unwrap();
@@ -112,7 +117,10 @@ fn ctl_1_a_client_of_another_version_is_refused_loudly() {
         let told = error["message"].as_str().unwrap();
         assert!(told.contains(&goondan), "{told}");
         assert!(error["data"]["suggestion"].is_string(), "{error}");
-        // Nothing else is listened to on this connection.
+        // Nothing but its status and its end can be asked for on this connection.
+        send(&mut stream, &request("daemon.processes", &json!({})));
+        let error = &receive(&mut stream)["error"];
+        assert_eq!(error["data"]["code"], "versionMismatch", "{error}");
         let mut rest = Vec::new();
         assert_eq!(stream.read_to_end(&mut rest).unwrap(), 0);
     }
@@ -157,10 +165,6 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
     let daemon = Daemon::serving(&home);
     let (goondan, protocol) = version(&home);
     let greeting = greeting(&goondan, protocol);
-    let request = |method: &str, params: Value| -> Vec<u8> {
-        let request = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
-        serde_json::to_vec(&request).unwrap()
-    };
 
     // Not even the beginning of a frame, a frame of 4 GiB, frames of garbage, half a frame.
     let raw: [&[u8]; 4] = [
@@ -178,13 +182,13 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
     }
     // Who has not said which version it is has no say.
     let mut stream = connect(&home);
-    send(&mut stream, &request("daemon.shutdown", json!({})));
+    send(&mut stream, &request("daemon.shutdown", &json!({})));
     assert!(receive(&mut stream)["error"].is_object());
     // A method that does not exist, and parameters that do not fit.
     for bad in [
-        request("daemon.explode", json!({})),
-        request("daemon.shutdown", json!({"gracePeriodMs": "soon"})),
-        request("event.send", json!({"workspaceId": "../../x"})),
+        request("daemon.explode", &json!({})),
+        request("daemon.shutdown", &json!({"gracePeriodMs": "soon"})),
+        request("event.send", &json!({"workspaceId": "../../x"})),
     ] {
         let mut stream = connect(&home);
         send(&mut stream, &greeting);

@@ -185,6 +185,8 @@ mod usage;
 #[cfg(test)]
 mod verdaccio;
 #[cfg(test)]
+mod versions;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod watched_files;

@@ -1,5 +1,6 @@
 //! goondan itself: its programs, its state directory, its daemon.
 
+use std::error::Error as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,7 @@ use crate::client::ConnectError;
 use crate::context::Context;
 use crate::output::text;
 use crate::programs::{AGENT_PROCESS, place_of};
+use crate::state_format;
 
 /// The programs beside `gdn` that a daemon needs.
 const PROGRAMS: [&str; 3] = [
@@ -69,13 +71,26 @@ pub(super) fn state_root(context: &Context) -> Vec<Finding> {
         let found = format!("{} does not exist yet; `gdn run` makes it", root.display());
         return vec![Finding::ok("state directory", found)];
     };
-    let mut findings = vec![privacy("state directory", root, &metadata)];
+    let mut findings = vec![privacy("state directory", root, &metadata), format_of(root)];
     let identity = context.vault().identity_file();
     if let Ok(metadata) = std::fs::metadata(&identity) {
         findings.push(privacy("identity of secrets", &identity, &metadata));
     }
     findings.push(clock(root, SystemTime::now()));
     findings
+}
+
+/// Whether this program knows the format of what is there (`REL-1`).
+fn format_of(root: &Path) -> Finding {
+    const CHECK: &str = "state format";
+    match state_format::read(root) {
+        Ok(format) => Finding::ok(CHECK, state_format::told(format.as_ref())),
+        Err(error) => {
+            let cause = error.source().map(|cause| format!(": {cause}"));
+            let found = format!("{error}{}", cause.unwrap_or_default());
+            Finding::bad(CHECK, found, error.hint())
+        }
+    }
 }
 
 fn privacy(check: &'static str, path: &Path, metadata: &std::fs::Metadata) -> Finding {

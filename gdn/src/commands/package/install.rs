@@ -64,6 +64,7 @@ pub(super) async fn install(
         }
         (Mode::Locked | Mode::Anew, _) => choose(plan, &folders, &required, rules, fetcher).await?,
     };
+    context.check_format()?;
     let store = Store::of(&context.state_root);
     let is_there = |locked: &Locked| {
         tree_digest(&store.tree(&locked.tree)).is_ok_and(|there| there == locked.tree)

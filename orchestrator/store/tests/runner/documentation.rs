@@ -11,7 +11,7 @@ use goondan_protocol::ids::{ExtensionName, InstanceKey};
 use goondan_store::configuration::{self, KeptConfiguration};
 use goondan_store::instance::{ApprovalMark, EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::ledger::{self, Entry};
-use goondan_store::root::{Layout, LogConfig, SystemConfig};
+use goondan_store::root::{Layout, LogConfig, SystemConfig, SystemRoot};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::RecordUsage;
 use goondan_store::writer::{Job, Op, Worker};
@@ -148,8 +148,9 @@ fn the_files_of_the_system_are_what_the_page_shows() {
     );
 
     let temp = tempfile::tempdir().unwrap();
-    let layout = Layout::new(temp.path());
-    RealDisk.create_dir(&layout.workspaces()).unwrap();
+    let root = SystemRoot::take(temp.path()).unwrap();
+    let layout = root.layout().clone();
+    assert_eq!(read(&layout.format_file()), example("system/format.json"));
     let shown: WorkspaceRecord = serde_json::from_str(example("workspace.json")).unwrap();
     let package = shown.package.as_deref();
     let opened = workspace::open(&RealDisk, &layout, &shown.project_root, package).unwrap();

@@ -1,0 +1,161 @@
+//! The format version of the System Root (`REL-1`): which programs may read what is there, and write into it.
+//!
+//! `system/format.json` says it. A System Root without that file is of format 1, which is older than the file. Formats
+//! are raised by changes that an older program would misread or destroy; a field more is no such change.
+
+use serde::{Deserialize, Serialize};
+
+use crate::version::GOONDAN_VERSION;
+
+/// The format that this build writes.
+pub const STATE_FORMAT: u32 = 1;
+
+/// The oldest format whose programs can read, and write into, what this build writes.
+pub const STATE_FORMAT_READABLE_FROM: u32 = 1;
+
+/// The file that says the format, in `system/` of the System Root.
+pub const STATE_FORMAT_FILE: &str = "format.json";
+
+// A build reads what it writes.
+const _: () = assert!(STATE_FORMAT_READABLE_FROM <= STATE_FORMAT);
+
+/// What `system/format.json` says. Later versions may say more; that is passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateFormat {
+    /// The newest format that was written here.
+    pub wrote: u32,
+    /// The oldest format whose programs can read it.
+    pub readable_from: u32,
+    /// The version of goondan that wrote it.
+    pub goondan: String,
+}
+
+/// The System Root is of a format that this build does not know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "goondan {} wrote it in format {}, which is readable from format {} on; this is goondan {GOONDAN_VERSION}, and reads \
+     formats up to {STATE_FORMAT}",
+    .0.goondan, .0.wrote, .0.readable_from
+)]
+pub struct NewerFormat(pub StateFormat);
+
+impl NewerFormat {
+    /// What a person does about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        format!(
+            "install goondan {} or newer (`gdn --version` tells which this is), or name another state directory: \
+             `gdn --state-root DIR …`",
+            self.0.goondan
+        )
+    }
+}
+
+impl StateFormat {
+    /// What this build writes.
+    #[must_use]
+    pub fn current() -> Self {
+        Self {
+            wrote: STATE_FORMAT,
+            readable_from: STATE_FORMAT_READABLE_FROM,
+            goondan: GOONDAN_VERSION.to_owned(),
+        }
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    ///
+    /// As `serde_json`, if it does not say all of it.
+    pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+
+    /// The file's text: one line.
+    ///
+    /// # Errors
+    ///
+    /// None that is known of: as `serde_json`.
+    pub fn render(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self).map(|line| line + "\n")
+    }
+
+    /// Whether this build can read what is there, and write into it.
+    ///
+    /// # Errors
+    ///
+    /// [`NewerFormat`].
+    pub fn check(&self) -> Result<(), NewerFormat> {
+        if self.readable_from > STATE_FORMAT {
+            return Err(NewerFormat(self.clone()));
+        }
+        Ok(())
+    }
+
+    /// What the file is to say once this build writes here, or nothing if it may stay as it is. What a newer build
+    /// said that this one can read stays: its files are still there.
+    #[must_use]
+    pub fn brought_up(found: Option<&Self>) -> Option<Self> {
+        let ours = Self::current();
+        match found {
+            Some(found) if *found == ours || found.wrote > ours.wrote => None,
+            Some(_) | None => Some(ours),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(wrote: u32, readable_from: u32, goondan: &str) -> StateFormat {
+        StateFormat {
+            wrote,
+            readable_from,
+            goondan: goondan.to_owned(),
+        }
+    }
+
+    #[test]
+    fn rel_1_what_is_readable_from_a_newer_format_on_is_refused_and_says_who_wrote_it() {
+        assert_eq!(StateFormat::current().check(), Ok(()));
+        assert_eq!(
+            said(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9").check(),
+            Ok(())
+        );
+        let newer = said(STATE_FORMAT + 2, STATE_FORMAT + 1, "9.9.9");
+        let refused = newer.check().unwrap_err();
+        let told = format!("{refused} {}", refused.hint());
+        assert!(
+            told.contains("goondan 9.9.9") && told.contains("`gdn --version`"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn rel_1_an_older_file_is_brought_up_and_a_newer_one_is_left() {
+        let ours = StateFormat::current();
+        assert_eq!(StateFormat::brought_up(None), Some(ours.clone()));
+        let older = said(0, 0, "0.0.9");
+        assert_eq!(StateFormat::brought_up(Some(&older)), Some(ours.clone()));
+        let same_format = said(STATE_FORMAT, STATE_FORMAT_READABLE_FROM, "0.0.9");
+        assert_eq!(
+            StateFormat::brought_up(Some(&same_format)),
+            Some(ours.clone())
+        );
+        assert_eq!(StateFormat::brought_up(Some(&ours)), None);
+        let newer = said(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9");
+        assert_eq!(StateFormat::brought_up(Some(&newer)), None);
+    }
+
+    #[test]
+    fn what_a_later_version_says_beyond_that_is_passed_over() {
+        let text = br#"{"wrote":7,"readableFrom":1,"goondan":"9.9.9","more":[]}"#;
+        assert_eq!(StateFormat::parse(text).unwrap(), said(7, 1, "9.9.9"));
+        assert!(StateFormat::parse(b"{\"wrote\":7}").is_err());
+        let ours = StateFormat::current();
+        let text = ours.render().unwrap();
+        assert_eq!(StateFormat::parse(text.as_bytes()).unwrap(), ours);
+    }
+}
