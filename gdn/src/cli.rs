@@ -146,6 +146,8 @@ commands! {
     Status(_: status::StatusArgs) => commands::status::run(context).await,
     Doctor(args: doctor::DoctorArgs) => commands::doctor::run(&args, context).await,
     #[command(subcommand)]
+    Service(args: service::ServiceCommand) => commands::service::run(args, context).await,
+    #[command(subcommand)]
     Instance(args: instance::InstanceCommand) => commands::instance::run(args, context).await,
     Verify(args: verify::VerifyArgs) => commands::verify::run(args, context).await,
     #[command(subcommand)]

@@ -45,6 +45,7 @@ pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod secret;
 pub(crate) mod send;
+pub(crate) mod service;
 pub(crate) mod shutdown;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// Absolute.
     pub(crate) state_root: PathBuf,
+    /// Whether a person named it; else it is the usual one.
+    pub(crate) is_state_root_named: bool,
     project: Option<PathBuf>,
     workspace: Option<WorkspaceId>,
     /// Options that a hint must repeat to mean the same daemon.
@@ -51,6 +53,7 @@ impl Context {
         Ok(Self {
             output,
             state_root,
+            is_state_root_named: named.is_some(),
             same_daemon: same_daemon(named),
             same_workspace: same_workspace(project.as_deref(), workspace.as_ref()),
             project,
@@ -65,6 +68,7 @@ impl Context {
             same_workspace: option("--project", shell_quoted(&project.to_string_lossy())),
             output: self.output,
             state_root,
+            is_state_root_named: true,
             project: Some(project),
             workspace: None,
         }

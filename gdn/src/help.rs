@@ -7,7 +7,10 @@ use crate::output::text::width;
 
 /// The groups, and the commands of each in the order in which they are met.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
-    ("Begin", &["init", "run", "demo", "doctor", "completions"]),
+    (
+        "Begin",
+        &["init", "run", "demo", "doctor", "service", "completions"],
+    ),
     (
         "Talk to agents, and give them work",
         &["chat", "send", "cancel", "task", "question"],

@@ -21,6 +21,12 @@ pub const PS_CHANGE: &str = "gdn.ps.change/v1";
 pub const STATUS: &str = "gdn.status/v1";
 /// `gdn doctor`.
 pub const DOCTOR: &str = "gdn.doctor/v1";
+/// `gdn service install`.
+pub const SERVICE_INSTALL: &str = "gdn.service.install/v1";
+/// `gdn service status`.
+pub const SERVICE_STATUS: &str = "gdn.service.status/v1";
+/// `gdn service remove`.
+pub const SERVICE_REMOVE: &str = "gdn.service.remove/v1";
 /// `gdn instance list`.
 pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
 /// `gdn instance show`.
@@ -228,6 +234,9 @@ pub const ALL: &[&str] = &[
     PS_CHANGE,
     STATUS,
     DOCTOR,
+    SERVICE_INSTALL,
+    SERVICE_STATUS,
+    SERVICE_REMOVE,
     INSTANCE_LIST,
     INSTANCE_SHOW,
     INSTANCE_HISTORY,

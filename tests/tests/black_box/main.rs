@@ -145,6 +145,8 @@ mod secrets;
 #[cfg(test)]
 mod self_restart;
 #[cfg(test)]
+mod service;
+#[cfg(test)]
 mod services;
 #[cfg(test)]
 mod skills;

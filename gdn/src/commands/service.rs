@@ -1,0 +1,357 @@
+//! `gdn service …`: the daemon as a service of systemd or launchd (`REL-1`).
+//!
+//! The service manager is told and asked by its own programs. What they are told stands in `manager`, what may be done
+//! in `decide`, what the file holds in `unit`; here it is put together.
+
+mod decide;
+mod manager;
+mod site;
+mod unit;
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::json;
+
+use self::decide::{Found, Surroundings};
+use self::manager::{Kind, ManagerName, OfThisMachine, State};
+use self::site::{Service, Site};
+use crate::client::{Client, ConnectError, Reached};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+/// Longest a service may take from its start until its daemon answers, in milliseconds: what its unit grants it.
+const START_MS: u64 = 60_000;
+
+/// How often it is looked whether the daemon answers, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// Have the daemon started with the machine or the login, and after a crash
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Make the daemon a service, and start it
+    #[command(after_help = "\
+Examples:
+  gdn service install                              of your own, with your login
+  gdn service install --print                      show its file, and change nothing
+  sudo gdn service install --system --run-as ada   of the machine, with the rights of ada
+
+It refuses to make a second service, and to replace a file that was changed.")]
+    Install(InstallArgs),
+    /// Show whether the service is installed, starts by itself and runs
+    #[command(after_help = "\
+Examples:
+  gdn service status
+  gdn service status --json | jq .pid
+
+Exit code 5 says that there is none, 16 that it does not run or does not start by itself.")]
+    Status(StatusArgs),
+    /// Stop the service and remove its file; the state stays
+    #[command(after_help = "\
+Examples:
+  gdn service remove
+  sudo gdn service remove --system")]
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// The user that a system service runs as [default: who asked `sudo`]
+    #[arg(long, value_name = "USER", requires = "system")]
+    run_as: Option<String>,
+    /// Show the file that would be written, and change nothing
+    #[arg(long)]
+    print: bool,
+    /// Replace a file that holds something else, with all that was changed in it
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhichArgs {
+    /// A service of the machine, which needs root, instead of one of your own
+    #[arg(long)]
+    system: bool,
+    /// The service manager: systemd or launchd [default: the one of this system]
+    #[arg(long, value_name = "MANAGER", hide_possible_values = true)]
+    manager: Option<ManagerName>,
+}
+
+impl WhichArgs {
+    fn kind(&self) -> Result<Kind, Failure> {
+        let manager = self.manager.unwrap_or_else(ManagerName::of_this_system);
+        match (manager, self.system) {
+            (ManagerName::Systemd, false) => Ok(Kind::User),
+            (ManagerName::Systemd, true) => Ok(Kind::System),
+            (ManagerName::Launchd, false) => Ok(Kind::Agent),
+            (ManagerName::Launchd, true) => Err(Failure::new(
+                Exit::Usage,
+                "with launchd there is a service of your own only",
+                "leave out `--system`",
+            )),
+        }
+    }
+}
+
+pub(crate) async fn run(command: ServiceCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        ServiceCommand::Install(args) => install(&args, context).await,
+        ServiceCommand::Status(args) => status(&args, context).await,
+        ServiceCommand::Remove(args) => remove(&args, context),
+    }
+}
+
+async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let site = Site::find(args.which.kind()?, args.run_as.as_deref(), context)?;
+    let wanted = site.wanted()?;
+    if args.print {
+        let shown = json!({ "unit": site.file, "isWritten": false, "text": wanted });
+        output.object(schemas::SERVICE_INSTALL, &shown)?;
+        return output.data(&wanted);
+    }
+    let service = Service::new(&site, &OfThisMachine);
+    let state = service.state()?;
+    let there = site.there()?;
+    let other = service.other()?;
+    let daemon = daemon(&site).await?.map(|daemon| daemon.pid);
+    let found = Found {
+        kind: site.kind,
+        is_root: site.is_root,
+        file: &site.file,
+        there: there.as_deref(),
+        state: &state,
+    };
+    let around = Surroundings {
+        wanted: &wanted,
+        other: other.as_deref(),
+        daemon,
+        is_forced: args.force,
+        shutdown: &context.daemon_command("shutdown"),
+    };
+    let installing = decide::install(&found, &around)?;
+    if installing.writes {
+        site.write(there.as_deref(), &wanted)?;
+        output.note(format!("Wrote {}", site.file.display()));
+    }
+    service.start(&state)?;
+    let pid = wait_until_it_runs(&site, &service).await?;
+    let shown = json!({ "unit": site.file, "isWritten": installing.writes, "pid": pid });
+    output.object(schemas::SERVICE_INSTALL, &shown)?;
+    output.data(format!("The service runs: pid {pid}"))?;
+    if installing.needs_restart {
+        let restart = site.kind.restart(site.uid, &site.file);
+        output.note(format!(
+            "The daemon goes on by the file of before; `{restart}` restarts it."
+        ));
+    }
+    if site.ends_with_login() {
+        output.note("It ends when you log out. To have it run always: `loginctl enable-linger`");
+    }
+    Ok(())
+}
+
+/// Waits until the manager says that it runs, and its daemon answers if it is ours.
+async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, Failure> {
+    let deadline = Instant::now() + Duration::from_millis(START_MS);
+    loop {
+        let state = service.state()?;
+        if let Some(pid) = state.pid.filter(|_| state.is_active()) {
+            let is_answering = match Client::reach(&site.state_root).await {
+                Ok(Reached::Same(client)) => client.daemon().pid == pid,
+                Ok(Reached::Other(other)) => other.client.daemon().pid == pid,
+                // Root may not talk to it, and its manager says that it is ready.
+                Err(ConnectError::ForeignPeer { .. }) => site.kind == Kind::System,
+                Err(_) => false,
+            };
+            if is_answering {
+                return Ok(pid);
+            }
+        }
+        if state.has_failed() || Instant::now() >= deadline {
+            let active = text::printable(&state.active);
+            let message = format!("the service is installed and does not run; it is `{active}`");
+            return Err(Failure::new(Exit::StartFailed, message, site.advice()));
+        }
+        tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
+    }
+}
+
+/// A daemon that owns the state root.
+struct Running {
+    pid: u32,
+    /// None if it may not be asked.
+    version: Option<String>,
+}
+
+async fn daemon(site: &Site) -> Result<Option<Running>, Failure> {
+    let client = match Client::reach(&site.state_root).await {
+        Ok(Reached::Same(client)) => client,
+        Ok(Reached::Other(other)) => other.client,
+        Err(ConnectError::NotRunning { .. }) => return Ok(None),
+        Err(error @ ConnectError::ForeignPeer { .. }) => {
+            let pid = site.pid_in_file().ok_or(error)?;
+            return Ok(Some(Running { pid, version: None }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let daemon = client.daemon();
+    Ok(Some(Running {
+        pid: daemon.pid,
+        version: Some(daemon.version.goondan.clone()),
+    }))
+}
+
+/// What `gdn service status` shows.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    installed: bool,
+    /// `user`, `system` or `agent`.
+    kind: &'static str,
+    unit: std::path::PathBuf,
+    enabled: String,
+    active: String,
+    pid: Option<u32>,
+    version: Option<String>,
+    /// Whether the file differs from what this version would write; none if that is not known.
+    differs: Option<bool>,
+}
+
+impl Shown {
+    fn new(site: &Site, state: &State, there: Option<&str>, running: Option<Running>) -> Self {
+        let is_its = |running: &Running| state.pid == Some(running.pid);
+        let wanted = site.wanted().ok();
+        let differs = there.zip(wanted).map(|(there, wanted)| there != wanted);
+        Self {
+            installed: state.is_known || there.is_some(),
+            kind: site.kind.name(),
+            unit: state.file.clone().unwrap_or_else(|| site.file.clone()),
+            enabled: state.enabled.clone(),
+            active: state.active.clone(),
+            pid: state.pid,
+            version: running.filter(is_its).and_then(|running| running.version),
+            differs,
+        }
+    }
+
+    fn table(&self, site: &Site, state: &State) -> Table {
+        let told = |word: &str, is_good: bool| {
+            let style = if is_good { style::GOOD } else { style::WARN };
+            let word = if word.is_empty() { "no" } else { word };
+            Cell::styled(text::printable(word), style)
+        };
+        let mut table = Table::of_fields();
+        table.field("Service", format!("{} ({})", manager::UNIT, self.kind));
+        table.field("File", self.unit.to_string_lossy());
+        table.field("Enabled", told(&self.enabled, state.is_enabled()));
+        table.field("Active", told(&self.active, state.is_active()));
+        if let Some(pid) = self.pid {
+            table.field("Process", pid.to_string());
+        }
+        if let Some(version) = &self.version {
+            table.field("Version", text::printable(version));
+        }
+        match self.differs {
+            Some(false) => table.field("Form", "as this version writes it"),
+            Some(true) => {
+                let told = "not what this version would write";
+                table.field("Form", Cell::styled(told, style::WARN));
+                table.field("", Cell::styled(site.differences(), style::WARN));
+            }
+            None => {}
+        }
+        table
+    }
+}
+
+async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let site = Site::find(args.which.kind()?, None, context)?;
+    let service = Service::new(&site, &OfThisMachine);
+    let state = service.state()?;
+    let there = site.there()?;
+    let running = daemon(&site).await?;
+    let shown = Shown::new(&site, &state, there.as_deref(), running);
+    output.object(schemas::SERVICE_STATUS, &shown)?;
+    if !shown.installed {
+        let other = service.other()?;
+        return Err(none_installed(&site, other.as_deref()));
+    }
+    output.data(shown.table(&site, &state).render(output.canvas()))?;
+    if !state.is_active() {
+        let message = "the service does not run";
+        return Err(Failure::new(Exit::Degraded, message, site.advice()));
+    }
+    if !state.is_enabled() {
+        let message = "the service does not start by itself";
+        let hint = "`gdn service install` has it do so";
+        return Err(Failure::new(Exit::Degraded, message, hint));
+    }
+    Ok(())
+}
+
+fn none_installed(site: &Site, other: Option<&std::path::Path>) -> Failure {
+    let hint = match (site.kind, other) {
+        (Kind::User, Some(_)) => "there is one of the machine: `gdn service status --system`",
+        (Kind::System, Some(_)) => "there is one of a user: `gdn service status`",
+        (Kind::System, None) => "make one: `sudo gdn service install --system`",
+        (Kind::User | Kind::Agent, _) => "make one: `gdn service install`",
+    };
+    Failure::new(Exit::NotFound, "goondan is no service here", hint)
+}
+
+fn remove(args: &RemoveArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let site = Site::find(args.which.kind()?, None, context)?;
+    let service = Service::new(&site, &OfThisMachine);
+    let state = service.state()?;
+    let there = site.there()?;
+    let removing = decide::remove(&Found {
+        kind: site.kind,
+        is_root: site.is_root,
+        file: &site.file,
+        there: there.as_deref(),
+        state: &state,
+    })?;
+    let existed = removing.stops || removing.deletes;
+    if removing.stops {
+        output.note("Stopping, after the turns in progress …");
+        service.stop()?;
+    }
+    if removing.deletes {
+        site.delete()?;
+    }
+    if existed {
+        service.forget()?;
+    }
+    let shown = json!({ "unit": site.file, "existed": existed });
+    output.object(schemas::SERVICE_REMOVE, &shown)?;
+    if !existed {
+        // What is to be achieved is so already.
+        return output.data("goondan is no service here.");
+    }
+    output.data(format!("Removed {}", site.file.display()))?;
+    output.note("Conversations, secrets and logs stay where they are, in the state directory.");
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! What may be done about a service, and what may not, from what was found. No I/O.
+
+use std::path::{Path, PathBuf};
+
+use super::manager::{Kind, State};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// What was found before a service is installed or removed.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    pub(super) kind: Kind,
+    /// Whether root asks.
+    pub(super) is_root: bool,
+    /// Where the file belongs.
+    pub(super) file: &'a Path,
+    /// What stands there.
+    pub(super) there: Option<&'a str>,
+    /// What the manager knows of it.
+    pub(super) state: &'a State,
+}
+
+/// What else decides whether a service is installed.
+#[derive(Debug)]
+pub(super) struct Surroundings<'a> {
+    /// What the file is to hold.
+    pub(super) wanted: &'a str,
+    /// The file of a service of the other kind.
+    pub(super) other: Option<&'a Path>,
+    /// The daemon that owns the state root.
+    pub(super) daemon: Option<u32>,
+    /// Whether a file that differs may be replaced.
+    pub(super) is_forced: bool,
+    /// `gdn shutdown` for that daemon.
+    pub(super) shutdown: &'a str,
+}
+
+/// What is to be done to install a service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Installing {
+    /// Whether the file is written; else it is there already.
+    pub(super) writes: bool,
+    /// Whether a daemon runs by what the file said before.
+    pub(super) needs_restart: bool,
+}
+
+/// What is to be done to remove a service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Removing {
+    /// Whether the manager is told to stop it.
+    pub(super) stops: bool,
+    /// Whether there is a file to delete.
+    pub(super) deletes: bool,
+}
+
+/// Why nothing was done.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("a system service is root's business")]
+    NeedsRoot { command: &'static str },
+    #[error("goondan is a service already, by {}", path.display())]
+    Elsewhere { path: PathBuf, kind: Kind },
+    #[error("{} holds something else than this version would write", path.display())]
+    Differs { path: PathBuf },
+    #[error("a daemon runs on this state root outside of the service, pid {pid}")]
+    DaemonOutside { pid: u32, shutdown: String },
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let exit = match &refusal {
+            Refusal::NeedsRoot { .. } => Exit::Usage,
+            _ => Exit::Conflict,
+        };
+        let hint = match &refusal {
+            Refusal::NeedsRoot { command } => {
+                format!("`sudo gdn service {command} --system`, or without `--system` a service of your own")
+            }
+            Refusal::Elsewhere { kind, path } => match kind {
+                Kind::User => "end that one first: `systemctl --user disable --now goondan`, then remove its file".into(),
+                Kind::System => "end that one first: `sudo gdn service remove --system`".into(),
+                Kind::Agent => format!("end that one first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
+            },
+            Refusal::Differs { path } => format!(
+                "see how: `gdn service install --print | diff '{}' -`; to replace it, with all that was changed in it, \
+                 `gdn service install --force`",
+                path.display()
+            ),
+            Refusal::DaemonOutside { shutdown, .. } => format!("stop it, and try again: `{shutdown}`"),
+        };
+        Self::of(exit, &refusal, hint)
+    }
+}
+
+/// Whether the service can be installed, and what there is to do.
+pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<Installing, Refusal> {
+    check_rights(found, "install")?;
+    check_place(found)?;
+    if let Some(path) = around.other {
+        let kind = match found.kind {
+            Kind::System => Kind::User,
+            Kind::User | Kind::Agent => Kind::System,
+        };
+        let path = path.to_owned();
+        return Err(Refusal::Elsewhere { path, kind });
+    }
+    let is_same = found.there == Some(around.wanted);
+    if found.there.is_some() && !is_same && !around.is_forced {
+        let path = found.file.to_owned();
+        return Err(Refusal::Differs { path });
+    }
+    if let Some(pid) = around.daemon.filter(|pid| found.state.pid != Some(*pid)) {
+        let shutdown = around.shutdown.to_owned();
+        return Err(Refusal::DaemonOutside { pid, shutdown });
+    }
+    Ok(Installing {
+        writes: !is_same,
+        needs_restart: !is_same && found.state.is_active(),
+    })
+}
+
+/// Whether the service can be removed, and what there is to do.
+pub(super) fn remove(found: &Found<'_>) -> Result<Removing, Refusal> {
+    check_rights(found, "remove")?;
+    check_place(found)?;
+    Ok(Removing {
+        stops: found.state.is_known,
+        deletes: found.there.is_some(),
+    })
+}
+
+fn check_rights(found: &Found<'_>, command: &'static str) -> Result<(), Refusal> {
+    match found.kind {
+        Kind::System if !found.is_root => Err(Refusal::NeedsRoot { command }),
+        Kind::System | Kind::User | Kind::Agent => Ok(()),
+    }
+}
+
+/// A service whose file is elsewhere was put there by somebody else: a package, say.
+fn check_place(found: &Found<'_>) -> Result<(), Refusal> {
+    match &found.state.file {
+        Some(path) if path != found.file => Err(Refusal::Elsewhere {
+            path: path.clone(),
+            kind: found.kind,
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "/h/goondan.service";
+
+    fn state(pid: Option<u32>, file: Option<&str>) -> State {
+        State {
+            is_known: file.is_some(),
+            active: if pid.is_some() { "active" } else { "inactive" }.to_owned(),
+            pid,
+            file: file.map(PathBuf::from),
+            ..State::default()
+        }
+    }
+
+    fn found<'a>(kind: Kind, there: Option<&'a str>, state: &'a State) -> Found<'a> {
+        Found {
+            kind,
+            is_root: false,
+            file: Path::new(FILE),
+            there,
+            state,
+        }
+    }
+
+    fn around(daemon: Option<u32>) -> Surroundings<'static> {
+        Surroundings {
+            wanted: "new",
+            other: None,
+            daemon,
+            is_forced: false,
+            shutdown: "gdn shutdown",
+        }
+    }
+
+    #[test]
+    fn rel_1_a_new_service_is_written_and_one_that_is_there_is_left() {
+        let none = State::default();
+        let done = install(&found(Kind::User, None, &none), &around(None)).unwrap();
+        assert_eq!((done.writes, done.needs_restart), (true, false));
+        let runs = state(Some(7), Some(FILE));
+        let done = install(&found(Kind::User, Some("new"), &runs), &around(Some(7))).unwrap();
+        assert_eq!((done.writes, done.needs_restart), (false, false));
+    }
+
+    #[test]
+    fn rel_1_what_somebody_changed_is_replaced_only_if_that_is_said() {
+        let runs = state(Some(7), Some(FILE));
+        let changed = found(Kind::User, Some("old"), &runs);
+        let refused = install(&changed, &around(Some(7))).unwrap_err();
+        assert!(matches!(refused, Refusal::Differs { .. }));
+        let forced = Surroundings {
+            is_forced: true,
+            ..around(Some(7))
+        };
+        let done = install(&changed, &forced).unwrap();
+        assert_eq!((done.writes, done.needs_restart), (true, true));
+    }
+
+    #[test]
+    fn rel_1_a_second_service_and_a_daemon_outside_are_refused() {
+        let none = State::default();
+        let outside = install(&found(Kind::Agent, None, &none), &around(Some(9))).unwrap_err();
+        let failure = Failure::from(outside);
+        assert!(failure.hint.contains("`gdn shutdown`"), "{failure:?}");
+        let other = Surroundings {
+            other: Some(Path::new("/etc/systemd/system/goondan.service")),
+            ..around(None)
+        };
+        let second = install(&found(Kind::User, None, &none), &other).unwrap_err();
+        let failure = Failure::from(second);
+        assert!(failure.hint.contains("remove --system"), "{failure:?}");
+        let packaged = state(None, Some("/usr/lib/systemd/user/goondan.service"));
+        let of_package = found(Kind::User, None, &packaged);
+        assert!(install(&of_package, &around(None)).is_err());
+        assert!(remove(&of_package).is_err());
+    }
+
+    #[test]
+    fn rel_1_a_system_service_needs_root_and_removing_nothing_is_no_failure() {
+        let none = State::default();
+        let system = found(Kind::System, None, &none);
+        let needs = Refusal::NeedsRoot { command: "install" };
+        assert_eq!(install(&system, &around(None)), Err(needs));
+        assert!(remove(&system).is_err());
+        let nothing = remove(&found(Kind::User, None, &none)).unwrap();
+        assert_eq!((nothing.stops, nothing.deletes), (false, false));
+        // One that was written, and that the manager was never told of.
+        let half = remove(&found(Kind::User, Some("x"), &none)).unwrap();
+        assert_eq!((half.stops, half.deletes), (false, true));
+    }
+}

@@ -1,0 +1,316 @@
+//! The service managers: what they are told and asked, and how their answers are read. Everything that is done to them
+//! goes through [`Programs`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+
+/// The unit's name.
+pub(super) const UNIT: &str = "goondan.service";
+
+/// The launchd agent's name.
+const LABEL: &str = "ai.goondan.orchestrator";
+
+/// What of a unit is asked for.
+const PROPERTIES: &str = "--property=LoadState,ActiveState,UnitFileState,MainPID,FragmentPath";
+
+/// A service manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ManagerName {
+    Systemd,
+    Launchd,
+}
+
+impl ManagerName {
+    /// The one of this system.
+    pub(super) fn of_this_system() -> Self {
+        if cfg!(target_os = "macos") {
+            Self::Launchd
+        } else {
+            Self::Systemd
+        }
+    }
+}
+
+/// What kind of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of one person's systemd.
+    User,
+    /// Of the machine's systemd.
+    System,
+    /// An agent of one person's launchd.
+    Agent,
+}
+
+/// How a program ended, and what it said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) is_ok: bool,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// Runs the programs by which managers are told and asked.
+pub(super) trait Programs {
+    /// Runs one to its end.
+    fn run(&self, command: &[String]) -> io::Result<Said>;
+}
+
+/// The programs of this machine.
+pub(super) struct OfThisMachine;
+
+impl Programs for OfThisMachine {
+    fn run(&self, command: &[String]) -> io::Result<Said> {
+        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let output = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()?;
+        Ok(Said {
+            is_ok: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
+
+/// What a manager knows of the service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct State {
+    /// Whether it knows the service at all.
+    pub(super) is_known: bool,
+    /// Whether it starts by itself, in the manager's word.
+    pub(super) enabled: String,
+    /// Whether it runs, in the manager's word.
+    pub(super) active: String,
+    /// Its process.
+    pub(super) pid: Option<u32>,
+    /// The file it was read from.
+    pub(super) file: Option<PathBuf>,
+}
+
+impl State {
+    pub(super) fn is_active(&self) -> bool {
+        self.active == "active" || self.active == "running"
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.enabled == "enabled"
+    }
+
+    /// Whether it will not come up any more by itself.
+    pub(super) fn has_failed(&self) -> bool {
+        self.active == "failed"
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::System => "system",
+            Self::Agent => "agent",
+        }
+    }
+
+    fn systemctl(self, more: &[&str]) -> Vec<String> {
+        let whose = if self == Self::System {
+            "--system"
+        } else {
+            "--user"
+        };
+        words(&[&["systemctl", whose][..], more].concat())
+    }
+
+    /// What asks for the state of the service.
+    pub(super) fn query(self, uid: u32) -> Vec<String> {
+        match self {
+            Self::User | Self::System => self.systemctl(&["show", PROPERTIES, UNIT]),
+            Self::Agent => words(&["launchctl", "print", &target(uid)]),
+        }
+    }
+
+    /// What the answer to [`Self::query`] says; nothing if there is no manager that could answer.
+    pub(super) fn read(self, said: &Said) -> Option<State> {
+        match self {
+            Self::User | Self::System => {
+                let value = |name: &str| {
+                    let mut lines = said.stdout.lines();
+                    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+                };
+                let load = value("LoadState").filter(|_| said.is_ok)?;
+                let pid: Option<u32> = value("MainPID").and_then(|pid| pid.parse().ok());
+                let file = value("FragmentPath").filter(|path| !path.is_empty());
+                Some(State {
+                    is_known: load != "not-found",
+                    enabled: value("UnitFileState").unwrap_or_default().to_owned(),
+                    active: value("ActiveState").unwrap_or_default().to_owned(),
+                    pid: pid.filter(|pid| *pid != 0),
+                    file: file.map(PathBuf::from),
+                })
+            }
+            Self::Agent if !said.is_ok => Some(State::default()),
+            Self::Agent => {
+                let value = |name: &str| {
+                    let mut lines = said.stdout.lines();
+                    lines.find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "))
+                };
+                Some(State {
+                    is_known: true,
+                    enabled: "enabled".to_owned(),
+                    active: value("state").unwrap_or_default().to_owned(),
+                    pid: value("pid").and_then(|pid| pid.parse().ok()),
+                    file: value("path").map(PathBuf::from),
+                })
+            }
+        }
+    }
+
+    /// What makes a service of the file, now and whenever the machine or the login starts.
+    pub(super) fn start(self, uid: u32, file: &Path, state: &State) -> Vec<Vec<String>> {
+        match self {
+            Self::User | Self::System => vec![
+                self.systemctl(&["daemon-reload"]),
+                self.systemctl(&["enable", "--now", UNIT]),
+            ],
+            // One that is known cannot be made known again.
+            Self::Agent if state.is_known => {
+                vec![words(&["launchctl", "kickstart", &target(uid)])]
+            }
+            Self::Agent => {
+                let file = file.to_string_lossy();
+                vec![words(&["launchctl", "bootstrap", &domain(uid), &file])]
+            }
+        }
+    }
+
+    /// What ends the service, before its file is removed.
+    pub(super) fn stop(self, uid: u32) -> Vec<String> {
+        match self {
+            Self::User | Self::System => self.systemctl(&["disable", "--now", UNIT]),
+            Self::Agent => words(&["launchctl", "bootout", &target(uid)]),
+        }
+    }
+
+    /// What the manager is told once the file is gone.
+    pub(super) fn forget(self) -> Option<Vec<String>> {
+        match self {
+            Self::User | Self::System => Some(self.systemctl(&["daemon-reload"])),
+            Self::Agent => None,
+        }
+    }
+
+    /// The command that has a file that was changed hold for the daemon, too.
+    pub(super) fn restart(self, uid: u32, file: &Path) -> String {
+        match self {
+            Self::User => "systemctl --user restart goondan".to_owned(),
+            Self::System => "systemctl restart goondan".to_owned(),
+            Self::Agent => format!(
+                "launchctl bootout {}; launchctl bootstrap {} '{}'",
+                target(uid),
+                domain(uid),
+                file.display()
+            ),
+        }
+    }
+
+    /// The command that shows why it does not run.
+    pub(super) fn log(self) -> &'static str {
+        match self {
+            Self::User => "journalctl --user -u goondan -n 50 --no-pager",
+            Self::System => "journalctl -u goondan -n 50 --no-pager",
+            Self::Agent => "gdn logs --all -n 50",
+        }
+    }
+}
+
+fn domain(uid: u32) -> String {
+    format!("gui/{uid}")
+}
+
+fn target(uid: u32) -> String {
+    format!("{}/{LABEL}", domain(uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(is_ok: bool, stdout: &str) -> Said {
+        Said {
+            is_ok,
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+        }
+    }
+
+    #[test]
+    fn rel_1_what_systemd_says_is_read() {
+        let text = "MainPID=4711\nLoadState=loaded\nActiveState=active\nFragmentPath=/u/goondan.service\n\
+                    UnitFileState=enabled\n";
+        let state = Kind::User.read(&said(true, text)).unwrap();
+        let file = state.file.as_deref();
+        assert_eq!(
+            (state.pid, file),
+            (Some(4711), Some(Path::new("/u/goondan.service")))
+        );
+        assert!(state.is_known && state.is_active() && state.is_enabled());
+        let text =
+            "MainPID=0\nLoadState=not-found\nActiveState=inactive\nFragmentPath=\nUnitFileState=\n";
+        let state = Kind::System.read(&said(true, text)).unwrap();
+        assert_eq!(
+            (state.is_known, state.pid, state.file.clone()),
+            (false, None, None)
+        );
+        assert!(!state.is_active() && !state.is_enabled() && !state.has_failed());
+        // No manager answers.
+        assert_eq!(Kind::User.read(&said(false, "")), None);
+        assert_eq!(Kind::User.read(&said(true, "nonsense")), None);
+    }
+
+    #[test]
+    fn rel_1_what_launchd_says_is_read() {
+        let text = "gui/501/ai.goondan.orchestrator = {\n\tactive count = 1\n\tpath = /L/a.plist\n\
+                    \ttype = LaunchAgent\n\tstate = running\n\n\tpid = 4711\n}\n";
+        let state = Kind::Agent.read(&said(true, text)).unwrap();
+        assert_eq!(
+            (state.pid, state.file.as_deref()),
+            (Some(4711), Some(Path::new("/L/a.plist")))
+        );
+        assert!(state.is_known && state.is_active() && state.is_enabled());
+        assert_eq!(Kind::Agent.read(&said(false, "")), Some(State::default()));
+    }
+
+    #[test]
+    fn rel_1_each_manager_is_told_in_its_own_words() {
+        let line = |command: Vec<String>| command.join(" ");
+        let all = |commands: Vec<Vec<String>>| commands.into_iter().map(line).collect::<Vec<_>>();
+        let (file, unknown) = (Path::new("/L/a.plist"), State::default());
+        assert_eq!(
+            all(Kind::User.start(501, file, &unknown)),
+            [
+                "systemctl --user daemon-reload",
+                "systemctl --user enable --now goondan.service"
+            ]
+        );
+        assert_eq!(
+            line(Kind::System.stop(0)),
+            "systemctl --system disable --now goondan.service"
+        );
+        assert_eq!(
+            all(Kind::Agent.start(501, file, &unknown)),
+            ["launchctl bootstrap gui/501 /L/a.plist"]
+        );
+        assert_eq!(
+            line(Kind::Agent.stop(501)),
+            "launchctl bootout gui/501/ai.goondan.orchestrator"
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! Where a service's file is on this machine, for whom it is, and what its manager is told about it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Group, Uid, User};
+
+use super::manager::{Kind, Programs, Said, State, UNIT};
+use super::unit::{self, Places};
+use crate::commands::rewrite::rewrite;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::programs::place_of;
+
+/// The daemon's program.
+const ORCHESTRATOR: &str = "goondan-orchestrator";
+
+/// Where the unit of a system service belongs.
+const SYSTEM_DIR: &str = "/etc/systemd/system";
+
+/// Where systemd notes which users' managers run without a login.
+const LINGER_DIR: &str = "/var/lib/systemd/linger";
+
+/// Who a system service runs as.
+#[derive(Debug)]
+struct Owner {
+    user: String,
+    group: String,
+}
+
+/// A service of one kind, as it is or would be on this machine.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) kind: Kind,
+    pub(super) uid: u32,
+    pub(super) is_root: bool,
+    /// Where its file belongs.
+    pub(super) file: PathBuf,
+    pub(super) state_root: PathBuf,
+    home: PathBuf,
+    owner: Option<Owner>,
+}
+
+impl Site {
+    /// Finds out for whom and where it is.
+    pub(super) fn find(
+        kind: Kind,
+        run_as: Option<&str>,
+        context: &Context,
+    ) -> Result<Self, Failure> {
+        let uid = Uid::effective();
+        let (home, owner) = match kind {
+            Kind::User | Kind::Agent => {
+                (std::env::home_dir().filter(|home| home.is_absolute()), None)
+            }
+            Kind::System => owner(run_as)?,
+        };
+        let home = home.ok_or_else(|| no_user("there is no home directory"))?;
+        let file = match kind {
+            Kind::System => Path::new(SYSTEM_DIR).join(UNIT),
+            Kind::User => user_unit_of(
+                &home,
+                std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
+            ),
+            Kind::Agent => home.join("Library/LaunchAgents/ai.goondan.orchestrator.plist"),
+        };
+        let state_root = match kind {
+            Kind::System if !context.is_state_root_named => home.join(".goondan"),
+            Kind::System | Kind::User | Kind::Agent => context.state_root.clone(),
+        };
+        Ok(Self {
+            kind,
+            uid: uid.as_raw(),
+            is_root: uid.is_root(),
+            file,
+            state_root,
+            home,
+            owner,
+        })
+    }
+
+    /// What this version would write.
+    pub(super) fn wanted(&self) -> Result<String, Failure> {
+        let program = place_of(ORCHESTRATOR).ok_or_else(|| {
+            Failure::new(
+                Exit::NotFound,
+                format!("{ORCHESTRATOR} is neither beside gdn nor in PATH"),
+                "install all four programs of one build in one directory",
+            )
+        })?;
+        let program = std::path::absolute(program)?;
+        let places = Places {
+            programs: program.parent().unwrap_or(Path::new("/")),
+            state_root: &self.state_root,
+            home: &self.home,
+        };
+        let text = match (self.kind, &self.owner) {
+            (Kind::Agent, _) => unit::agent(&places),
+            (Kind::System, Some(owner)) => unit::system_unit(&places, &owner.user, &owner.group),
+            (Kind::System, None) => {
+                return Err(no_user("it is not known whose rights the service has"));
+            }
+            (Kind::User, _) => unit::user_unit(&places),
+        };
+        text.map_err(|error| {
+            let hint = "use a directory without spaces and the like: `gdn --state-root DIR service install`";
+            Failure::of(Exit::Usage, &error, hint)
+        })
+    }
+
+    /// What stands in the file.
+    pub(super) fn there(&self) -> Result<Option<String>, Failure> {
+        match fs::read_to_string(&self.file) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.unusable("read", &error)),
+        }
+    }
+
+    /// Writes the file, whole or not at all.
+    pub(super) fn write(&self, before: Option<&str>, text: &str) -> Result<(), Failure> {
+        if let Some(dir) = self.file.parent() {
+            fs::create_dir_all(dir).map_err(|error| self.unusable("write", &error))?;
+        }
+        rewrite(&self.file, before.map(str::as_bytes), text.as_bytes())
+            .map_err(|error| error.failure("gdn service install").with_hint(self.look()))
+    }
+
+    /// Deletes the file. One that is gone is no failure.
+    pub(super) fn delete(&self) -> Result<(), Failure> {
+        match fs::remove_file(&self.file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.unusable("remove", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unusable(&self, verb: &str, error: &io::Error) -> Failure {
+        let message = format!("cannot {verb} {}", self.file.display());
+        Failure::new(Exit::Internal, message, self.look()).caused_by(Some(error))
+    }
+
+    fn look(&self) -> String {
+        let dir = self.file.parent().unwrap_or(Path::new("/"));
+        format!("check who may write there: `ls -ld {}`", dir.display())
+    }
+
+    /// What the file of the daemon's process id says.
+    pub(super) fn pid_in_file(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.state_root.join("run/orchestrator.pid")).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Whether the user's manager, and all its services with it, ends with the last login.
+    pub(super) fn ends_with_login(&self) -> bool {
+        let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
+        self.kind == Kind::User
+            && user.is_some_and(|user| !Path::new(LINGER_DIR).join(user.name).exists())
+    }
+
+    /// What to do where it does not run.
+    pub(super) fn advice(&self) -> String {
+        format!("see why: `{}`", self.kind.log())
+    }
+
+    /// The command that shows how the file differs.
+    pub(super) fn differences(&self) -> String {
+        let file = self.file.to_string_lossy();
+        let quoted = text::shell_quoted(&file).unwrap_or_else(|| file.clone().into_owned());
+        format!("see how: `gdn service install --print | diff {quoted} -`")
+    }
+}
+
+/// Where the unit of a user's service belongs.
+fn user_unit_of(home: &Path, config: Option<PathBuf>) -> PathBuf {
+    let config = config.filter(|dir| dir.is_absolute());
+    let config = config.unwrap_or_else(|| home.join(".config"));
+    config.join("systemd/user").join(UNIT)
+}
+
+/// The home directory of who a system service runs as, and its names: who is named, else whom it runs as already, else
+/// who asked `sudo`. Where that is nobody, only what needs no name can be done.
+fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failure> {
+    let there = || fs::read_to_string(Path::new(SYSTEM_DIR).join(UNIT)).ok();
+    let of_file = || unit::user_of(&there()?).map(str::to_owned);
+    let name = run_as.map(str::to_owned).or_else(of_file);
+    let Some(name) = name.or_else(|| std::env::var("SUDO_USER").ok()) else {
+        return Ok((std::env::home_dir(), None));
+    };
+    let user = User::from_name(&name).ok().flatten();
+    let user = user.ok_or_else(|| no_user(&format!("there is no user {name:?}")))?;
+    let group = Group::from_gid(user.gid).ok().flatten();
+    let group = group.map_or_else(|| user.gid.to_string(), |group| group.name);
+    let owner = Owner {
+        user: user.name,
+        group,
+    };
+    Ok((Some(user.dir), Some(owner)))
+}
+
+fn no_user(problem: &str) -> Failure {
+    let hint = "name a user: `gdn service install --system --run-as USER`";
+    Failure::new(Exit::Usage, problem, hint)
+}
+
+/// What is done with the service by its manager.
+pub(super) struct Service<'a> {
+    site: &'a Site,
+    programs: &'a dyn Programs,
+}
+
+impl<'a> Service<'a> {
+    pub(super) fn new(site: &'a Site, programs: &'a dyn Programs) -> Self {
+        Self { site, programs }
+    }
+
+    /// What the manager knows of it.
+    pub(super) fn state(&self) -> Result<State, Failure> {
+        let mut state = self.state_of(self.site.kind)?;
+        let is_ours = |file: &PathBuf| {
+            let real = |path: &Path| path.canonicalize().ok();
+            real(file).is_some_and(|file| real(&self.site.file) == Some(file))
+        };
+        if state.file.as_ref().is_some_and(is_ours) {
+            state.file = Some(self.site.file.clone());
+        }
+        Ok(state)
+    }
+
+    fn state_of(&self, kind: Kind) -> Result<State, Failure> {
+        let query = kind.query(self.site.uid);
+        let said = self.run(&query)?;
+        kind.read(&said).ok_or_else(|| failed(&query, &said))
+    }
+
+    /// The file of a service of the other kind.
+    pub(super) fn other(&self) -> Result<Option<PathBuf>, Failure> {
+        match self.site.kind {
+            Kind::Agent => Ok(None),
+            Kind::User => {
+                // Where the machine's manager does not answer, it starts nothing either.
+                let state = self.state_of(Kind::System).unwrap_or_default();
+                Ok(state.file.filter(|_| state.is_known))
+            }
+            // Another user's manager cannot be asked.
+            Kind::System => Ok(Some(user_unit_of(&self.site.home, None)).filter(|it| it.exists())),
+        }
+    }
+
+    pub(super) fn start(&self, state: &State) -> Result<(), Failure> {
+        let site = self.site;
+        let commands = site.kind.start(site.uid, &site.file, state);
+        for command in commands {
+            self.done(&command).map_err(|failure| Failure {
+                exit: Exit::StartFailed,
+                ..failure.with_hint(site.advice())
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&self) -> Result<(), Failure> {
+        self.done(&self.site.kind.stop(self.site.uid))
+    }
+
+    /// Tells the manager that the file is gone.
+    pub(super) fn forget(&self) -> Result<(), Failure> {
+        self.site
+            .kind
+            .forget()
+            .map_or(Ok(()), |command| self.done(&command))
+    }
+
+    fn done(&self, command: &[String]) -> Result<(), Failure> {
+        let said = self.run(command)?;
+        if said.is_ok {
+            return Ok(());
+        }
+        Err(failed(command, &said))
+    }
+
+    fn run(&self, command: &[String]) -> Result<Said, Failure> {
+        self.programs.run(command).map_err(|error| {
+            let program = command.first().map_or("", String::as_str);
+            let message = format!("cannot run {program}");
+            let hint = "without a service manager, `gdn run` starts the daemon in the background";
+            Failure::new(Exit::NotFound, message, hint).caused_by(Some(&error))
+        })
+    }
+}
+
+/// A manager's program failed.
+fn failed(command: &[String], said: &Said) -> Failure {
+    let line = command.join(" ");
+    let words = text::printable(said.stderr.trim());
+    let words = if words.is_empty() {
+        "it said nothing".to_owned()
+    } else {
+        words
+    };
+    Failure::new(
+        Exit::Internal,
+        format!("`{line}` failed: {words}"),
+        "without a service manager, `gdn run` starts the daemon in the background",
+    )
+}

@@ -1,0 +1,223 @@
+//! What the service manager is told: the files in `systemd/` of the repository, with the places of this machine. No
+//! I/O.
+//!
+//! These files are the one home of what is in them; here, places are put in, and what is another matter in a system
+//! service is exchanged.
+
+use std::path::Path;
+
+const UNIT: &str = include_str!("../../../../systemd/goondan.service");
+const AGENT: &str = include_str!("../../../../systemd/ai.goondan.orchestrator.plist");
+
+/// What is exchanged in the unit of a system service; `USER`, `GROUP` and `%h` are put in afterwards.
+const SYSTEM: [(&str, &str); 8] = [
+    (
+        "# goondan as a user service: the daemon of one person, with the rights of that person and fewer.\n",
+        "# goondan as a system service: the daemon of one user, with the rights of that user and fewer.\n",
+    ),
+    ("[Service]\n", "[Service]\nUser=USER\n"),
+    (
+        "ExecStartPre=+/usr/bin/mkdir -p -m 0700 %h/.goondan",
+        "ExecStartPre=+/usr/bin/install -d -m 0700 -o USER -g GROUP %h/.goondan",
+    ),
+    (
+        "-%h/.config/goondan/environment",
+        "-/etc/goondan/environment",
+    ),
+    (
+        "systemctl --user status goondan",
+        "systemctl status goondan",
+    ),
+    (
+        "# nothing else. In a user service, whatever concerns the file system needs PrivateUsers.\n",
+        "# nothing else.\n",
+    ),
+    ("PrivateUsers=yes\n", ""),
+    ("WantedBy=default.target", "WantedBy=multi-user.target"),
+];
+
+/// The places in the files.
+const UNIT_PLACES: [&str; 2] = ["%h/.cargo/bin", "%h/.goondan"];
+const AGENT_PLACES: [&str; 2] = ["$HOME/.cargo/bin", "$HOME/.goondan"];
+
+/// A path that cannot be written into the file.
+#[derive(Debug, thiserror::Error)]
+#[error("the path {path:?} has characters that the service manager's file cannot hold")]
+pub(super) struct BadPath {
+    path: String,
+}
+
+/// Where things are on this machine. All paths are absolute.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places<'a> {
+    /// The directory of the four programs.
+    pub(super) programs: &'a Path,
+    pub(super) state_root: &'a Path,
+    /// The home directory of whom the daemon belongs to.
+    pub(super) home: &'a Path,
+}
+
+impl Places<'_> {
+    fn each(&self) -> [&Path; 2] {
+        [self.programs, self.state_root]
+    }
+}
+
+/// The unit of a user service. What is in the home directory is written as `%h`, as in the file it is made from.
+pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
+    let [programs, state_root] = places.each().map(|path| in_unit(path, Some(places.home)));
+    let [bin, state] = UNIT_PLACES;
+    Ok(filled(UNIT, &[(bin, programs?), (state, state_root?)]))
+}
+
+/// The unit of a system service that runs as a user: with absolute paths, since `%h` is root's home there.
+pub(super) fn system_unit(places: &Places<'_>, user: &str, group: &str) -> Result<String, BadPath> {
+    let mut unit = UNIT.to_owned();
+    for (from, to) in SYSTEM {
+        let to = to.replace("USER", user).replace("GROUP", group);
+        unit = unit.replace(from, &to);
+    }
+    let [programs, state_root] = places.each().map(|path| in_unit(path, None));
+    let [bin, state] = UNIT_PLACES;
+    let home = in_unit(places.home, None)?;
+    Ok(filled(
+        &unit,
+        &[(bin, programs?), (state, state_root?), ("%h", home)],
+    ))
+}
+
+/// The property list of a launchd agent.
+pub(super) fn agent(places: &Places<'_>) -> Result<String, BadPath> {
+    let [programs, state_root] = places.each().map(|path| in_shell_in_xml(path, places.home));
+    let [bin, state] = AGENT_PLACES;
+    Ok(filled(AGENT, &[(bin, programs?), (state, state_root?)]))
+}
+
+/// The text with each place put in for what stands for it. No place is looked into again.
+fn filled(text: &str, places: &[(&str, String)]) -> String {
+    let marks = ["\u{1}", "\u{2}", "\u{3}"];
+    let mut out = text.to_owned();
+    for ((stands_for, _), mark) in places.iter().zip(marks) {
+        out = out.replace(stands_for, mark);
+    }
+    for ((_, place), mark) in places.iter().zip(marks) {
+        out = out.replace(mark, place);
+    }
+    out
+}
+
+/// The user that a unit names.
+pub(super) fn user_of(unit: &str) -> Option<&str> {
+    let user = unit.lines().find_map(|line| line.strip_prefix("User="));
+    user.map(str::trim).filter(|user| !user.is_empty())
+}
+
+/// A path as a unit has it. Systemd splits and unescapes lines in several ways; what would be touched by any is refused.
+fn in_unit(path: &Path, home: Option<&Path>) -> Result<String, BadPath> {
+    let (start, rest) = below(path, home, "%h");
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@,=~%".contains(c);
+    match rest.to_str().filter(|rest| rest.chars().all(is_plain)) {
+        Some(rest) => Ok(format!("{start}{}", rest.replace('%', "%%"))),
+        None => Err(bad(path)),
+    }
+}
+
+/// A path between the double quotes of a shell's command, in XML.
+fn in_shell_in_xml(path: &Path, home: &Path) -> Result<String, BadPath> {
+    let (mut out, rest) = below(path, Some(home), "$HOME");
+    let rest = rest
+        .to_str()
+        .filter(|rest| !rest.contains(char::is_control));
+    for c in rest.ok_or_else(|| bad(path))?.chars() {
+        match c {
+            '\\' | '"' | '$' | '`' => out.extend(['\\', c]),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+/// What stands for the home directory, with the `/` behind it, and the rest of the path.
+fn below<'p>(path: &'p Path, home: Option<&Path>, stands_for: &str) -> (String, &'p Path) {
+    match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(rest) => (format!("{stands_for}/"), rest),
+        None => (String::new(), path),
+    }
+}
+
+fn bad(path: &Path) -> BadPath {
+    BadPath {
+        path: path.to_string_lossy().into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places<'a>(programs: &'a str, state_root: &'a str) -> Places<'a> {
+        Places {
+            programs: Path::new(programs),
+            state_root: Path::new(state_root),
+            home: Path::new("/home/ada"),
+        }
+    }
+
+    const USUAL: (&str, &str) = ("/home/ada/.cargo/bin", "/home/ada/.goondan");
+
+    #[test]
+    fn rel_1_the_usual_places_give_the_files_as_they_are() {
+        let usual = places(USUAL.0, USUAL.1);
+        assert_eq!(user_unit(&usual).unwrap(), UNIT);
+        assert_eq!(agent(&usual).unwrap(), AGENT);
+    }
+
+    #[test]
+    fn rel_1_other_places_are_put_in_everywhere() {
+        let other = places("/opt/goondan", "/srv/100%/state");
+        let unit = user_unit(&other).unwrap();
+        for line in [
+            "ExecStartPre=+/usr/bin/mkdir -p -m 0700 /srv/100%%/state",
+            "ExecStart=/opt/goondan/goondan-orchestrator --state-root /srv/100%%/state",
+            "Environment=PATH=/opt/goondan:%h/.local/bin:/usr/local/bin:/usr/bin:/bin",
+            "ReadWritePaths=/srv/100%%/state",
+        ] {
+            assert!(unit.lines().any(|it| it == line), "no {line:?} in {unit}");
+        }
+        let nested = user_unit(&places("/home/ada/.goondan/bin", "/srv/%h")).unwrap();
+        let line = "ExecStart=%h/.goondan/bin/goondan-orchestrator --state-root /srv/%%h";
+        assert!(nested.lines().any(|it| it == line), "{nested}");
+        let hostile = places("/o/$(x)", "/s/\"<&`\\");
+        let agent = agent(&hostile).unwrap();
+        let command = r#"exec "/o/\$(x)/goondan-orchestrator" --state-root "/s/\"&lt;&amp;\`\\" --log-dir "/s/\"&lt;&amp;\`\\/logs""#;
+        assert!(agent.contains(command), "{agent}");
+        for path in ["/a b", "/a\"", "/a;", "/a$b", "/a\n", "/a:b", "/a\\"] {
+            assert!(user_unit(&places(path, USUAL.1)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn rel_1_a_system_unit_runs_as_its_user_and_knows_no_other_home() {
+        for (from, _) in SYSTEM {
+            assert!(UNIT.contains(from), "{from:?} is not in the unit");
+        }
+        let unit = system_unit(&places(USUAL.0, USUAL.1), "ada", "staff").unwrap();
+        for line in [
+            "User=ada",
+            "ExecStartPre=+/usr/bin/install -d -m 0700 -o ada -g staff /home/ada/.goondan",
+            "ExecStart=/home/ada/.cargo/bin/goondan-orchestrator --state-root /home/ada/.goondan",
+            "EnvironmentFile=-/etc/goondan/environment",
+            "ReadWritePaths=/home/ada/.goondan",
+            "WantedBy=multi-user.target",
+        ] {
+            assert!(unit.lines().any(|it| it == line), "no {line:?} in {unit}");
+        }
+        assert_eq!((user_of(&unit), user_of(UNIT)), (Some("ada"), None));
+        for gone in ["%h", "--user", "PrivateUsers", "USER", "GROUP"] {
+            assert!(!unit.contains(gone), "{gone} in {unit}");
+        }
+    }
+}
