@@ -109,7 +109,10 @@ fn what_could_switch_a_check_off_by_mistake_is_a_problem() {
     );
     assert!(found(json!({}), &[("hmac", "")])[0].contains("is empty"));
     let misspelt = found(json!({}), &[("hmca", "swordfish")]);
-    assert_eq!(misspelt, ["`hmca` is no secret; there are `hmac`"]);
+    assert_eq!(
+        misspelt,
+        ["`hmca` is no secret; there are `hmac`, `callbackHmac`"]
+    );
     assert_eq!(
         problems("telegram", &json!({}), &[]),
         ["the secret `botToken` is missing"]

@@ -305,7 +305,7 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
     }
     if !state.is_enabled() {
         let message = "the service does not start by itself";
-        let hint = "`gdn service install` has it do so";
+        let hint = format!("`{}` has it do so", site.kind.install_command());
         return Err(Failure::new(Exit::Degraded, message, hint));
     }
     Ok(())

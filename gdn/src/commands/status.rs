@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     };
     output.object(schemas::STATUS, &shown)?;
     let mut fields = fields(&status);
-    fields.field("State format", state_format::told(shown.format.as_ref()));
+    fields.field("Format", state_format::told(shown.format.as_ref()));
     fields.field("Observed", observed(&observation));
     output.data(fields.render(output.canvas()))?;
     if status.workspaces.is_empty() {

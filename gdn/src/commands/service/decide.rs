@@ -61,7 +61,7 @@ pub(super) enum Refusal {
     #[error("goondan is a service already, by {}", path.display())]
     Elsewhere { path: PathBuf, kind: Kind },
     #[error("{} holds something else than this version would write", path.display())]
-    Differs { path: PathBuf },
+    Differs { path: PathBuf, kind: Kind },
     #[error("a daemon runs on this state root outside of the service, pid {pid}")]
     DaemonOutside { pid: u32, shutdown: String },
 }
@@ -81,11 +81,14 @@ impl From<Refusal> for Failure {
                 Kind::System => "end that one first: `sudo gdn service remove --system`".into(),
                 Kind::Agent => format!("end that one first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
             },
-            Refusal::Differs { path } => format!(
-                "see how: `gdn service install --print | diff '{}' -`; to replace it, with all that was changed in it, \
-                 `gdn service install --force`",
-                path.display()
-            ),
+            Refusal::Differs { path, kind } => {
+                let command = kind.install_command();
+                format!(
+                    "see how: `{command} --print | diff '{}' -`; to replace it, with all that was changed in it, \
+                     `{command} --force`",
+                    path.display()
+                )
+            }
             Refusal::DaemonOutside { shutdown, .. } => format!("stop it, and try again: `{shutdown}`"),
         };
         Self::of(exit, &refusal, hint)
@@ -107,7 +110,8 @@ pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<In
     let is_same = found.there == Some(around.wanted);
     if found.there.is_some() && !is_same && !around.is_forced {
         let path = found.file.to_owned();
-        return Err(Refusal::Differs { path });
+        let kind = found.kind;
+        return Err(Refusal::Differs { path, kind });
     }
     if let Some(pid) = around.daemon.filter(|pid| found.state.pid != Some(*pid)) {
         let shutdown = around.shutdown.to_owned();

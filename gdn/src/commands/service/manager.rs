@@ -120,6 +120,14 @@ impl Kind {
         }
     }
 
+    /// The command that installs a service of this kind.
+    pub(super) fn install_command(self) -> &'static str {
+        match self {
+            Self::System => "gdn service install --system",
+            Self::User | Self::Agent => "gdn service install",
+        }
+    }
+
     fn systemctl(self, more: &[&str]) -> Vec<String> {
         let whose = if self == Self::System {
             "--system"

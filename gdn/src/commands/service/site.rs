@@ -171,7 +171,8 @@ impl Site {
     pub(super) fn differences(&self) -> String {
         let file = self.file.to_string_lossy();
         let quoted = text::shell_quoted(&file).unwrap_or_else(|| file.clone().into_owned());
-        format!("see how: `gdn service install --print | diff {quoted} -`")
+        let command = self.kind.install_command();
+        format!("see how: `{command} --print | diff {quoted} -`")
     }
 }
 
