@@ -26,6 +26,7 @@ mod approving;
 mod arranging;
 mod budgets;
 mod config;
+mod decisions;
 mod invariants;
 mod oracle;
 mod places;
@@ -40,8 +41,8 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 
-use self::approving::ASK_FIRST;
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
+use self::decisions::ASK_FIRST;
 use self::oracle::Asked;
 use self::world::{Plan, Post, World};
 use crate::limits::RETENTION_INTERVAL_MS;

@@ -19,8 +19,8 @@ use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::approving;
 use super::config::{self, ENTRY_AGENT, HELPER_AGENT};
+use super::decisions;
 
 /// What a simulated process does next.
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl Turn {
 /// Whether an answer is one that the question may have.
 fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
     if let Question::Approval { .. } = ask.question {
-        assert!(approving::is_decision(answer), "{ask:?} {answer:?}");
+        assert!(decisions::is_decision(answer), "{ask:?} {answer:?}");
         return;
     }
     let question = ask.event_id().unwrap();
@@ -410,8 +410,8 @@ impl Agent {
             return Vec::new();
         }
         let asks = asks_of(&start.turn_id, &start.event);
-        let is_careful = start.event.input.as_deref() == Some(approving::ASK_FIRST);
-        let to_approve = is_careful.then(|| approving::ask_of(&start.turn_id, &start.event.id));
+        let is_careful = start.event.input.as_deref() == Some(decisions::ASK_FIRST);
+        let to_approve = is_careful.then(|| decisions::ask_of(&start.turn_id, &start.event.id));
         let event_id = start.event.id;
         let mut whole = messages_of(&event_id);
         whole.push(taken_in(&event_id));

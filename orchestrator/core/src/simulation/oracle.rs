@@ -19,8 +19,8 @@ use goondan_store::writer::operation::Completion;
 use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
-use super::approving::Decisions;
 use super::config::{HELPER_AGENT, key_of};
+use super::decisions::Decisions;
 use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{ProcessId, RequestToken};
