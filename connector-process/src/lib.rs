@@ -66,6 +66,7 @@ mod service_api;
 mod session;
 mod slack;
 mod telegram;
+mod waiters;
 mod webhook;
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! written. Reading never waits for writing, and what is no event goes before events, so that a
 //! `ping` is answered however much is under way.
 
-use std::collections::HashMap;
 use std::pin::pin;
 
 use bytes::Bytes;
@@ -33,6 +32,7 @@ use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
 };
 use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
+use crate::waiters::Waiters;
 
 /// What a frame from the orchestrator asks for.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ enum Heard {
 struct Session {
     me: Address,
     next_request: u64,
-    waiting: HashMap<u64, oneshot::Sender<Verdict>>,
-    waiting_for_state: HashMap<u64, oneshot::Sender<StateAnswer>>,
-    waiting_for_person: HashMap<u64, oneshot::Sender<Asked>>,
-    waiting_for_metrics: HashMap<u64, oneshot::Sender<Box<MetricsSnapshot>>>,
-    waiting_for_reply: HashMap<u64, oneshot::Sender<Reply>>,
+    waiting: Waiters<Verdict>,
+    waiting_for_state: Waiters<StateAnswer>,
+    waiting_for_person: Waiters<Asked>,
+    waiting_for_metrics: Waiters<Box<MetricsSnapshot>>,
+    waiting_for_reply: Waiters<Reply>,
 }
 
 impl Session {
@@ -66,11 +66,11 @@ impl Session {
         Self {
             me,
             next_request: 1,
-            waiting: HashMap::new(),
-            waiting_for_state: HashMap::new(),
-            waiting_for_person: HashMap::new(),
-            waiting_for_metrics: HashMap::new(),
-            waiting_for_reply: HashMap::new(),
+            waiting: Waiters::default(),
+            waiting_for_state: Waiters::default(),
+            waiting_for_person: Waiters::default(),
+            waiting_for_metrics: Waiters::default(),
+            waiting_for_reply: Waiters::default(),
         }
     }
 
@@ -95,49 +95,47 @@ impl Session {
             }
             ToConnector::Shutdown(shutdown) => Ok(Heard::Stop(shutdown.reason)),
             ToConnector::EventAccepted(accepted) => {
-                self.settle(envelope.in_reply_to, Ok(accepted));
+                self.waiting.settle(envelope.in_reply_to, Ok(accepted));
                 Ok(Heard::Done)
             }
             ToConnector::EventRefused(refused) => {
-                self.settle(envelope.in_reply_to, Err(refused));
+                self.waiting.settle(envelope.in_reply_to, Err(refused));
                 Ok(Heard::Done)
             }
             ToConnector::Call(call) => Ok(Heard::Call(call, envelope.trace)),
             ToConnector::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
             ToConnector::State(state) => {
-                self.settle_state(envelope.in_reply_to, Ok(state.state));
+                self.waiting_for_state
+                    .settle(envelope.in_reply_to, Ok(state.state));
                 Ok(Heard::Done)
             }
             ToConnector::Metrics(snapshot) => {
-                let request = envelope.in_reply_to;
-                let waiter = request.and_then(|id| self.waiting_for_metrics.remove(&id));
-                if waiter.is_none_or(|waiter| waiter.send(snapshot).is_err()) {
-                    tracing::debug!(request, "nobody waits for this answer any more");
-                }
+                self.waiting_for_metrics
+                    .settle(envelope.in_reply_to, snapshot);
                 Ok(Heard::Done)
             }
             ToConnector::Reply(reply) => {
-                let request = envelope.in_reply_to;
-                let waiter = request.and_then(|id| self.waiting_for_reply.remove(&id));
-                if waiter.is_none_or(|waiter| waiter.send(*reply).is_err()) {
-                    tracing::debug!(request, "nobody waits for this reply any more");
-                }
+                self.waiting_for_reply.settle(envelope.in_reply_to, *reply);
                 Ok(Heard::Done)
             }
             ToConnector::StateKept(_) => {
-                self.settle_state(envelope.in_reply_to, Ok(None));
+                self.waiting_for_state
+                    .settle(envelope.in_reply_to, Ok(None));
                 Ok(Heard::Done)
             }
             ToConnector::StateRefused(refused) => {
-                self.settle_state(envelope.in_reply_to, Err(refused.message));
+                self.waiting_for_state
+                    .settle(envelope.in_reply_to, Err(refused.message));
                 Ok(Heard::Done)
             }
             ToConnector::QuestionAnswered(answered) => {
-                self.settle_question(envelope.in_reply_to, Asked::Answered(*answered));
+                self.waiting_for_person
+                    .settle(envelope.in_reply_to, Asked::Answered(*answered));
                 Ok(Heard::Done)
             }
             ToConnector::QuestionRefused(refused) => {
-                self.settle_question(envelope.in_reply_to, Asked::Refused(refused.message));
+                self.waiting_for_person
+                    .settle(envelope.in_reply_to, Asked::Refused(refused.message));
                 Ok(Heard::Done)
             }
             ToConnector::Welcome(_) => Err(LinkError::OutOfTurn {
@@ -147,51 +145,34 @@ impl Session {
         }
     }
 
-    /// Passes a verdict on to whoever waits for it. The client may have gone meanwhile.
-    fn settle(&mut self, in_reply_to: Option<u64>, verdict: Verdict) {
-        let waiter = in_reply_to.and_then(|request| self.waiting.remove(&request));
-        match waiter.map(|waiter| waiter.send(verdict)) {
-            Some(Ok(())) => {}
-            Some(Err(_)) | None => {
-                tracing::debug!(in_reply_to, "nobody waits for this verdict any more");
-            }
+    /// Makes the frame of a request, and says which id it has.
+    fn request(
+        &mut self,
+        message: &ToOrchestrator,
+        trace: Option<TraceContext>,
+    ) -> Result<(u64, Vec<u8>), LinkError> {
+        let request_id = self.next_request;
+        self.next_request += 1;
+        let mut head = self.head().asking(request_id);
+        if let Some(trace) = trace {
+            head = head.in_trace(trace);
         }
-    }
-
-    /// Passes an answer about the connection's state on to whoever waits for it.
-    fn settle_state(&mut self, in_reply_to: Option<u64>, answer: StateAnswer) {
-        let waiter = in_reply_to.and_then(|request| self.waiting_for_state.remove(&request));
-        if waiter.is_none_or(|waiter| waiter.send(answer).is_err()) {
-            tracing::debug!(in_reply_to, "nobody waits for this answer any more");
-        }
-    }
-
-    /// Passes on what came of a question to whoever asked.
-    fn settle_question(&mut self, in_reply_to: Option<u64>, asked: Asked) {
-        let waiter = in_reply_to.and_then(|request| self.waiting_for_person.remove(&request));
-        if waiter.is_none_or(|waiter| waiter.send(asked).is_err()) {
-            tracing::debug!(in_reply_to, "nobody waits for this answer any more");
-        }
+        let frame = message.to_frame(&head).map_err(LinkError::CannotEncode)?;
+        Ok((request_id, frame))
     }
 
     /// Makes the frame that asks a person, and keeps who waits for the answer.
     fn ask_person(&mut self, question: PersonRequest) -> Result<Vec<u8>, LinkError> {
-        let request = self.next_request;
-        self.next_request += 1;
-        let frame = ToOrchestrator::QuestionAsk(question.ask)
-            .to_frame(&self.head().asking(request))
-            .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_person.insert(request, question.answer);
+        let asked = ToOrchestrator::QuestionAsk(question.ask);
+        let (request_id, frame) = self.request(&asked, None)?;
+        self.waiting_for_person.add(request_id, question.answer);
         Ok(frame)
     }
 
     /// Makes the frames that withdraw the questions nobody waits for any more.
     fn withdraw_questions(&mut self) -> Result<Vec<Vec<u8>>, LinkError> {
-        let waiting = std::mem::take(&mut self.waiting_for_person).into_iter();
-        let (given_up, waiting) = waiting.partition(|(_, waiter)| waiter.is_closed());
-        self.waiting_for_person = waiting;
-        let requests: HashMap<u64, _> = given_up;
-        let frames = requests.into_keys().map(|request_id| {
+        let given_up = self.waiting_for_person.take_gone().into_iter();
+        let frames = given_up.map(|request_id| {
             self.frame(&ToOrchestrator::QuestionWithdraw(QuestionWithdraw {
                 request_id,
             }))
@@ -201,19 +182,15 @@ impl Session {
 
     /// Makes the frame that asks what an agent answered, and keeps who waits for it.
     fn ask_reply(&mut self, request: ReplyRequest) -> Result<Vec<u8>, LinkError> {
-        let request_id = self.next_request;
-        self.next_request += 1;
-        let frame = ToOrchestrator::ReplyAwait(request.asked)
-            .to_frame(&self.head().asking(request_id))
-            .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_reply.insert(request_id, request.answer);
+        let asked = ToOrchestrator::ReplyAwait(request.asked);
+        let (request_id, frame) = self.request(&asked, None)?;
+        self.waiting_for_reply.add(request_id, request.answer);
         Ok(frame)
     }
 
     /// Makes the frame that tells which replies nobody waits for any more, if there are any.
     fn forget_replies(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
-        let given_up = self.waiting_for_reply.extract_if(|_, it| it.is_closed());
-        let request_ids: Vec<u64> = given_up.map(|(request_id, _)| request_id).collect();
+        let request_ids = self.waiting_for_reply.take_gone();
         if request_ids.is_empty() {
             return Ok(None);
         }
@@ -226,47 +203,31 @@ impl Session {
         &mut self,
         answer: oneshot::Sender<Box<MetricsSnapshot>>,
     ) -> Result<Vec<u8>, LinkError> {
-        self.waiting_for_metrics
-            .retain(|_, waiter| !waiter.is_closed());
-        let request = self.next_request;
-        self.next_request += 1;
-        let frame = ToOrchestrator::MetricsGet(MetricsGet {})
-            .to_frame(&self.head().asking(request))
-            .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_metrics.insert(request, answer);
+        self.waiting_for_metrics.take_gone();
+        let asked = ToOrchestrator::MetricsGet(MetricsGet {});
+        let (request_id, frame) = self.request(&asked, None)?;
+        self.waiting_for_metrics.add(request_id, answer);
         Ok(frame)
     }
 
     /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
     fn ask_state(&mut self, asked: StateRequest) -> Result<Vec<u8>, LinkError> {
-        self.waiting_for_state
-            .retain(|_, waiter| !waiter.is_closed());
-        let request = self.next_request;
-        self.next_request += 1;
+        self.waiting_for_state.take_gone();
         let message = match asked.set {
             None => ToOrchestrator::StateGet(StateGet {}),
             Some(state) => ToOrchestrator::StateSet(StateSet { state }),
         };
-        let frame = message
-            .to_frame(&self.head().asking(request))
-            .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_state.insert(request, asked.answer);
+        let (request_id, frame) = self.request(&message, None)?;
+        self.waiting_for_state.add(request_id, asked.answer);
         Ok(frame)
     }
 
     /// Makes the frame that hands in an event, and keeps who waits for the verdict.
-    ///
-    /// Those who no longer wait are forgotten here, so that an orchestrator that never replies
-    /// cannot make the table grow.
     fn submit(&mut self, submission: Submission) -> Result<Vec<u8>, LinkError> {
-        self.waiting.retain(|_, waiter| !waiter.is_closed());
-        let request = self.next_request;
-        self.next_request += 1;
-        let head = self.head().asking(request).in_trace(submission.trace);
-        let frame = ToOrchestrator::Event(submission.event)
-            .to_frame(&head)
-            .map_err(LinkError::CannotEncode)?;
-        self.waiting.insert(request, submission.verdict);
+        self.waiting.take_gone();
+        let event = ToOrchestrator::Event(submission.event);
+        let (request_id, frame) = self.request(&event, Some(submission.trace))?;
+        self.waiting.add(request_id, submission.verdict);
         Ok(frame)
     }
 }
