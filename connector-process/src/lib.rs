@@ -66,7 +66,6 @@ mod service_api;
 mod session;
 mod slack;
 mod telegram;
-mod waiters;
 mod webhook;
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! written. Reading never waits for writing, and what is no event goes before events, so that a
 //! `ping` is answered however much is under way.
 
+mod waiters;
+
 use std::pin::pin;
 
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use self::waiters::Waiters;
 use crate::calls::Calls;
 use crate::connector;
 use crate::egress::Doors;
@@ -32,7 +35,6 @@ use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
 };
 use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
-use crate::waiters::Waiters;
 
 /// What a frame from the orchestrator asks for.
 #[derive(Debug)]

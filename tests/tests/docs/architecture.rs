@@ -6,6 +6,36 @@ use crate::sources::all_tests;
 /// Underscores from which on a name in lower case is a test's: names of other things are shorter.
 const TEST_UNDERSCORES: usize = 3;
 
+/// The modules that a file of the core declares, those that only tests see left out.
+fn modules_of(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(repository().join(file)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let declared = lines.windows(2).filter_map(|pair| {
+        let module = pair[1].strip_suffix(';')?;
+        let module = module.trim_start_matches("pub(crate) ");
+        let name = module.trim_start_matches("pub ").strip_prefix("mod ")?;
+        (pair[0] != "#[cfg(test)]").then(|| name.to_owned())
+    });
+    declared.collect()
+}
+
+#[test]
+fn every_module_of_the_fleet_and_of_calls_has_its_row() {
+    let page = Page::read("docs/architecture.md");
+    let rows = page.rows();
+    let listed: Vec<&str> = rows.iter().flat_map(|row| quoted(&row[0])).collect();
+    for file in ["fleet", "calls"] {
+        let modules = modules_of(&format!("orchestrator/core/src/{file}.rs"));
+        assert!(modules.len() > 10, "only {modules:?} were found");
+        for module in modules {
+            assert!(
+                listed.contains(&module.as_str()),
+                "`{module}` of `{file}` has no row"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_test_and_source_file_that_is_named_exists() {
     let tests = all_tests();
