@@ -11,6 +11,7 @@
 //! * each call that a person is asked about is decided once, whoever answers, and begun once at most;
 //! * no turn begins of an event that a person has paused, and each is answered once it is resumed;
 //! * every client is answered exactly once;
+//! * a connection that asks for the replies to its events hears each, the same however often it asks, and of no other;
 //! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
 //!   that any agent has seen is the one that is recorded;
 //! * agents that ask each other at random are answered once, as a result or as an event, and never wait
@@ -30,6 +31,7 @@ mod decisions;
 mod invariants;
 mod oracle;
 mod places;
+mod replies;
 mod watcher;
 mod world;
 
@@ -112,6 +114,8 @@ fn work(world: &mut World) {
         send(world, if is_careful { ASK_FIRST } else { "x" });
     }
     world.post();
+    world.change_mind();
+    world.await_replies();
 }
 
 fn send(world: &mut World, input: &str) {
@@ -346,6 +350,7 @@ fn heal(world: &mut World, edit: Edit) {
         let is_none_parked = world.parked.as_ref().is_some_and(Vec::is_empty);
         world.is_quiet()
             && is_none_parked
+            && world.replies.are_told()
             && !world
                 .core
                 .fleet
@@ -365,6 +370,7 @@ fn heal(world: &mut World, edit: Edit) {
             next_look_ms = world.mono_ms + 10_000;
         }
         world.post();
+        world.await_replies();
         run_for(world, 250);
     }
 }
@@ -384,6 +390,7 @@ impl Tally {
         self.steps += world.steps;
         self.begun_behind += world.begun_behind;
         self.add_told(world.oracle.told);
+        self.add_told(world.replies.counts);
         let watched = [
             ("a watcher: snapshot", world.watcher.snapshots),
             ("a watcher: what it had missed", world.watcher.came_back),
@@ -475,6 +482,11 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "question: decline",
         "question: cancel",
         "question: refused",
+        "reply: over",
+        "reply: ended by a person",
+        "reply: open",
+        "reply: gone",
+        "reply: not its own",
         "a watcher: snapshot",
         "a watcher: what it had missed",
     ] {

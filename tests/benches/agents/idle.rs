@@ -14,7 +14,7 @@ use crate::{INSTANT, Outcome, knob, quantile_ms};
 /// Agents that are started at once.
 const STARTING_MAX: usize = 8;
 /// Ticks of `/proc/<pid>/stat` in a second, on every Linux that is in use.
-const TICKS_PER_S: f64 = 100.0;
+pub(crate) const TICKS_PER_S: f64 = 100.0;
 
 /// Holds idle agents and says what they and their daemon take.
 pub(crate) fn many() -> Outcome {
@@ -109,7 +109,7 @@ impl Descriptors {
 }
 
 /// The number behind `name` in a file of `/proc`.
-fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.split_whitespace().next());
@@ -128,7 +128,7 @@ fn switches_of_all(pids: &[u32]) -> u64 {
 }
 
 /// The processor time of a process.
-fn ticks(pid: u32) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn ticks(pid: u32) -> Result<u64, Box<dyn Error>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').ok_or("no such stat")?;
     let mut sum = 0;

@@ -4,7 +4,8 @@
 //! `cargo bench -p goondan-tests --bench agents` runs everything, with a word behind `--` what has it
 //! in its name. `GOONDAN_BENCH_AGENTS` is how many idle agents are held (default 200),
 //! `GOONDAN_BENCH_HOLD_S` for how long (default 20), and `GOONDAN_BENCH_TURNS` how many turns are made of
-//! which the bytes on disk are counted (default 3000).
+//! which the bytes on disk are counted (default 3000). `GOONDAN_BENCH_CONVERSATIONS` is how many `gdn top` shows
+//! (default 10,000).
 
 #![expect(
     clippy::print_stdout,
@@ -24,6 +25,7 @@ mod routing;
 mod scrape;
 mod spawn;
 mod tools;
+mod top;
 
 /// What a measure ends in.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
@@ -31,7 +33,7 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 9] = [
+const MEASURES: [(&str, Measure); 10] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
@@ -40,6 +42,7 @@ const MEASURES: [(&str, Measure); 9] = [
     ("bytes", bytes::per_turn),
     ("idle", idle::many),
     ("scrape", scrape::scrapes),
+    ("top", top::frames),
     ("routing", routing::messages_per_second),
 ];
 

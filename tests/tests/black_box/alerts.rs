@@ -2,17 +2,20 @@
 //!
 //! Method: the real binaries, asked by HTTP as Prometheus asks them; faults are injected one after the other,
 //! each on an agent or a connection of its own, and the rules of `docs/operations` are evaluated as they stand. Only
-//! the age of events is a second here, and not 15 minutes.
+//! the age of events is a second here, and not 15 minutes; and what must hold for a minute (`for`) must hold for a
+//! second, unless `GOONDAN_TEST_ALERTS_HOLD=1` says that there is time.
 
 use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
 
-use goondan_tests::alerts::rules;
+use goondan_tests::alerts::{Holding, Rule, rules};
 use goondan_tests::home::Home;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::promql::{Element, Scrapes};
 use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
 use goondan_tests::scrape::Scrape;
 use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::wait::{PATIENCE, within};
 use goondan_tests::{Daemon, http, wait_until};
 use serde_json::json;
 
@@ -23,25 +26,43 @@ const AGE: (&str, &str) = ("> 900", "> 1");
 struct Watch {
     address: SocketAddr,
     scrapes: Scrapes,
+    holding: Holding,
+}
+
+/// The knob for rules that hold for as long as they say.
+const HOLD_VAR: &str = "GOONDAN_TEST_ALERTS_HOLD";
+/// Else for this part of it.
+const HOLD_PART: u32 = 60;
+/// The longest that any rule has to hold.
+const LONGEST_HOLD: Duration = Duration::from_secs(120);
+
+/// What a rule's `for` is multiplied by.
+fn hold_of(rule: &Rule) -> Duration {
+    match std::env::var_os(HOLD_VAR) {
+        Some(_) => rule.hold,
+        None => rule.hold / HOLD_PART,
+    }
 }
 
 impl Watch {
-    fn scrape(&mut self) -> &Scrapes {
+    fn scrape(&mut self) {
         let told = http::get(self.address, "/metrics");
         // Nobody answers: Prometheus has nothing then.
         let scrape = told.map_or_else(|_gone| Scrape::default(), |told| Scrape::read(&told.body));
         self.scrapes.add(scrape);
-        &self.scrapes
     }
 
-    /// What each rule gives now.
+    /// For what each rule fires now.
     fn firing(&mut self) -> Vec<(String, Vec<Element>)> {
-        let scrapes = self.scrape();
+        self.scrape();
+        let (scrapes, holding, now) = (&self.scrapes, &mut self.holding, Instant::now());
         let results = rules().into_iter().map(|rule| {
             let expression = rule.expression.replace(AGE.0, AGE.1);
-            (rule.name, scrapes.evaluate(&expression))
+            let found = scrapes.evaluate(&expression);
+            let fires = holding.take(&rule, found, hold_of(&rule), now);
+            (rule.name, fires)
         });
-        results.filter(|(_, found)| !found.is_empty()).collect()
+        results.filter(|(_, fires)| !fires.is_empty()).collect()
     }
 
     /// Waits until a rule fires for something with these labels. It must not have before.
@@ -52,11 +73,13 @@ impl Watch {
                 .iter()
                 .all(|(name, wanted)| value(name) == Some(wanted))
         };
-        wait_until(&format!("{rule} fires"), || {
+        let fired = within(PATIENCE + LONGEST_HOLD, || {
             let firing = self.firing();
             let mut found = firing.iter().filter(|(name, _)| name == rule);
-            found.any(|(_, elements)| elements.iter().any(has))
+            let fires = found.any(|(_, elements)| elements.iter().any(has));
+            fires.then_some(())
         });
+        assert!(fired.is_some(), "waited in vain for {rule} to fire");
     }
 
     /// Those that fire now, by name.
@@ -192,7 +215,12 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
     let daemon = Daemon::serving(&home);
     let address = daemon.webhook("metrics");
     let scrapes = Scrapes::default();
-    let mut watch = Watch { address, scrapes };
+    let holding = Holding::default();
+    let mut watch = Watch {
+        address,
+        scrapes,
+        holding,
+    };
     wait_until("all is ready", || {
         let connections = home
             .ps()

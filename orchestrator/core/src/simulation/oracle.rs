@@ -84,6 +84,8 @@ pub(super) struct Oracle {
     misplaced: HashSet<EventId>,
     /// Events that a person wanted to end.
     cancelled: HashSet<EventId>,
+    /// When a person was told that an event was cancelled.
+    ended_ms: HashMap<EventId, u64>,
     /// Events that a person ever wanted to wait.
     pub(super) perhaps_paused: BTreeSet<(EventId, InstanceKey)>,
     /// Events whose conversation a person had deleted.
@@ -196,6 +198,11 @@ impl Oracle {
         all.flat_map(|(key, ids)| ids.iter().map(|id| (id.clone(), key.clone())))
     }
 
+    /// When a person was told that this event was cancelled.
+    pub(super) fn ended_ms(&self, event_id: &EventId) -> Option<u64> {
+        self.ended_ms.get(event_id).copied()
+    }
+
     pub(super) fn is_excused(&self, event_id: &EventId) -> bool {
         self.excused.contains(event_id)
     }
@@ -267,6 +274,7 @@ impl Oracle {
         &mut self,
         token: RequestToken,
         result: &Result<Value, goondan_protocol::control::ControlError>,
+        now_ms: u64,
     ) -> Answered {
         self.answers += 1;
         if self.gone.remove(&token) {
@@ -332,6 +340,7 @@ impl Oracle {
             Asked::Cancel(event_id) => {
                 if result.is_ok() {
                     *self.told.entry("cancelled".to_owned()).or_default() += 1;
+                    self.ended_ms.insert(event_id.clone(), now_ms);
                 }
                 self.excuse_event(&event_id);
                 Answered::Nothing

@@ -18,12 +18,14 @@ use goondan_store::writer::{Job, Op, Worker};
 
 mod children;
 mod reading;
+mod replying;
 mod watching;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};
 use super::oracle::{Answered, Asked, Oracle};
 use super::places::Places;
+use super::replies::{Replies, Requests};
 use super::watcher::Watcher;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
@@ -94,6 +96,8 @@ pub(super) struct Child {
     next_request: u64,
     /// Posts it waits for, by request.
     posts: HashMap<u64, EventId>,
+    /// Replies to events that it waits for.
+    replies: Requests,
     /// Questions to a person that it waits for, by request.
     pub(super) questions: BTreeSet<u64>,
 }
@@ -165,6 +169,7 @@ pub(super) struct World {
     /// The calls that wait for a person, as the latest answer had them.
     pub(super) waiting_calls: Vec<ApprovalInfo>,
     pub(super) oracle: Oracle,
+    pub(super) replies: Replies,
     pub(super) watcher: Watcher,
     pub(super) has_exited: bool,
     pub(super) steps: u64,
@@ -235,6 +240,7 @@ impl World {
             parked: None,
             waiting_calls: Vec::new(),
             oracle: Oracle::default(),
+            replies: Replies::default(),
             watcher: Watcher::new(seed),
             has_exited: false,
             steps: 0,
@@ -417,6 +423,11 @@ impl World {
                         self.oracle
                             .acknowledge(&accepted.event_id, accepted.duplicate);
                         self.posts.retain(|post| post.event_id != accepted.event_id);
+                        // Somebody may want to hear the reply.
+                        let key = accepted.instance_key.as_ref().filter(|_| self.rng.bool());
+                        if let Some(key) = key {
+                            self.replies.want(accepted.event_id.clone(), key.clone());
+                        }
                     }
                     _ => {}
                 }
@@ -466,12 +477,14 @@ impl World {
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
             Effect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
             Effect::Tell { token, told } => self.watcher.told(token, *told),
-            Effect::Respond { token, result } => match self.oracle.answer(token, &result) {
-                Answered::Nothing => {}
-                Answered::PostAgain(event_id) => self.post_again(&event_id),
-                Answered::Parked(found) => self.parked = Some(found),
-                Answered::WaitingCalls(found) => self.waiting_calls = found,
-            },
+            Effect::Respond { token, result } => {
+                match self.oracle.answer(token, &result, self.mono_ms) {
+                    Answered::Nothing => {}
+                    Answered::PostAgain(event_id) => self.post_again(&event_id),
+                    Answered::Parked(found) => self.parked = Some(found),
+                    Answered::WaitingCalls(found) => self.waiting_calls = found,
+                }
+            }
             Effect::Progress { token, .. } | Effect::Piece { token, .. } => {
                 self.oracle.progress(token);
             }
@@ -613,6 +626,7 @@ impl World {
         self.children.clear();
         self.places = Places::default();
         self.oracle.forget_processes();
+        self.replies.lose_all();
         for event_id in self.oracle.leave(|_| true) {
             self.post_again(&event_id);
         }
@@ -672,13 +686,10 @@ impl World {
         }
     }
 
-    /// Posts what waits outside, by the connection whose it is, if it listens.
-    pub(super) fn post(&mut self) {
-        self.posts
-            .retain(|post| !self.oracle.is_excused(&post.event_id));
-        let mut listening: Vec<ProcessId> = self
-            .children
-            .iter()
+    /// The processes of [`config::CONNECTION`] that listen.
+    fn listening(&self) -> Vec<ProcessId> {
+        let children = self.children.iter();
+        let mut listening: Vec<ProcessId> = children
             .filter(|(_, child)| child.is_greeted && !child.is_hung && !child.is_dying)
             .filter(|(_, child)| {
                 child.name == (ChildRole::Connector, config::CONNECTION.to_owned())
@@ -686,6 +697,14 @@ impl World {
             .map(|(process, _)| *process)
             .collect();
         listening.sort();
+        listening
+    }
+
+    /// Posts what waits outside, by the connection whose it is, if it listens.
+    pub(super) fn post(&mut self) {
+        self.posts
+            .retain(|post| !self.oracle.is_excused(&post.event_id));
+        let listening = self.listening();
         for n in 0..self.posts.len() {
             if self.posts[n].is_in_flight {
                 continue;

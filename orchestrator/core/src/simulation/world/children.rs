@@ -15,6 +15,7 @@ use serde_json::value::to_raw_value;
 use super::{Child, Happening, Role, World};
 use crate::simulation::agent::Act;
 use crate::simulation::config::REPLY_TOKENS_MAX;
+use crate::simulation::replies::Requests;
 use crate::{Input, ProcessId, Spawn};
 
 impl World {
@@ -58,6 +59,7 @@ impl World {
             last_said_ms: self.mono_ms,
             next_request: 0,
             posts: HashMap::new(),
+            replies: Requests::default(),
             questions: BTreeSet::new(),
         };
         self.children.insert(process, child);
@@ -155,6 +157,11 @@ impl World {
                     self.oracle.hear_of_question(&message);
                     Vec::new()
                 }
+                ToConnector::Reply(reply) => {
+                    let request = in_reply_to.expect("it is a reply");
+                    self.hear_reply(process, request, &reply);
+                    Vec::new()
+                }
                 ToConnector::Shutdown(_) => vec![Act::Exit],
                 _ => Vec::new(),
             },
@@ -225,6 +232,9 @@ impl World {
             .end(&child.owner, process, !child.was_asked, self.mono_ms);
         for event_id in child.posts.values() {
             self.post_again(event_id);
+        }
+        for event_id in child.replies.events() {
+            self.replies.lose(event_id);
         }
         self.crashed = (!child.was_asked).then_some(process);
         self.killed = (child.was_asked && !child.was_told).then_some(process);

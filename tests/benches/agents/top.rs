@@ -1,0 +1,194 @@
+//! How soon `gdn top` shows something where there are many conversations, and what it takes (`OBS-4`).
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::GDN;
+use goondan_tests::{Daemon, Home};
+use nix::pty::{Winsize, openpty};
+use serde_json::Value;
+
+use crate::idle::{TICKS_PER_S, number, ticks};
+use crate::{INSTANT, Outcome, knob, quantile_ms};
+
+/// How often it is started.
+const ROUNDS: usize = 3;
+/// Keys that are pressed in each round.
+const KEYS: usize = 40;
+/// How long a terminal must be silent to be called at rest.
+const SILENCE: Duration = Duration::from_millis(100);
+/// The longest wait for a frame.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The file that says whose a conversation is, and how it names the one that there is.
+const METADATA: &str = "metadata.json";
+const KEY: &str = "\"main\"";
+
+const SIZE: Winsize = Winsize {
+    ws_row: 40,
+    ws_col: 120,
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
+
+/// Starts it over many conversations, presses keys, and leaves it alone.
+pub(crate) fn frames() -> Outcome {
+    let conversations = knob("GOONDAN_BENCH_CONVERSATIONS", 10_000);
+    let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
+    let home = Home::new(INSTANT);
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "Hi."]).exits(0);
+    daemon.stop();
+    copy_conversation(&home, conversations)?;
+    let daemon = Daemon::serving(&home).measured();
+    let shown = home.gdn_json(&["top"]);
+    let there = shown.get("conversationsTotal").and_then(Value::as_u64);
+    let there = there.ok_or("`gdn top` tells no total")?;
+    println!("top, {there} conversations, 120 by 40 characters");
+    for _ in 0..ROUNDS {
+        round(&home, hold_s)?;
+    }
+    daemon.stop();
+    Ok(())
+}
+
+/// So many copies of the one conversation there is, each under a key of its own.
+fn copy_conversation(home: &Home, copies: usize) -> Outcome {
+    let instances = home.workspace_dir().join("instances");
+    let one = fs::read_dir(&instances)?
+        .next()
+        .ok_or("nothing was sent")??
+        .path();
+    for number in 0..copies {
+        let key = format!("copy{number:05}");
+        copy(home, &one, &instances.join(&key), &key)?;
+    }
+    Ok(())
+}
+
+/// Copies a directory, and gives what says whose it is another key.
+fn copy(home: &Home, from: &Path, to: &Path, key: &str) -> Outcome {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(home, &entry.path(), &target, key)?;
+        } else if entry.file_name() == METADATA {
+            let text = fs::read_to_string(entry.path())?;
+            let text = text.replace(KEY, &format!("\"{key}\""));
+            home.write(&target.to_string_lossy(), &text);
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// `gdn top` in a terminal of its own.
+struct Top {
+    child: Child,
+    terminal: File,
+    shown: Receiver<Vec<u8>>,
+}
+
+impl Top {
+    fn start(home: &Home) -> Result<Self, Box<dyn Error>> {
+        let pty = openpty(Some(&SIZE), None)?;
+        let side = |fd: &OwnedFd| fd.try_clone().map(Stdio::from);
+        let mut command = home.command(&bin(GDN), &["top", "--view", "conversations"]);
+        command.env("TERM", "xterm-256color");
+        command
+            .stdin(side(&pty.slave)?)
+            .stdout(side(&pty.slave)?)
+            .stderr(side(&pty.slave)?);
+        let child = command.spawn()?;
+        let terminal = File::from(pty.master);
+        let mut from = terminal.try_clone()?;
+        let (sender, shown) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            // A terminal whose other side is closed is an error to read.
+            while let Ok(read @ 1..) = from.read(&mut buffer) {
+                let read = buffer.get(..read).unwrap_or_default();
+                if sender.send(read.to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            child,
+            terminal,
+            shown,
+        })
+    }
+
+    /// Waits until it has shown a text.
+    fn shows(&self, text: &str) -> Result<(), Box<dyn Error>> {
+        let mut all = Vec::new();
+        while !String::from_utf8_lossy(&all).contains(text) {
+            all.extend(self.shown.recv_timeout(PATIENCE)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing more is shown.
+    fn rests(&self) -> Outcome {
+        loop {
+            match self.shown.recv_timeout(SILENCE) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(gone) => return Err(gone.into()),
+            }
+        }
+    }
+
+    /// Presses a key: how long it took until something was shown.
+    fn press(&mut self, key: u8) -> Result<Duration, Box<dyn Error>> {
+        self.rests()?;
+        let start = Instant::now();
+        self.terminal.write_all(&[key])?;
+        self.shown.recv_timeout(PATIENCE)?;
+        Ok(start.elapsed())
+    }
+}
+
+fn round(home: &Home, hold_s: usize) -> Outcome {
+    let start = Instant::now();
+    let mut top = Top::start(home)?;
+    top.shows("Overview")?;
+    let first = start.elapsed();
+    top.shows("copy0")?;
+    let listed = start.elapsed();
+    let mut keys = Vec::with_capacity(KEYS);
+    for number in 0..KEYS {
+        // Mostly down, and now and then up again.
+        keys.push(top.press(if number % 4 == 3 { b'k' } else { b'j' })?);
+    }
+    top.rests()?;
+    let pid = top.child.id();
+    let before = ticks(pid)?;
+    thread::sleep(Duration::from_secs(hold_s as u64));
+    let idle = (ticks(pid)? - before) as f64 / TICKS_PER_S / hold_s as f64;
+    let memory_mb = number(&format!("/proc/{pid}/status"), "VmRSS:")? / 1_024;
+    top.terminal.write_all(b"q")?;
+    let status = top.child.wait()?;
+    println!(
+        "top: first frame {:.1} ms, the list {:.1} ms; key to frame p50 {:.1} ms, {:.1} ms at most; idle for {hold_s} \
+         s: {:.2} % of a core; RSS {memory_mb} MB; {status}",
+        first.as_secs_f64() * 1_000.0,
+        listed.as_secs_f64() * 1_000.0,
+        quantile_ms(&mut keys, 500),
+        quantile_ms(&mut keys, 1_000),
+        idle * 100.0,
+    );
+    Ok(())
+}
