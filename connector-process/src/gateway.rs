@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict};
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::ApprovalId;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
@@ -20,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::calls::CallHandler;
-use crate::limits::{REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
+use crate::limits::{APPROVAL_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
@@ -43,6 +45,10 @@ pub(crate) enum SessionCommand {
     ForgetReplies,
     /// Ask what the daemon counts, for whoever waits here.
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
+    /// Hear of the tool calls that wait for a person, from now on.
+    Follow(FollowRequest),
+    /// Hand in a button that somebody pressed.
+    Press(PressRequest),
     /// Ask what the connection last kept, or have something kept in its place.
     State(StateRequest),
 }
@@ -56,11 +62,40 @@ impl std::fmt::Debug for SessionCommand {
             Self::Person(question) => f.debug_tuple("Person").field(question).finish(),
             Self::Reply(request) => f.debug_tuple("Reply").field(request).finish(),
             Self::ForgetReplies => f.write_str("ForgetReplies"),
+            Self::Follow(request) => f.debug_tuple("Follow").field(request).finish(),
+            Self::Press(request) => f.debug_tuple("Press").field(request).finish(),
             Self::Metrics(_) => f.write_str("Metrics"),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
     }
+}
+
+/// What the orchestrator tells of the tool calls that wait for a person.
+#[derive(Debug)]
+pub(crate) enum ApprovalNews {
+    /// This one waits.
+    Show(Box<ApprovalShow>),
+    /// This one does not any more.
+    Closed(ApprovalClosed),
+}
+
+/// A connection that shows what waits for a person.
+#[derive(Debug)]
+pub(crate) struct FollowRequest {
+    /// What it shows already.
+    pub(crate) known: Vec<ApprovalId>,
+    /// Where it hears of the rest.
+    pub(crate) news: mpsc::Sender<ApprovalNews>,
+}
+
+/// A button that somebody pressed.
+#[derive(Debug)]
+pub(crate) struct PressRequest {
+    /// Which, and who.
+    pub(crate) press: ApprovalPress,
+    /// Who waits for what comes of it.
+    pub(crate) answer: oneshot::Sender<ApprovalVerdict>,
 }
 
 /// A question to a person.
@@ -220,6 +255,44 @@ impl Gateway {
         let asked = SessionCommand::Reply(request);
         self.commands.send(asked).await.ok()?;
         answer.await.ok()
+    }
+
+    /// What waits for a person and is not `known`, and what of that waits no more, from now on. None without a session.
+    pub(crate) async fn follow(
+        &self,
+        known: Vec<ApprovalId>,
+    ) -> Option<mpsc::Receiver<ApprovalNews>> {
+        let (news, receiver) = mpsc::channel(APPROVAL_NEWS_WAITING_MAX);
+        let request = SessionCommand::Follow(FollowRequest { known, news });
+        self.commands.send(request).await.ok()?;
+        Some(receiver)
+    }
+
+    /// Hands in a button that somebody pressed, and waits for what comes of it, no longer than `reply_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit_within`]: it may or may not count, and handing it in again does no harm.
+    pub(crate) async fn press_within(
+        &self,
+        reply_timeout: Duration,
+        press: ApprovalPress,
+    ) -> Result<ApprovalVerdict, EventRefused> {
+        let (sender, answer) = oneshot::channel();
+        let request = PressRequest {
+            press,
+            answer: sender,
+        };
+        let exchange = async {
+            let pressed = SessionCommand::Press(request);
+            self.commands.send(pressed).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(reply_timeout, exchange).await {
+            Ok(Some(verdict)) => Ok(verdict),
+            Ok(None) => Err(unavailable("the connector is stopping")),
+            Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
+        }
     }
 
     /// What the connection last kept.

@@ -30,6 +30,7 @@
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
+mod approvals;
 mod back_off;
 mod bearer;
 mod call_clock;
@@ -89,7 +90,8 @@ static BUILTINS: [(&str, Make); 10] = [
         Ok(Ready::to(|gateway, stop| telegram.run(gateway, stop)))
     }),
     ("slack", |it| {
-        slack::Slack::new(&it.config, &it.secrets).map(Ready::to_listen)
+        let slack = slack::Slack::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| slack.run(gateway, stop)))
     }),
     ("github", |it| {
         github::GitHub::new(&it.config, &it.secrets).map(Ready::to_listen)

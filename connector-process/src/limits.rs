@@ -2,7 +2,9 @@
 //!
 //! The protocol's own limits are [`goondan_protocol::limits`].
 
-use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_INPUT_BYTES};
+use goondan_protocol::limits::{
+    MAX_APPROVALS_SHOWN, MAX_CONNECTION_STATE_BYTES, MAX_FRAME_BYTES, MAX_INPUT_BYTES,
+};
 
 /// The most that `maxBodyBytes` may be set to, in bytes. The whole body may be an event's input, so
 /// it is the protocol's limit of that.
@@ -277,6 +279,20 @@ pub const CALL_FRAMES_WAITING_MAX: usize = 16;
 /// pings and does not read, and the process gives up.
 pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 
+/// Longest text about a tool call in a chat, in UTF-16 units: with our words around it, it fits a message of Telegram
+/// (4096). A call that is longer is cut, and cannot be approved there.
+pub const APPROVAL_MESSAGE_UNITS_MAX: usize = 3_600;
+
+/// How much of a tool call is kept for the message that says what became of it, in characters.
+pub const APPROVAL_KEPT_CHARS_MAX: usize = 400;
+
+/// What the orchestrator tells of tool calls that wait for a person and that was not heard yet. What is told beyond
+/// that is shown by the next process.
+pub const APPROVAL_NEWS_WAITING_MAX: usize = 256;
+
+/// People who pressed a button and were not told yet what came of it. One more is told nothing; the message says it.
+pub const APPROVAL_NOTES_WAITING_MAX: usize = 64;
+
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;
 
@@ -311,6 +327,9 @@ pub const MCP_CALLS_END_TIMEOUT_MS: u64 = 5_000;
 pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
 
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
+// What is kept of the calls that are shown fits the state of a connection, whatever characters they have.
+const _: () =
+    assert!(MAX_APPROVALS_SHOWN * (4 * APPROVAL_KEPT_CHARS_MAX + 512) < MAX_CONNECTION_STATE_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 // Whoever waits cannot be cut off: there is room for others.
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX + REPLY_WAITERS_MAX < CONNECTIONS_MAX);

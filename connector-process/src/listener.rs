@@ -38,5 +38,5 @@ pub(crate) use malformed::Malformed;
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;
-pub(crate) use service::{Meaning, Page, Received, Service};
+pub(crate) use service::{Meaning, Page, Pressed, Received, Service};
 pub(crate) use signature::{NotSigned, SignatureCheck, only_value};

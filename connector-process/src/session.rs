@@ -11,6 +11,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
+use goondan_protocol::approval::{ApprovalVerdict, ApprovalsFollow};
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
@@ -28,8 +29,8 @@ use crate::calls::Calls;
 use crate::connector;
 use crate::egress::Doors;
 use crate::gateway::{
-    Asked, Gateway, PersonRequest, ReplyRequest, SessionCommand, StateAnswer, StateRequest,
-    Submission, Verdict,
+    ApprovalNews, Asked, FollowRequest, Gateway, PersonRequest, PressRequest, ReplyRequest,
+    SessionCommand, StateAnswer, StateRequest, Submission, Verdict,
 };
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
@@ -61,6 +62,9 @@ struct Session {
     waiting_for_person: Waiters<Asked>,
     waiting_for_metrics: Waiters<Box<MetricsSnapshot>>,
     waiting_for_reply: Waiters<Reply>,
+    waiting_for_verdict: Waiters<ApprovalVerdict>,
+    /// Who hears of the tool calls that wait for a person.
+    following: Option<mpsc::Sender<ApprovalNews>>,
 }
 
 impl Session {
@@ -73,6 +77,8 @@ impl Session {
             waiting_for_person: Waiters::default(),
             waiting_for_metrics: Waiters::default(),
             waiting_for_reply: Waiters::default(),
+            waiting_for_verdict: Waiters::default(),
+            following: None,
         }
     }
 
@@ -88,6 +94,7 @@ impl Session {
 
     /// Reads one frame.
     fn hear(&mut self, frame: &[u8]) -> Result<Heard, LinkError> {
+        // Long: one arm for each message.
         let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
         let message = ToConnector::from_envelope(&envelope).map_err(LinkError::NotAMessage)?;
         match message {
@@ -120,6 +127,19 @@ impl Session {
                 self.waiting_for_reply.settle(envelope.in_reply_to, *reply);
                 Ok(Heard::Done)
             }
+            ToConnector::ApprovalShow(show) => {
+                self.pass_on(ApprovalNews::Show(show));
+                Ok(Heard::Done)
+            }
+            ToConnector::ApprovalClosed(closed) => {
+                self.pass_on(ApprovalNews::Closed(closed));
+                Ok(Heard::Done)
+            }
+            ToConnector::ApprovalVerdict(verdict) => {
+                self.waiting_for_verdict
+                    .settle(envelope.in_reply_to, verdict);
+                Ok(Heard::Done)
+            }
             ToConnector::StateKept(_) => {
                 self.waiting_for_state
                     .settle(envelope.in_reply_to, Ok(None));
@@ -145,6 +165,30 @@ impl Session {
                 when: "after its welcome",
             }),
         }
+    }
+
+    /// Tells whoever shows what waits for a person.
+    fn pass_on(&self, news: ApprovalNews) {
+        let following = self.following.as_ref();
+        if following.is_none_or(|it| it.try_send(news).is_err()) {
+            tracing::warn!("nobody here hears of a tool call that waits for a person");
+        }
+    }
+
+    /// Makes the frame that asks to hear of the tool calls that wait, and keeps who hears of them.
+    fn follow(&mut self, request: FollowRequest) -> Result<Vec<u8>, LinkError> {
+        self.following = Some(request.news);
+        let known = request.known;
+        self.frame(&ToOrchestrator::ApprovalsFollow(ApprovalsFollow { known }))
+    }
+
+    /// Makes the frame of a button that was pressed, and keeps who waits for what comes of it.
+    fn press(&mut self, request: PressRequest) -> Result<Vec<u8>, LinkError> {
+        self.waiting_for_verdict.take_gone();
+        let pressed = ToOrchestrator::ApprovalPress(request.press);
+        let (request_id, frame) = self.request(&pressed, None)?;
+        self.waiting_for_verdict.add(request_id, request.answer);
+        Ok(frame)
     }
 
     /// Makes the frame of a request, and says which id it has.
@@ -247,6 +291,7 @@ pub(crate) async fn run(
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
+    // Long: one arm for each thing that a connector asks for.
     let me = role.address();
     let mut session = Session::new(me.clone());
     let stop = CancellationToken::new();
@@ -292,6 +337,8 @@ pub(crate) async fn run(
                 }
                 SessionCommand::State(asked) => enqueue(&control, session.ask_state(asked)?)?,
                 SessionCommand::Metrics(answer) => enqueue(&control, session.ask_metrics(answer)?)?,
+                SessionCommand::Follow(request) => enqueue(&control, session.follow(request)?)?,
+                SessionCommand::Press(request) => place.send(session.press(request)?),
                 SessionCommand::Reply(request) => place.send(session.ask_reply(request)?),
                 SessionCommand::ForgetReplies => forget_replies(place, &mut session)?,
                 SessionCommand::Submit(submission) => place.send(session.submit(submission)?),

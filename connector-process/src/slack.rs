@@ -1,11 +1,13 @@
 //! Slack, by the Events API: messages and mentions become events. So do slash commands and what people
-//! do with buttons and dialogs, which come as forms ([`forms`]).
+//! do with buttons and dialogs, which come as forms ([`forms`]). Tool calls that wait for a person have buttons, too
+//! ([`buttons`]).
 //!
 //! Slack signs `v0:<time>:<body>`, wants an answer within three seconds, and sends again what got none.
 //! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
 //! conversation gets it once, and once only however often Slack repeats it.
 
 mod actions;
+mod buttons;
 mod forms;
 mod reading;
 
@@ -15,18 +17,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderName;
-use goondan_connectors::Values;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use self::actions::Api;
+use self::buttons::Channel;
 use self::reading::unescaped;
+use crate::approvals::{self, Presses};
+use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
-    SignatureCheck, only_value,
+    self, Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Pressed, Received, Refusal,
+    Service, SignatureCheck, only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, is_form, json, properties, required, text, with_older,
@@ -47,6 +55,10 @@ pub(crate) struct Slack {
     check: SignatureCheck,
     channels: Option<Vec<String>>,
     api: Option<Arc<Api>>,
+    /// Where people are asked to approve tool calls, if they are.
+    approvals: Option<ApprovalChat>,
+    /// Where what they press goes, once it runs.
+    presses: Option<Presses>,
 }
 
 impl Slack {
@@ -76,7 +88,23 @@ impl Slack {
             check: check.ok_or("the secret `signingSecret` cannot be used")?,
             channels: values.names("channels"),
             api,
+            approvals: ApprovalChat::of("slack", config),
+            presses: None,
         })
+    }
+
+    /// Listens until `stop`.
+    pub(crate) async fn run(mut self, gateway: Gateway, stop: CancellationToken) {
+        let asking = self.approvals.take().zip(self.api.clone());
+        let Some((chat, api)) = asking else {
+            return listener::run(Arc::new(self), gateway, stop).await;
+        };
+        let channel = chat.place;
+        let (presses, notes) = Presses::new(gateway.clone());
+        self.presses = Some(presses);
+        let board = Arc::new(Channel { api, channel });
+        let showing = approvals::show(board, gateway.clone(), notes, stop.clone());
+        tokio::join!(listener::run(Arc::new(self), gateway, stop), showing);
     }
 
     /// A signature is good for a few minutes only: who saw a request cannot send it again later.
@@ -194,10 +222,22 @@ impl Service for Slack {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 
+    fn press(&self, pressed: Pressed) -> BoxFuture<'static, Result<(), Refusal>> {
+        let presses = self.presses.clone();
+        let reply_timeout = self.reply_timeout();
+        async move {
+            let presses = presses.ok_or(Refusal::NotFound)?;
+            let handed_in = presses.press(reply_timeout, pressed).await;
+            handed_in.map_err(Refusal::ByOrchestrator)
+        }
+        .boxed()
+    }
+
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
         self.check(received)?;
         if is_form(received.headers) {
-            return Ok(forms::meaning(received.body, self.channels.as_deref())?);
+            let (channels, asks) = (self.channels.as_deref(), self.presses.is_some());
+            return Ok(forms::meaning(received.body, channels, asks)?);
         }
         let body = json(received.body)?;
         Ok(self.to_meaning(received, &body)?)

@@ -8,17 +8,19 @@
 //! * `answer`: what the Bot API answered. Pure.
 //! * `api`: its methods.
 //! * `actions`: what agents have the bot do.
+//! * `buttons`: tool calls that wait for a person.
 
 mod actions;
 mod answer;
 mod api;
+mod buttons;
 mod mapping;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_connectors::Values;
+use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ipc::RefusalCode;
 use serde_json::{Value, json};
@@ -28,7 +30,9 @@ use tokio_util::sync::CancellationToken;
 use self::actions::Actions;
 use self::answer::ApiError;
 use self::api::Api;
+use self::buttons::Chat;
 use self::mapping::{UPDATES, Update, to_update};
+use crate::approvals::{self, Presses};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
@@ -43,6 +47,8 @@ pub(crate) struct Telegram {
     written_to: Option<Vec<String>>,
     chats: Option<Vec<String>>,
     poll_s: u64,
+    /// Where people are asked to approve tool calls, if they are.
+    approvals: Option<ApprovalChat>,
 }
 
 impl Telegram {
@@ -69,6 +75,7 @@ impl Telegram {
             written_to: written_to(&values, "chats"),
             chats: values.names("chats"),
             poll_s: values.number("pollSeconds").unwrap_or_default(),
+            approvals: ApprovalChat::of("telegram", config),
         })
     }
 
@@ -80,9 +87,23 @@ impl Telegram {
             chats: self.written_to.clone(),
         };
         gateway.serve(outbox_of(&Arc::new(actions))).await;
+        let Some(chat) = &self.approvals else {
+            return self.listen(&gateway, None, &stop).await;
+        };
+        let board = Chat {
+            api: self.api.clone(),
+            chat: chat.place.clone(),
+        };
+        let (presses, notes) = Presses::new(gateway.clone());
+        let showing = approvals::show(Arc::new(board), gateway.clone(), notes, stop.clone());
+        tokio::join!(self.listen(&gateway, Some(presses), &stop), showing);
+    }
+
+    async fn listen(&self, gateway: &Gateway, presses: Option<Presses>, stop: &CancellationToken) {
         let mut work = Work {
-            telegram: &self,
-            gateway: &gateway,
+            telegram: self,
+            gateway,
+            presses,
             bot: None,
             offset: None,
             failures: 0,
@@ -105,6 +126,8 @@ impl Telegram {
 struct Work<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
+    /// Where buttons about tool calls go, if people are asked.
+    presses: Option<Presses>,
     /// The bot's name, once Telegram took the token.
     bot: Option<String>,
     /// The first update that was not dealt with; none: the first that Telegram has.
@@ -166,7 +189,9 @@ impl Work<'_> {
             // The first time, and after an error, people want to know at once whether it works.
             0
         };
-        let mut params = json!({"timeout": poll_s, "allowed_updates": UPDATES});
+        let button = self.presses.is_some().then_some(buttons::UPDATE);
+        let updates: Vec<&str> = UPDATES.into_iter().chain(button).collect();
+        let mut params = json!({"timeout": poll_s, "allowed_updates": updates});
         if let (Some(params), Some(offset)) = (params.as_object_mut(), self.offset) {
             params.insert("offset".to_owned(), json!(offset));
         }
@@ -192,6 +217,12 @@ impl Work<'_> {
 
     /// Deals with one update: its event is on disk when this ends well, or nobody wants it.
     async fn hand_in(&self, id: i64, update: &Value) -> Result<(), ApiError> {
+        let pressed = self.presses.as_ref().zip(buttons::to_pressed(update));
+        if let Some((presses, pressed)) = pressed {
+            let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+            let handed_in = presses.press(reply_timeout, pressed).await;
+            return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
+        }
         let event = match to_update(id, update, self.telegram.chats.as_deref()) {
             Update::Event(event) => *event,
             Update::Ignored(reason) => {

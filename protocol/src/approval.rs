@@ -3,10 +3,16 @@
 //! An agent's process looks its rules up. A call that is to be asked about is told to the orchestrator
 //! (`agent.ask`, [`crate::agents::Question::Approval`]), which keeps it durably until a person decides, and
 //! hands the decision over once.
+//!
+//! Some connections show people what waits, with buttons to decide by. What is shown and what was pressed are told
+//! as the messages at the end of this file.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::{AgentName, ApprovalId, InstanceKey};
 
 /// What becomes of a tool call before it is carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,4 +96,87 @@ impl ApprovalDecision {
             Self::Denied => "denied",
         }
     }
+}
+
+/// `approvals.follow`: a connection that may ask people wants to show what waits, from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalsFollow {
+    /// What it shows already, as it remembers: at most [`crate::limits::MAX_APPROVALS_SHOWN`].
+    pub known: Vec<ApprovalId>,
+}
+
+/// `approval.show`: a call that waits, to be shown to people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalShow {
+    /// What it is approved by.
+    pub approval_id: ApprovalId,
+    /// The conversation whose turn waits.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent_name: AgentName,
+    /// The tool's full name.
+    pub tool_name: String,
+    /// The arguments, without secrets. A model wrote them: they are not to be trusted.
+    pub input: Value,
+    /// Whether a process before this one may have begun the call: its rule was another then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_begun: bool,
+    /// Whether it may be approved there: not if it is too long to be shown whole. It may be denied in any case.
+    pub may_approve: bool,
+}
+
+/// `approval.closed`: what was shown waits no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalClosed {
+    /// What it was approved by.
+    pub approval_id: ApprovalId,
+    /// What became of it, for people to read.
+    pub how: String,
+}
+
+/// `approval.press`: somebody outside pressed a button; `approval.verdict` is the reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalPress {
+    /// What it is about.
+    pub approval_id: ApprovalId,
+    /// What is decided.
+    pub decision: ApprovalDecision,
+    /// Who pressed it, by the id that the service gives people.
+    pub user: String,
+}
+
+/// `approval.verdict`: what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "state",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum ApprovalVerdict {
+    /// It is decided so, durably.
+    Decided {
+        /// What.
+        decision: ApprovalDecision,
+    },
+    /// It was decided before, or is being decided: nothing changed.
+    DecidedBefore {
+        /// What became of it, for people to read.
+        how: String,
+    },
+    /// It waits no more, or never did: nothing changed.
+    Over {},
+    /// Who pressed may not decide this: nothing changed.
+    NotAllowed {
+        /// Why, for people to read.
+        message: String,
+    },
+    /// Nothing changed; to press again later is of use.
+    NotNow {
+        /// Why, for people to read.
+        message: String,
+    },
 }

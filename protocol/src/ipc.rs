@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::agents::{AgentAnswer, AgentAsk, TurnInput};
+use crate::approval::{
+    ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict, ApprovalsFollow,
+};
 use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall, TokenVerdict};
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
@@ -209,6 +212,10 @@ messages! {
         ReplyAwait(ReplyAwait) = "reply.await",
         /// A connector does not wait for some of these any more.
         ReplyForget(ReplyForget) = "reply.forget",
+        /// A connection that may ask people shows what waits for them from now on.
+        ApprovalsFollow(ApprovalsFollow) = "approvals.follow",
+        /// Somebody pressed a button to approve or deny a tool call; `approval.verdict` is the reply.
+        ApprovalPress(ApprovalPress) = "approval.press",
         /// A connector asks what the daemon counts.
         MetricsGet(MetricsGet) = "metrics.get",
         /// An agent asks for the next page of its conversation.
@@ -327,6 +334,12 @@ messages! {
         StateRefused(StateRefused) = "state.refused",
         /// What the agent answered to an event of the connection.
         Reply(Box<Reply>) = "reply",
+        /// A tool call waits for a person.
+        ApprovalShow(Box<ApprovalShow>) = "approval.show",
+        /// A tool call that was shown waits no more.
+        ApprovalClosed(ApprovalClosed) = "approval.closed",
+        /// What came of a button that was pressed.
+        ApprovalVerdict(ApprovalVerdict) = "approval.verdict",
         /// What the daemon counts.
         Metrics(Box<MetricsSnapshot>) = "metrics",
         /// A call to be made.

@@ -101,6 +101,13 @@ pub const MAX_QUESTION_TIMEOUT_MS: u64 = 3_600_000;
 /// whole. A call with more is refused to the model.
 pub const MAX_APPROVAL_INPUT_BYTES: usize = 64 * 1024;
 
+/// Largest arguments of a tool call that a person may approve by a button of a chat service, in bytes of JSON: so much
+/// a message there shows whole. A call with more is shown in part, and can be denied there, or decided elsewhere.
+pub const MAX_APPROVAL_BUTTON_BYTES: usize = 2 * 1024;
+
+/// Tool calls that wait and that one connection shows at a time. Further ones are shown when one of these is decided.
+pub const MAX_APPROVALS_SHOWN: usize = 100;
+
 /// Longest reason that a person gives for a decision about a tool call, in bytes. A longer one is refused.
 pub const MAX_APPROVAL_REASON_BYTES: usize = 4 * 1024;
 

@@ -37,6 +37,8 @@ pub struct Deed {
     pub method: String,
     /// Its parameters.
     pub params: Value,
+    /// The id of the message that came of it, if one did.
+    pub message_id: usize,
 }
 
 /// The longest text of a message, in UTF-16 units.
@@ -99,6 +101,21 @@ impl Telegram {
             "from": {"id": chat, "is_bot": false}, "text": text});
         let update = json!({"update_id": id, "message": message});
         state.updates.push_back((id, update));
+    }
+
+    /// Somebody presses a button with these data, below a message of a chat. The id of that.
+    pub fn press(&self, user: i64, (chat, message_id): (i64, usize), data: &str) -> String {
+        let mut state = self.state.lock().unwrap();
+        let id = state.next_id;
+        state.next_id += 1;
+        let query_id = format!("query-{id}");
+        let message =
+            json!({"message_id": message_id, "date": 1, "chat": {"id": chat, "type": "group"}});
+        let query = json!({"id": query_id, "from": {"id": user, "is_bot": false},
+            "message": message, "data": data});
+        let update = json!({"update_id": id, "callback_query": query});
+        state.updates.push_back((id, update));
+        query_id
     }
 
     /// The next requests for news end so.
@@ -221,8 +238,12 @@ impl Telegram {
             return refused(400, "Bad Request: message is too long");
         }
         let method = method.to_owned();
-        state.deeds.push(Deed { method, params });
-        let id = 1_000 + state.deeds.len();
+        let id = 1_001 + state.deeds.len();
+        state.deeds.push(Deed {
+            method,
+            params,
+            message_id: id,
+        });
         if matches!(mishap, Some(Mishap::Hang)) {
             return None;
         }

@@ -218,6 +218,49 @@ static SCHEDULE: [Setting; 7] = [
     .or(Default::Number(10)),
 ];
 
+const APPROVAL_USERS: Setting = Setting::required(
+    "users",
+    Content::Names,
+    "Who may decide, by the ids that the service gives people.",
+);
+
+const APPROVAL_AGENTS: Setting = Setting::optional(
+    "agents",
+    Content::Names,
+    "The only agents whose calls are asked about there.",
+);
+
+const APPROVALS_ABOUT: &str =
+    "Where tool calls that wait for a person are shown with buttons, and who may decide.";
+
+static APPROVALS_OF_TELEGRAM: [Setting; 3] = [
+    Setting::required("chat", Content::Id, "The chat in which is asked, by id."),
+    APPROVAL_USERS,
+    APPROVAL_AGENTS,
+];
+
+static APPROVALS_OF_SLACK: [Setting; 3] = [
+    Setting::required(
+        "channel",
+        Content::Id,
+        "The channel in which is asked, by id.",
+    ),
+    APPROVAL_USERS,
+    APPROVAL_AGENTS,
+];
+
+const APPROVALS_IN_TELEGRAM: Setting = Setting::optional(
+    "approvals",
+    Content::Map(&APPROVALS_OF_TELEGRAM),
+    APPROVALS_ABOUT,
+);
+
+const APPROVALS_IN_SLACK: Setting = Setting::optional(
+    "approvals",
+    Content::Map(&APPROVALS_OF_SLACK),
+    APPROVALS_ABOUT,
+);
+
 static TELEGRAM: Connector = Connector {
     name: "telegram",
     about: "Messages to a Telegram bot.",
@@ -240,6 +283,7 @@ static TELEGRAM: Connector = Connector {
             "How long one request waits for news.",
         )
         .or(Default::Number(50)),
+        APPROVALS_IN_TELEGRAM,
     ],
     one_of: None,
     needs: None,
@@ -293,9 +337,10 @@ static SLACK: Connector = Connector {
         ),
         Setting::optional("endpoint", Content::Url, "Slack's Web API.")
             .or(Default::Text("https://slack.com/api")),
+        APPROVALS_IN_SLACK,
     ],
     one_of: None,
-    needs: None,
+    needs: Some(("approvals", "botToken")),
     secrets: &[
         secret("signingSecret", true, "The app's signing secret."),
         secret("botToken", false, "The app's bot token, for replies."),

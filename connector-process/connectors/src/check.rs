@@ -360,6 +360,11 @@ fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
             "the IANA name of a time zone, such as `Europe/Berlin`",
             schedule::check_time_zone,
         ),
+        Content::Id => is(
+            is_name(value),
+            "a text that is not empty, or a whole number",
+            kind(),
+        ),
         Content::Names => is(
             value
                 .as_array()

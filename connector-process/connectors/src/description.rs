@@ -56,6 +56,8 @@ pub enum Content {
     Truth,
     /// Hosts that requests may go to ([`crate::AllowedHost`]); at least one.
     Hosts,
+    /// A text or a whole number, as the outside numbers its chats.
+    Id,
     /// Texts or whole numbers, as the outside numbers its chats.
     Names,
     /// A program and its arguments.

@@ -3,6 +3,7 @@
 //! The loader of `goondan.yaml` and the connector process both check a Connection by what stands here,
 //! so that `gdn validate` refuses exactly what a connector would refuse.
 //!
+//! * `approvals`: where people are asked to approve tool calls, and who may.
 //! * `description`: how a connector is described.
 //! * `builtin`: the connectors there are.
 //! * `check`: everything that is wrong with a Connection's settings and secrets.
@@ -17,6 +18,7 @@
 //! * No text of a [`Problem`] holds a secret, or a setting that somebody might have put one in
 //!   (`SEC-2`).
 
+mod approvals;
 mod builtin;
 mod check;
 mod cron_fields;
@@ -27,6 +29,7 @@ pub mod schedule;
 pub mod thinking;
 mod values;
 
+pub use approvals::ApprovalChat;
 pub use builtin::{BUILTINS, find};
 pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
 pub use description::{Connector, Content, DescribedEvent, Secret, Setting};

@@ -64,6 +64,13 @@ impl<'v> Values<'v> {
         value.and_then(truth).or_else(default).unwrap_or(false)
     }
 
+    /// A name; none if it is not set.
+    #[must_use]
+    pub fn id(&self, setting: &str) -> Option<String> {
+        let (_, value) = self.find(setting);
+        name(value?)
+    }
+
     /// Names; none if it is not set.
     #[must_use]
     pub fn names(&self, setting: &str) -> Option<Vec<String>> {

@@ -18,16 +18,17 @@ use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::TraceContext;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::Refusal;
+use super::answer::{Answer, Refusal};
 use super::callback::{self, Page};
 use super::connection_limiter::ConnectionPermit;
 use super::reply_body::FAILED;
 use super::response::{Outcome, to_response};
-use super::service::{Meaning, Received, Service};
+use super::service::{Meaning, Pressed, Received, Service};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
     BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
@@ -127,6 +128,7 @@ impl Listener {
             Meaning::Event(event) => (*event, None),
             Meaning::Asked(event, thanks) => (*event, Some(thanks)),
             Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
+            Meaning::Pressed(pressed) => return self.press(*pressed, remote).await,
             Meaning::Page => return self.page(remote).await,
         };
         // Only now: whoever is slow, or does not know the secret, takes no slot from others.
@@ -175,6 +177,15 @@ impl Listener {
         let reply_timeout = self.service.reply_timeout();
         let submission = self.gateway.submit_within(reply_timeout, event, trace);
         callback::page_of(submission.await).map(Outcome::CameBack)
+    }
+
+    /// Somebody pressed a button about a tool call.
+    async fn press(&self, pressed: Pressed, remote: &Remote) -> Result<Outcome, Refusal> {
+        let slot = self.slots.try_acquire();
+        let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        remote.permit.set_working();
+        self.service.press(pressed).await?;
+        Ok(Outcome::Answered(Answer::ok(Value::Null)))
     }
 
     /// Has the service make the page that was asked for.

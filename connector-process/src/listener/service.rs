@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use goondan_protocol::approval::ApprovalPress;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
@@ -36,6 +37,11 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
 
     /// The page that was asked for.
     fn page(&self, _gateway: Gateway) -> BoxFuture<'static, Result<Page, Refusal>> {
+        async { Err(Refusal::NotFound) }.boxed()
+    }
+
+    /// Somebody pressed a button about a tool call. What came of it is durable when this ends well.
+    fn press(&self, _pressed: Pressed) -> BoxFuture<'static, Result<(), Refusal>> {
         async { Err(Refusal::NotFound) }.boxed()
     }
 
@@ -98,8 +104,21 @@ pub(crate) enum Meaning {
     Asked(Box<ConnectorEvent>, Answer),
     /// No event; this is the answer.
     Answer(Answer),
+    /// No event, but a button about a tool call, and an empty answer.
+    Pressed(Box<Pressed>),
     /// No event; the answer is the service's page.
     Page,
+}
+
+/// A button about a tool call that somebody pressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pressed {
+    /// Which, and who.
+    pub(crate) press: ApprovalPress,
+    /// The message that it belongs to.
+    pub(crate) place: String,
+    /// Whom to tell what came of it.
+    pub(crate) to: String,
 }
 
 /// A page that somebody asked for.

@@ -100,7 +100,7 @@ impl Api {
     }
 
     /// Calls a method of the Web API.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         method: &str,
         params: &Value,

@@ -6,11 +6,17 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
+use super::buttons;
 use crate::listener::{Answer, Malformed, Meaning};
 use crate::payload::{event_id, form, instance_key, is_allowed, properties, required, text};
 
-/// What a form means. `channels` are the only ones that are listened to, if there are any.
-pub(super) fn meaning(body: &[u8], channels: Option<&[String]>) -> Result<Meaning, Malformed> {
+/// What a form means. `channels` are the only ones that are listened to, if there are any; `asks` is whether people are
+/// asked to approve tool calls.
+pub(super) fn meaning(
+    body: &[u8],
+    channels: Option<&[String]>,
+    asks: bool,
+) -> Result<Meaning, Malformed> {
     let form = form(body)?;
     if form.get("ssl_check").is_some() {
         return Ok(nothing());
@@ -18,6 +24,9 @@ pub(super) fn meaning(body: &[u8], channels: Option<&[String]>) -> Result<Meanin
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
             let payload = serde_json::from_str(payload).map_err(Malformed::NotJson)?;
+            if let Some(pressed) = buttons::to_pressed(&payload).filter(|_| asks) {
+                return Ok(Meaning::Pressed(Box::new(pressed)));
+            }
             action(&payload)?
         }
         None if form.get("command").is_some() => Some(command(&form)?),
@@ -212,7 +221,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Meaning {
-        meaning(body.as_bytes(), None).unwrap()
+        meaning(body.as_bytes(), None, false).unwrap()
     }
 
     fn event(meaning: Meaning) -> ConnectorEvent {
@@ -248,7 +257,7 @@ mod tests {
         assert_eq!(found.properties["command"], "/weather");
         assert_eq!(found.auth.unwrap()["user"], "U1");
         let channels = ["C2".to_owned()];
-        let elsewhere = meaning(body.as_bytes(), Some(&channels)).unwrap();
+        let elsewhere = meaning(body.as_bytes(), Some(&channels), false).unwrap();
         assert_eq!(elsewhere, nothing());
         assert_eq!(read("ssl_check=1&token=x"), nothing());
     }
@@ -289,8 +298,25 @@ mod tests {
     }
 
     #[test]
+    fn steer_3_our_button_is_no_event_where_people_are_asked_whatever_channels_are_heard() {
+        let button = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
+            "channel": {"id": "C1"}, "message": {"ts": "1.5"}, "trigger_id": "9",
+            "actions": [{"action_id": "goondan:deny", "action_ts": "2.5", "value": "a-1"}]});
+        let body = payload(&button);
+        let channels = ["C2".to_owned()];
+        let asked = meaning(body.as_bytes(), Some(&channels), true).unwrap();
+        assert!(matches!(asked, Meaning::Pressed(_)), "{asked:?}");
+        // Where nobody is asked, it is like any other.
+        assert_eq!(event(read(&body)).input, "a-1");
+    }
+
+    #[test]
     fn a_form_that_is_neither_is_refused_by_what_it_lacks() {
-        let refused = |body: &str| meaning(body.as_bytes(), None).unwrap_err().to_string();
+        let refused = |body: &str| {
+            meaning(body.as_bytes(), None, false)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(refused("a=b").contains("`payload`"));
         assert!(refused("payload=%7B").contains("is to be JSON"));
         assert!(refused("command=%2Fx&team_id=T").contains("`/channel_id`"));

@@ -88,6 +88,7 @@ pub use autofix::{Change, FixedFile};
 pub use bundle::Bundle;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
+pub use goondan_connectors::ApprovalChat;
 pub use kept::KeptFiles;
 pub use loader::{Loaded, Loader};
 pub use machine::{AnyMachine, Machine, ThisMachine};
@@ -321,6 +322,16 @@ impl ConnectionDefinition {
     pub fn programs(&self) -> Option<Level> {
         connection_starts_programs(self.entry.is_some(), &self.config)
             .then_some(self.sandbox.require)
+    }
+
+    /// Where it asks people to approve tool calls, and who may; none if it does not. A program of the project never
+    /// does (`SEC-6`).
+    #[must_use]
+    pub fn approvals(&self) -> Option<ApprovalChat> {
+        if self.entry.is_some() {
+            return None;
+        }
+        ApprovalChat::of(self.connector.as_str(), &self.config)
     }
 }
 

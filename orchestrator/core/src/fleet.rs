@@ -44,6 +44,7 @@ pub(crate) mod authority;
 pub(crate) mod availability;
 pub(crate) mod back_off;
 pub(crate) mod bundles;
+pub(crate) mod buttons;
 pub(crate) mod calling;
 pub(crate) mod cancelling;
 pub(crate) mod ceilings;

@@ -76,6 +76,13 @@ impl Core {
             (ToOrchestrator::ReplyForget(forget), Owner::Connector(id, name)) => {
                 self.fleet.on_reply_forget(id, name, process, &forget);
             }
+            (ToOrchestrator::ApprovalsFollow(follow), Owner::Connector(id, name)) => {
+                self.fleet.on_approvals_follow(id, name, process, follow);
+            }
+            (ToOrchestrator::ApprovalPress(press), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_approval_press(id, name, process, request_id, press);
+            }
             (ToOrchestrator::MetricsGet(_), Owner::Connector(id, name))
                 if self.fleet.may_read_metrics(id, name) =>
             {

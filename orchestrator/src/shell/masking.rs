@@ -215,13 +215,26 @@ impl Masks {
 
     /// What a child is told that it passes on to the outside as it stands.
     pub(super) fn told(&self, message: &mut ToChild) {
-        if let ToChild::Connector(ToConnector::Reply(reply)) = message
-            && let Reply::Over {
-                outcome:
-                    TurnOutcome::Completed { reply: text } | TurnOutcome::Failed { message: text, .. },
-            } = &mut **reply
-        {
-            self.mask(text);
+        let ToChild::Connector(message) = message else {
+            return;
+        };
+        match message {
+            ToConnector::Reply(reply) => {
+                if let Reply::Over {
+                    outcome:
+                        TurnOutcome::Completed { reply: text }
+                        | TurnOutcome::Failed { message: text, .. },
+                } = &mut **reply
+                {
+                    self.mask(text);
+                }
+            }
+            ToConnector::ApprovalShow(show) => {
+                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                show.input = known.value(std::mem::take(&mut show.input));
+            }
+            ToConnector::ApprovalClosed(closed) => self.mask(&mut closed.how),
+            _ => {}
         }
     }
 

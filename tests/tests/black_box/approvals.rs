@@ -21,7 +21,7 @@ const ROUNDS: u64 = 6;
 /// [`LAB`] with an agent whose commands need a person, but for two kinds. `run NAME` adds a line to the note
 /// `NAME.runs`; `both NAME` runs that, and beside it a command that is approved by its pattern; `free NAME` runs
 /// only the latter, `forbidden NAME` one that is never approved. Each is answered with what the last tool told.
-fn project() -> String {
+pub(crate) fn project() -> String {
     let rules = r#"
       - when: {user: '^run (?P<name>\w+)$', step: 1}
         call:
@@ -50,18 +50,18 @@ fn project() -> String {
         )
 }
 
-fn runs_of(home: &Home, name: &str) -> usize {
+pub(crate) fn runs_of(home: &Home, name: &str) -> usize {
     let path = home.notes().join(format!("{name}.runs"));
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
 }
 
-fn waiting(home: &Home) -> Vec<Value> {
+pub(crate) fn waiting(home: &Home) -> Vec<Value> {
     let listed = home.gdn_json(&["approvals"]);
     listed["approvals"].as_array().unwrap().clone()
 }
 
 /// The one call that waits.
-fn the_call(home: &Home) -> Value {
+pub(crate) fn the_call(home: &Home) -> Value {
     wait_for("a call waits", || {
         let mut waiting = waiting(home);
         assert!(waiting.len() < 2, "{waiting:?}");
@@ -69,18 +69,18 @@ fn the_call(home: &Home) -> Value {
     })
 }
 
-fn id_of(call: &Value) -> String {
+pub(crate) fn id_of(call: &Value) -> String {
     call["approvalId"].as_str().unwrap().to_owned()
 }
 
 /// Sends a text to a conversation, and gives the call that waits then.
-fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
+pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
     let sending = home.start_gdn(&["send", "--instance", key, "--event-id", &event(text), text]);
     (sending, id_of(&the_call(home)))
 }
 
 /// The id of the event by which a text is sent.
-fn event(text: &str) -> String {
+pub(crate) fn event(text: &str) -> String {
     text.replace(' ', "-")
 }
 

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod alerts;
 #[cfg(test)]
+mod approval_buttons;
+#[cfg(test)]
 mod approvals;
 #[cfg(test)]
 mod arranging;

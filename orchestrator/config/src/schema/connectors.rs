@@ -161,6 +161,9 @@ fn content(content: Content, definitions: &mut Definitions) -> Json {
         Content::Hex(bytes) => {
             json!({ "type": "string", "pattern": format!("^[0-9A-Fa-f]{{{}}}$", 2 * bytes) })
         }
+        Content::Id => {
+            json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "integer" }] })
+        }
         Content::Names => json!({
             "type": "array",
             "minItems": 1,

@@ -29,6 +29,7 @@ fn every_example_of_a_connectors_page_loads() {
             for variable in [
                 "HOOK_SECRET",
                 "SLACK_SIGNING_SECRET",
+                "SLACK_TOKEN",
                 "GITHUB_WEBHOOK_SECRET",
                 "TELEGRAM_TOKEN",
                 "OTLP_AUTHORIZATION",

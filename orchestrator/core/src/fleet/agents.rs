@@ -413,6 +413,7 @@ impl Fleet {
             return;
         }
         entry.approvals.read(&state);
+        let has_approvals = !entry.approvals.is_empty();
         entry.agent = state.agent;
         if let Some(note) = state.rewind {
             // Nothing else is done before that is finished; then the inbox is read again.
@@ -444,6 +445,9 @@ impl Fleet {
             self.store(look_up, LookingUp { instance, event_id });
         }
         self.look_for_answers(at, open_turn.as_ref());
+        if has_approvals {
+            self.show_in_chats(&at.workspace_id);
+        }
         self.pump(at);
         self.forget_if_done(at);
     }

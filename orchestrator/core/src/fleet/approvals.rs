@@ -11,140 +11,33 @@
 //!   the call may have begun.
 //! * An approval is handed to no process that was told to end: what it did not begin, the next one begins.
 //! * What waits ends with its turn.
+//!
+//! `open` is what is on record of them, `deciding` what people decide, `listing` what clients are told.
+
+mod deciding;
+mod listing;
+mod open;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::approval::ApprovalDecision;
-use goondan_protocol::control::{
-    ApprovalDecided, ApprovalDetail, ApprovalInfo, ControlError, DecideApproval, ErrorCode,
-    ListApprovals, ShowApproval,
-};
-use goondan_protocol::ids::{
-    AgentName, ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId,
-};
+use goondan_protocol::ids::{ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
-use goondan_protocol::limits::{
-    MAX_APPROVAL_INPUT_BYTES, MAX_APPROVAL_REASON_BYTES, MAX_NAME_BYTES,
-};
+use goondan_protocol::limits::{MAX_APPROVAL_INPUT_BYTES, MAX_NAME_BYTES};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::trace::SpanId;
 use goondan_store::StoreError;
-use goondan_store::instance::{Approval, ApprovalMark, AskedCall, DecidedCall, InstanceState};
+use goondan_store::instance::{Approval, ApprovalMark, AskedCall};
 use goondan_store::writer::operation::NoteApproval;
-use serde_json::json;
 
+pub(super) use self::deciding::Chosen;
+pub(crate) use self::deciding::Decider;
+pub(crate) use self::open::Approvals;
+use self::open::OpenApproval;
 use super::Fleet;
 use super::answers::waiting::Requester;
 use crate::jobs::continuation;
-use crate::refusals::{Refused, control_error};
-use crate::{Effect, Peer, RequestToken};
-
-/// One call that needs a person.
-#[derive(Debug)]
-struct OpenApproval {
-    turn_id: TurnId,
-    /// What is on record.
-    known: Approval,
-    /// Who waits for the decision; nobody while no process works on the turn.
-    requester: Option<Requester>,
-    /// A decision is on its way to disk.
-    is_deciding: bool,
-    /// That it is handed over is on its way to disk.
-    is_handing: bool,
-    /// A process was told that the call is approved.
-    is_told: bool,
-}
-
-impl OpenApproval {
-    fn waits(&self) -> bool {
-        self.known.decided.is_none()
-    }
-
-    /// What clients are told of it.
-    fn info(&self, at: &InstanceRef, agent: &AgentName) -> ApprovalInfo {
-        let call = &self.known.call;
-        ApprovalInfo {
-            workspace_id: at.workspace_id.clone(),
-            approval_id: call.approval_id.clone(),
-            instance_key: at.instance_key.clone(),
-            agent_name: agent.clone(),
-            turn_id: self.turn_id.clone(),
-            step_id: call.step_id.clone(),
-            tool_call_id: call.tool_call_id.clone(),
-            tool_name: call.tool_name.clone(),
-            summary: detail_of(&call.input.to_string()),
-            may_have_begun: call.may_have_begun,
-            asked_at: call.at,
-        }
-    }
-}
-
-/// The calls of a conversation's open turn that need a person.
-#[derive(Debug, Default)]
-pub(crate) struct Approvals(Vec<OpenApproval>);
-
-impl Approvals {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The ids of those that wait.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &ApprovalId> {
-        let waiting = self.0.iter().filter(|open| open.waits());
-        waiting.map(|open| &open.known.call.approval_id)
-    }
-
-    fn get(&self, id: &ApprovalId) -> Option<&OpenApproval> {
-        let mut all = self.0.iter();
-        all.find(|open| open.known.call.approval_id == *id)
-    }
-
-    fn get_mut(&mut self, id: &ApprovalId) -> Option<&mut OpenApproval> {
-        let mut all = self.0.iter_mut();
-        all.find(|open| open.known.call.approval_id == *id)
-    }
-
-    fn of_call(&mut self, call: &AskedCall) -> Option<&mut OpenApproval> {
-        self.0.iter_mut().find(|open| {
-            let known = &open.known.call;
-            known.step_id == call.step_id && known.tool_call_id == call.tool_call_id
-        })
-    }
-
-    /// Nobody waits for a decision any more: the process is gone.
-    pub(super) fn forget_requesters(&mut self) {
-        for open in &mut self.0 {
-            open.requester = None;
-        }
-    }
-
-    /// Takes over what is on record.
-    pub(super) fn read(&mut self, state: &InstanceState) {
-        let mut before = std::mem::take(&mut self.0);
-        // They end with their turn.
-        let Some(open_turn) = &state.open_turn else {
-            return;
-        };
-        for known in &state.approvals {
-            let is_same =
-                |open: &OpenApproval| open.known.call.approval_id == known.call.approval_id;
-            let open = match before.iter().position(is_same) {
-                Some(place) => OpenApproval {
-                    known: known.clone(),
-                    ..before.swap_remove(place)
-                },
-                None => OpenApproval {
-                    turn_id: open_turn.turn_id.clone(),
-                    is_told: known.is_handed,
-                    known: known.clone(),
-                    requester: None,
-                    is_deciding: false,
-                    is_handing: false,
-                },
-            };
-            self.0.push(open);
-        }
-    }
-}
+use crate::refusals::Refused;
+use crate::{Effect, RequestToken};
 
 continuation! {
     /// A call that a person is about to be asked about.
@@ -153,38 +46,8 @@ continuation! {
 }
 
 continuation! {
-    /// What a person has decided about a call.
-    DecidingCall { token: RequestToken, decided: DecidedCall }
-        after NoteApproval => core.fleet.on_approval_decided
-}
-
-continuation! {
     /// An approval that is about to be handed over.
     HandingOver { approval_id: ApprovalId } after NoteApproval => &core.fleet.on_approval_handed
-}
-
-fn no_approval(id: &ApprovalId) -> ControlError {
-    let text = format!(
-        "no tool call waits under `{id}`: its turn is over, or it was asked about under another id"
-    );
-    ControlError::new(ErrorCode::ApprovalNotFound, text)
-        .suggest("`gdn approvals` shows those that wait")
-}
-
-fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> ControlError {
-    let how = decision.map_or("decided about", ApprovalDecision::as_str);
-    let text = format!("`{id}` was {how} already; nothing was changed");
-    ControlError::new(ErrorCode::ApprovalDecided, text)
-        .suggest("`gdn approvals` shows those that wait")
-}
-
-/// How a decision is told to people.
-fn in_words(decided: &DecidedCall) -> String {
-    let how = decided.decision.as_str();
-    match &decided.reason {
-        Some(reason) => format!("{how} by a person: {reason}"),
-        None => format!("{how} by a person"),
-    }
 }
 
 impl Fleet {
@@ -298,6 +161,7 @@ impl Fleet {
             });
         }
         self.observe_approval(&at, &id, Kind::ApprovalAsked, None);
+        self.show_in_chats(&at.workspace_id);
     }
 
     /// Does what is next for a call: tells that it waits, or hands the decision over.
@@ -366,127 +230,6 @@ impl Fleet {
         }
     }
 
-    /// A client decides about a call.
-    pub(crate) fn decide_approval(
-        &mut self,
-        token: RequestToken,
-        peer: Peer,
-        decide: DecideApproval,
-    ) {
-        if let Err(error) = self.begin_decision(token, peer, decide) {
-            self.respond_error(token, error);
-        }
-    }
-
-    fn begin_decision(
-        &mut self,
-        token: RequestToken,
-        peer: Peer,
-        decide: DecideApproval,
-    ) -> Result<(), ControlError> {
-        let DecideApproval {
-            workspace_id,
-            approval_id: id,
-            decision,
-            reason,
-        } = decide;
-        let what = format!("tool call `{id}`");
-        peer.must_be_person(&what, &format!("gdn approvals {id}"))?;
-        self.workspace(&workspace_id)?;
-        if reason
-            .as_ref()
-            .is_some_and(|it| it.len() > MAX_APPROVAL_REASON_BYTES)
-        {
-            let text = format!("a reason has at most {MAX_APPROVAL_REASON_BYTES} bytes");
-            return Err(ControlError::new(ErrorCode::InvalidRequest, text));
-        }
-        let at = self.find_approval(&workspace_id, &id);
-        let at = at.ok_or_else(|| no_approval(&id))?;
-        let wall = self.now.wall;
-        let entry = self.instance_mut(&at);
-        let open = entry.and_then(|entry| entry.approvals.get_mut(&id));
-        let open = open.ok_or_else(|| no_approval(&id))?;
-        if open.is_deciding || !open.waits() {
-            let decided = open.known.decided.as_ref();
-            return Err(decided_before(&id, decided.map(|decided| decided.decision)));
-        }
-        open.is_deciding = true;
-        let turn_id = open.turn_id.clone();
-        let mut record = json!({
-            "approvalId": id, "toolName": open.known.call.tool_name,
-            "toolCallId": open.known.call.tool_call_id,
-        });
-        if let Some(record) = record.as_object_mut() {
-            record.extend(peer.pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
-            record.extend(reason.as_ref().map(|it| ("reason".to_owned(), json!(it))));
-        }
-        let decided = DecidedCall {
-            approval_id: id,
-            decision,
-            reason,
-            at: wall,
-        };
-        let note = NoteApproval {
-            instance: at.clone(),
-            turn_id,
-            mark: ApprovalMark::Decided {
-                decided: decided.clone(),
-            },
-        };
-        let then = DecidingCall {
-            instance: at.clone(),
-            token,
-            decided,
-        };
-        self.store(note, then);
-        let what = match decision {
-            ApprovalDecision::Approved => "callApproved",
-            ApprovalDecision::Denied => "callDenied",
-        };
-        self.audit(&at, what, record);
-        Ok(())
-    }
-
-    /// What a person decided is on record.
-    fn on_approval_decided(&mut self, deciding: DecidingCall, result: Result<(), StoreError>) {
-        let DecidingCall {
-            instance: at,
-            token,
-            decided,
-        } = deciding;
-        let id = decided.approval_id.clone();
-        let entry = self.instance_mut(&at);
-        let open = entry.and_then(|entry| entry.approvals.get_mut(&id));
-        if let Some(open) = open {
-            open.is_deciding = false;
-            open.known.decided = result.is_ok().then(|| decided.clone());
-        }
-        match result {
-            Ok(()) => {}
-            Err(StoreError::WrongTurn { .. }) => {
-                return self.respond_error(token, no_approval(&id));
-            }
-            Err(error) => {
-                self.respond_error(token, control_error(&error));
-                return self.on_store_failure(&at, None, &error);
-            }
-        }
-        let tool_name = self
-            .approval(&at, &id)
-            .map(|open| open.known.call.tool_name.clone());
-        let told = in_words(&decided);
-        self.tell_closed(&at, &id, &told);
-        self.observe_approval(&at, &id, Kind::ApprovalClosed, Some(&told));
-        let answer = ApprovalDecided {
-            approval_id: id.clone(),
-            decision: decided.decision,
-            instance_key: at.instance_key.clone(),
-            tool_name: tool_name.unwrap_or_default(),
-        };
-        self.respond(token, &answer);
-        self.go_on_with_approval(&at, &id);
-    }
-
     /// The turn of a conversation is over, and with it what waited in it.
     pub(crate) fn end_approvals(&mut self, at: &InstanceRef, why: &str) {
         let Some(entry) = self.instance_mut(at) else {
@@ -536,6 +279,7 @@ impl Fleet {
         };
         let trace = self.turn_of(at).map(|turn| turn.context.trace);
         self.announce(&at.workspace_id, closed, trace);
+        self.close_in_chats(&at.workspace_id, id, how);
     }
 
     fn observe_approval(
@@ -584,7 +328,11 @@ impl Fleet {
     }
 
     /// The conversation of a workspace in which this is.
-    fn find_approval(&self, id: &WorkspaceId, approval_id: &ApprovalId) -> Option<InstanceRef> {
+    pub(super) fn find_approval(
+        &self,
+        id: &WorkspaceId,
+        approval_id: &ApprovalId,
+    ) -> Option<InstanceRef> {
         let mut entries = self.workspaces.get(id)?.instances.iter();
         let (key, _) = entries.find(|(_, entry)| entry.approvals.get(approval_id).is_some())?;
         Some(InstanceRef {
@@ -603,59 +351,6 @@ impl Fleet {
         entry
             .into_iter()
             .flat_map(|entry| entry.approvals.waiting())
-    }
-
-    /// A client wants to know which calls wait for a person.
-    pub(crate) fn list_approvals(&mut self, token: RequestToken, list: &ListApprovals) {
-        let only = list.workspace_id.as_ref();
-        if let Some(id) = only
-            && let Err(error) = self.workspace(id)
-        {
-            return self.respond_error(token, error);
-        }
-        let mut found = Vec::new();
-        for (id, workspace) in &self.workspaces {
-            if only.is_some_and(|only| only != id) {
-                continue;
-            }
-            for (key, entry) in &workspace.instances {
-                if list.instance_key.as_ref().is_some_and(|only| only != key) {
-                    continue;
-                }
-                let at = InstanceRef {
-                    workspace_id: id.clone(),
-                    instance_key: key.clone(),
-                };
-                let waiting = entry.approvals.0.iter().filter(|open| open.waits());
-                found.extend(waiting.map(|open| open.info(&at, &entry.agent)));
-            }
-        }
-        // Who has waited for longest comes first.
-        found.sort_by_key(|info: &ApprovalInfo| info.asked_at.as_unix_millis());
-        self.respond(token, &found);
-    }
-
-    /// A client wants to see one of them.
-    pub(crate) fn show_approval(&mut self, token: RequestToken, show: &ShowApproval) {
-        let id = &show.approval_id;
-        let shown = self.workspace(&show.workspace_id).and_then(|workspace| {
-            let waiting = workspace.instances.iter().find_map(|(key, entry)| {
-                let open = entry.approvals.get(id).filter(|open| open.waits())?;
-                let at = InstanceRef {
-                    workspace_id: show.workspace_id.clone(),
-                    instance_key: key.clone(),
-                };
-                Some(ApprovalDetail {
-                    approval: open.info(&at, &entry.agent),
-                    input: open.known.call.input.clone(),
-                })
-            });
-            waiting.ok_or_else(|| no_approval(id))
-        });
-        match shown {
-            Ok(detail) => self.respond(token, &detail),
-            Err(error) => self.respond_error(token, error),
-        }
     }
 }
 

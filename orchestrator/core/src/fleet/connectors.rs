@@ -21,6 +21,7 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
+use super::buttons::Showing;
 use super::changes::RunningConnector;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
@@ -48,6 +49,8 @@ pub(crate) struct Connector {
     pub(super) former_keys: FormerKeys,
     /// Which replies its process waits for.
     pub(super) replies: AwaitedReplies,
+    /// Which tool calls that wait for a person its process shows.
+    pub(super) showing: Showing,
     /// What it is to hand to a collector, if that is what it does.
     pub(super) collecting: Collecting,
 }
@@ -62,6 +65,7 @@ impl Connector {
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
             replies: AwaitedReplies::default(),
+            showing: Showing::default(),
             collecting: Collecting::default(),
         }
     }
@@ -120,6 +124,7 @@ impl Fleet {
 
     /// Starts a connection's process if one is wanted and may start.
     pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        self.pump_showing(id, name);
         let now = self.now;
         let is_ending = self.is_stopping()
             || self

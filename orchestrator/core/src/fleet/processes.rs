@@ -155,6 +155,7 @@ impl Fleet {
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
                 self.forget_replies_of(id, name, process);
+                self.forget_shown_by(id, name);
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.readiness = Readiness::Starting;
                 }

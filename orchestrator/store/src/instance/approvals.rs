@@ -45,6 +45,9 @@ pub struct DecidedCall {
     /// Why, in the person's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Who decided, if a connection tells, such as `telegram:12345`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// When.
     pub at: Timestamp,
 }
@@ -231,6 +234,7 @@ mod tests {
                 approval_id: id.parse().unwrap(),
                 decision,
                 reason: Some("because".to_owned()),
+                by: Some("telegram:5".to_owned()),
                 at: at(2),
             },
         }
@@ -302,6 +306,8 @@ mod tests {
         assert_eq!((known.len(), &known[0].call), (2, &call("a-1", "c-a-1")));
         let reason = known[1].decided.as_ref().unwrap().reason.as_deref();
         assert_eq!(reason, Some("because"));
+        let by = known[1].decided.as_ref().unwrap().by.as_deref();
+        assert_eq!(by, Some("telegram:5"));
         assert_eq!(store.state().approvals, known);
         // The same call is asked about anew if it is another one now.
         let anew = ApprovalMark::Asked {

@@ -1,0 +1,270 @@
+//! What messages about tool calls that wait say. Pure.
+//!
+//! A model wrote the arguments, and may want to be taken for somebody else: what cannot be seen is shown by its number,
+//! and no line of an argument looks like one of ours.
+
+use goondan_protocol::approval::{ApprovalDecision, ApprovalShow, ApprovalVerdict};
+use goondan_protocol::ids::ApprovalId;
+use serde_json::Value;
+
+use super::{Buttons, Message};
+use crate::limits::{APPROVAL_KEPT_CHARS_MAX, APPROVAL_MESSAGE_UNITS_MAX};
+
+/// What stands before each line of an argument, and twice before its further ones.
+const INDENT: &str = "  ";
+
+/// The message about a call that waits.
+pub(super) fn waits(show: &ApprovalShow) -> Message {
+    let id = &show.approval_id;
+    let mut body = facts(show);
+    let is_whole = cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
+    let may_approve = show.may_approve && is_whole;
+    let mut head = format!("Tool call {id} waits for a person.");
+    if show.may_have_begun {
+        head.push_str(" It may have begun before: its rule was another then.");
+    }
+    if !may_approve {
+        head.push_str(&format!(
+            " It is too long to be approved here. To see all of it: gdn approvals {id}"
+        ));
+    }
+    Message {
+        head,
+        body,
+        buttons: Some(Buttons {
+            approval_id: id.clone(),
+            may_approve,
+        }),
+    }
+}
+
+/// The message about a call that waits no more.
+pub(super) fn closed(id: &ApprovalId, how: &str, about: &str) -> Message {
+    let mut body = one_line(how);
+    if !about.is_empty() {
+        body.push('\n');
+        body.push_str(about);
+    }
+    cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
+    Message {
+        head: format!("Tool call {id} waits no more."),
+        body,
+        buttons: None,
+    }
+}
+
+/// The beginning of what a call would do, for the time after it was decided about.
+pub(super) fn about(show: &ApprovalShow) -> String {
+    let mut about = facts(show);
+    if let Some((at, _)) = about.char_indices().nth(APPROVAL_KEPT_CHARS_MAX) {
+        about.truncate(at);
+        about.push('…');
+    }
+    about
+}
+
+/// Whose call it is, and its arguments.
+fn facts(show: &ApprovalShow) -> String {
+    let arguments: String = match &show.input {
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields.map(|(name, value)| argument(name, value)).collect()
+        }
+        other => argument("arguments", other),
+    };
+    format!(
+        "agent: {}\nconversation: {}\ntool: {}{arguments}",
+        one_line(show.agent_name.as_str()),
+        one_line(show.instance_key.as_str()),
+        one_line(&show.tool_name)
+    )
+}
+
+/// One line, or further ones for what has several.
+fn argument(name: &str, value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => visible(text),
+        other => visible(&other.to_string()),
+    };
+    let name = one_line(name);
+    if !text.contains('\n') {
+        return format!("\n{INDENT}{name}: {text}");
+    }
+    let lines = text.split('\n');
+    let lines: String = lines
+        .map(|line| format!("\n{INDENT}{INDENT}{line}"))
+        .collect();
+    format!("\n{INDENT}{name}:{lines}")
+}
+
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', " ")
+}
+
+/// Whether a character has another effect than to be seen: a control character, or one that turns, joins or hides what
+/// is around it.
+fn is_unseen(c: char) -> bool {
+    let turns_or_hides = [
+        '\u{ad}'..='\u{ad}',
+        '\u{61c}'..='\u{61c}',
+        '\u{115f}'..='\u{1160}',
+        '\u{17b4}'..='\u{17b5}',
+        '\u{180b}'..='\u{180f}',
+        '\u{200b}'..='\u{200f}',
+        '\u{2028}'..='\u{202e}',
+        '\u{2060}'..='\u{206f}',
+        '\u{3164}'..='\u{3164}',
+        '\u{fe00}'..='\u{fe0f}',
+        '\u{feff}'..='\u{feff}',
+        '\u{ffa0}'..='\u{ffa0}',
+        '\u{fff0}'..='\u{fffb}',
+        '\u{e0000}'..='\u{e0fff}',
+    ];
+    c.is_control() || turns_or_hides.iter().any(|range| range.contains(&c))
+}
+
+/// The text with the numbers of characters that are not seen.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && is_unseen(c) {
+            out.push_str(&format!("\\u{{{:x}}}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Cuts a text to at most so many UTF-16 units, in which Telegram counts. Whether it was not longer.
+fn cut(text: &mut String, units_max: usize) -> bool {
+    let mut units = 0;
+    let too_long = text.char_indices().find(|(_, c)| {
+        units += c.len_utf16();
+        units > units_max
+    });
+    let Some((at, _)) = too_long else {
+        return true;
+    };
+    text.truncate(at);
+    text.push('…');
+    false
+}
+
+/// What whoever pressed a button is told.
+pub(super) fn verdict(verdict: &ApprovalVerdict) -> String {
+    match verdict {
+        ApprovalVerdict::Decided { decision } => match decision {
+            ApprovalDecision::Approved => "Approved.".to_owned(),
+            ApprovalDecision::Denied => "Denied.".to_owned(),
+        },
+        ApprovalVerdict::DecidedBefore { how } => format!("Nothing changed: it is {how} already."),
+        ApprovalVerdict::Over {} => "Nothing changed: it waits no more.".to_owned(),
+        ApprovalVerdict::NotAllowed { message } => format!("Nothing changed: {message}."),
+        ApprovalVerdict::NotNow { message } => {
+            format!("Nothing changed: {message}. Press again in a moment.")
+        }
+    }
+}
+
+/// What became of the call, if it waits no more.
+pub(super) fn settled(verdict: &ApprovalVerdict) -> Option<String> {
+    match verdict {
+        ApprovalVerdict::Decided { decision } => Some(decision.as_str().to_owned()),
+        ApprovalVerdict::DecidedBefore { how } => Some(how.clone()),
+        ApprovalVerdict::Over {} => Some("over: its turn has ended".to_owned()),
+        ApprovalVerdict::NotAllowed { .. } | ApprovalVerdict::NotNow { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn show(input: Value) -> ApprovalShow {
+        ApprovalShow {
+            approval_id: "a-1".parse().unwrap(),
+            instance_key: "ann".parse().unwrap(),
+            agent_name: "careful".parse().unwrap(),
+            tool_name: "bash__exec".to_owned(),
+            input,
+            may_have_begun: false,
+            may_approve: true,
+        }
+    }
+
+    #[test]
+    fn steer_3_a_message_shows_all_that_would_be_done() {
+        let message = waits(&show(
+            json!({"command": "cd x\nagent: other", "timeoutMs": 5}),
+        ));
+        let expected = "agent: careful\nconversation: ann\ntool: bash__exec\n  command:\n    cd x\n    \
+                        agent: other\n  timeoutMs: 5";
+        assert_eq!(message.body, expected);
+        assert_eq!(message.head, "Tool call a-1 waits for a person.");
+        assert!(message.buttons.unwrap().may_approve);
+        let warned = waits(&ApprovalShow {
+            may_have_begun: true,
+            ..show(json!(1))
+        });
+        assert!(warned.head.contains("may have begun"), "{warned:?}");
+        assert!(warned.body.ends_with("\n  arguments: 1"), "{warned:?}");
+    }
+
+    #[test]
+    fn steer_3_what_is_not_shown_whole_cannot_be_approved_there() {
+        let long = "x".repeat(APPROVAL_MESSAGE_UNITS_MAX);
+        let message = waits(&show(json!({ "command": long })));
+        assert!(message.body.encode_utf16().count() <= APPROVAL_MESSAGE_UNITS_MAX + 1);
+        assert!(message.head.contains("gdn approvals a-1"), "{message:?}");
+        assert!(!message.buttons.unwrap().may_approve);
+        let message = waits(&ApprovalShow {
+            may_approve: false,
+            ..show(json!({}))
+        });
+        assert!(!message.buttons.unwrap().may_approve);
+        // As many units as Telegram counts, not as many characters.
+        let wide = "😀".repeat(APPROVAL_MESSAGE_UNITS_MAX / 2);
+        let message = waits(&show(json!({ "c": wide })));
+        assert!(!message.buttons.unwrap().may_approve);
+    }
+
+    #[test]
+    fn steer_3_what_cannot_be_seen_is_shown_by_its_number() {
+        let hidden = "ls \u{202e}fr- mr\u{200b}\r\u{1b}[2J\u{e0041}";
+        let message = waits(&show(json!({ "command": hidden })));
+        let shown = r"command: ls \u{202e}fr- mr\u{200b}\u{d}\u{1b}[2J\u{e0041}";
+        assert!(message.body.ends_with(shown), "{}", message.body);
+        let closed = closed(&"a-1".parse().unwrap(), "denied by a person: no\nno", "");
+        assert_eq!(closed.body, "denied by a person: no no");
+    }
+
+    #[test]
+    fn steer_3_whoever_pressed_is_told_what_came_of_it() {
+        let decision = ApprovalDecision::Approved;
+        let (how, message) = ("denied by a person".to_owned(), "not you".to_owned());
+        for (given, told, is_settled) in [
+            (ApprovalVerdict::Decided { decision }, "Approved.", true),
+            (
+                ApprovalVerdict::DecidedBefore { how },
+                "Nothing changed: it is denied by a person already.",
+                true,
+            ),
+            (
+                ApprovalVerdict::Over {},
+                "Nothing changed: it waits no more.",
+                true,
+            ),
+            (
+                ApprovalVerdict::NotAllowed { message },
+                "Nothing changed: not you.",
+                false,
+            ),
+        ] {
+            assert_eq!(verdict(&given), told);
+            assert_eq!(settled(&given).is_some(), is_settled);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Tool calls that wait for a person, in a channel of Slack.
+
+use std::sync::Arc;
+
+use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::ids::ApprovalId;
+use serde_json::{Value, json};
+
+use super::actions::Api;
+use crate::approvals::{Board, Buttons, Message, Trouble};
+use crate::listener::Pressed;
+use crate::payload::text;
+
+/// The actions of our buttons, by what they decide.
+const ACTIONS: [(&str, ApprovalDecision); 2] = [
+    ("goondan:approve", ApprovalDecision::Approved),
+    ("goondan:deny", ApprovalDecision::Denied),
+];
+
+/// Longest text of one block, in characters, of which Slack takes 3000.
+const BLOCK_CHARS_MAX: usize = 2_900;
+
+/// The button that somebody pressed, if it is one of ours.
+pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
+    if text(payload, "/type") != Some("block_actions") {
+        return None;
+    }
+    let action = text(payload, "/actions/0/action_id")?;
+    let (_, decision) = ACTIONS.iter().find(|(name, _)| *name == action)?;
+    let user = text(payload, "/user/id")?;
+    let channel =
+        text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"))?;
+    let ts = text(payload, "/message/ts").or_else(|| text(payload, "/container/message_ts"))?;
+    Some(Pressed {
+        press: ApprovalPress {
+            approval_id: ApprovalId::new(text(payload, "/actions/0/value")?).ok()?,
+            decision: *decision,
+            user: user.to_owned(),
+        },
+        place: format!("{channel}:{ts}"),
+        to: format!("{channel}:{user}"),
+    })
+}
+
+/// One channel in which is asked.
+pub(super) struct Channel {
+    pub(super) api: Arc<Api>,
+    pub(super) channel: String,
+}
+
+fn trouble(error: CallError) -> Trouble {
+    Trouble {
+        is_final: matches!(
+            error.code,
+            CallErrorCode::NotFound
+                | CallErrorCode::Refused
+                | CallErrorCode::Invalid
+                | CallErrorCode::TooLarge
+        ),
+        retry_after_ms: error.retry_after_ms,
+        reason: error.message,
+    }
+}
+
+/// Text in which nothing is a mention, a command or a link.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// Blocks of text that is shown as it is.
+fn sections(text: &str) -> Vec<Value> {
+    let mut blocks = vec![String::new()];
+    let mut chars = 0;
+    for c in text.chars() {
+        let piece = escaped(c.encode_utf8(&mut [0; 4]));
+        chars += piece.len();
+        if chars > BLOCK_CHARS_MAX {
+            blocks.push(String::new());
+            chars = piece.len();
+        }
+        if let Some(block) = blocks.last_mut() {
+            block.push_str(&piece);
+        }
+    }
+    let plain = |text: String| json!({"type": "section", "text": {"type": "plain_text", "text": text, "emoji": false}});
+    blocks.into_iter().map(plain).collect()
+}
+
+/// What Slack is told of a message.
+fn written(message: &Message) -> Value {
+    let mut blocks = sections(&message.head);
+    blocks.extend(sections(&message.body));
+    blocks.extend(message.buttons.as_ref().map(row));
+    json!({
+        // What a notification shows, and no more than that.
+        "text": escaped(&message.head),
+        "blocks": blocks,
+        "unfurl_links": false,
+        "unfurl_media": false,
+    })
+}
+
+fn row(buttons: &Buttons) -> Value {
+    let offered = ACTIONS
+        .iter()
+        .filter(|(_, decision)| buttons.may_approve || *decision == ApprovalDecision::Denied);
+    let elements: Vec<Value> = offered
+        .map(|(action, decision)| {
+            let (label, style) = match decision {
+                ApprovalDecision::Approved => ("Approve", "primary"),
+                ApprovalDecision::Denied => ("Deny", "danger"),
+            };
+            json!({"type": "button", "action_id": action, "value": buttons.approval_id,
+                "style": style, "text": {"type": "plain_text", "text": label}})
+        })
+        .collect();
+    json!({"type": "actions", "elements": elements})
+}
+
+fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]) -> Value {
+    if let Some(params) = params.as_object_mut() {
+        params.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    params
+}
+
+impl Board for Channel {
+    async fn post(&self, message: &Message) -> Result<String, Trouble> {
+        let params = with(written(message), [("channel", json!(self.channel))]);
+        let posted = self.api.ask("chat.postMessage", &params, false).await;
+        let posted = posted.map_err(trouble)?;
+        let channel = text(&posted, "/channel").unwrap_or(&self.channel);
+        let ts = text(&posted, "/ts").unwrap_or_default();
+        Ok(format!("{channel}:{ts}"))
+    }
+
+    async fn edit(&self, place: &str, message: &Message) -> Result<(), Trouble> {
+        let (channel, ts) = place.split_once(':').unwrap_or_default();
+        let fields = [("channel", json!(channel)), ("ts", json!(ts))];
+        let params = with(written(message), fields);
+        let edited = self.api.ask("chat.update", &params, true).await;
+        edited.map(drop).map_err(trouble)
+    }
+
+    async fn tell(&self, to: &str, said: &str) -> Result<(), Trouble> {
+        let (channel, user) = to.split_once(':').unwrap_or_default();
+        let params = json!({"channel": channel, "user": user, "text": escaped(said)});
+        let told = self.api.ask("chat.postEphemeral", &params, false).await;
+        told.map(drop).map_err(trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: &str, may_approve: bool) -> Message {
+        Message {
+            head: "Tool call a-1 waits for a person.".to_owned(),
+            body: body.to_owned(),
+            buttons: Some(Buttons {
+                approval_id: "a-1".parse().unwrap(),
+                may_approve,
+            }),
+        }
+    }
+
+    #[test]
+    fn steer_3_what_an_agent_wrote_is_neither_mark_up_nor_mention_in_slack() {
+        let params = written(&message("<!channel> *b* & :x:", true));
+        let block = &params["blocks"][1]["text"];
+        assert_eq!(block["text"], "&lt;!channel&gt; *b* &amp; :x:");
+        assert_eq!(
+            (&block["type"], &block["emoji"]),
+            (&json!("plain_text"), &json!(false))
+        );
+        assert_eq!(params["text"], "Tool call a-1 waits for a person.");
+        assert_eq!(params["unfurl_links"], false);
+        // However long it gets by that, each block is one that Slack takes, and nothing is lost.
+        let long = written(&message(&"&".repeat(3_000), true));
+        let blocks = long["blocks"].as_array().unwrap();
+        let texts: Vec<&str> = blocks
+            .iter()
+            .filter_map(|block| block["text"]["text"].as_str())
+            .collect();
+        assert!(texts.iter().all(|text| text.len() <= 3_000));
+        assert_eq!(texts[1..].concat(), "&amp;".repeat(3_000));
+    }
+
+    #[test]
+    fn steer_3_the_buttons_of_slack_say_what_they_decide_about() {
+        let actions = |may_approve| {
+            let params = written(&message("b", may_approve));
+            let elements = params["blocks"][2]["elements"].as_array().cloned();
+            let elements = elements.unwrap().into_iter();
+            let told = elements.map(|it| (it["action_id"].clone(), it["value"].clone()));
+            told.collect::<Vec<_>>()
+        };
+        let approve = (json!("goondan:approve"), json!("a-1"));
+        let deny = (json!("goondan:deny"), json!("a-1"));
+        assert_eq!(actions(true), [approve, deny.clone()]);
+        assert_eq!(actions(false), [deny]);
+        let closed = Message {
+            buttons: None,
+            ..message("b", true)
+        };
+        assert_eq!(written(&closed)["blocks"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn steer_3_only_our_buttons_of_slack_are_understood() {
+        let payload = |action: &str, value: &str| {
+            json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
+                "channel": {"id": "C1"}, "message": {"ts": "1.5"}, "trigger_id": "9",
+                "actions": [{"action_id": action, "action_ts": "2.5", "value": value}]})
+        };
+        let pressed = to_pressed(&payload("goondan:approve", "a-1")).unwrap();
+        assert_eq!(pressed.press.approval_id.as_str(), "a-1");
+        assert_eq!(pressed.press.decision, ApprovalDecision::Approved);
+        assert_eq!(pressed.press.user, "U1");
+        assert_eq!(
+            (pressed.place.as_str(), pressed.to.as_str()),
+            ("C1:1.5", "C1:U1")
+        );
+        assert_eq!(to_pressed(&payload("approve", "a-1")), None);
+        assert_eq!(to_pressed(&payload("goondan:approve", "a 1")), None);
+        let mut other = payload("goondan:approve", "a-1");
+        other["type"] = json!("view_submission");
+        assert_eq!(to_pressed(&other), None);
+    }
+}

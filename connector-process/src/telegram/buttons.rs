@@ -1,0 +1,229 @@
+//! Tool calls that wait for a person, in a chat of Telegram.
+
+use std::time::Duration;
+
+use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
+use goondan_protocol::ids::ApprovalId;
+use serde_json::{Value, json};
+
+use super::answer::ApiError;
+use super::api::Api;
+use crate::approvals::{Board, Buttons, Message, Trouble};
+use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::listener::Pressed;
+use crate::payload::text;
+
+/// The kind of update that tells of a button.
+pub(super) const UPDATE: &str = "callback_query";
+
+/// What the data of our buttons begin with, by what they decide. Telegram takes 64 bytes.
+const DATA: [(&str, ApprovalDecision); 2] = [
+    ("goondan:approve:", ApprovalDecision::Approved),
+    ("goondan:deny:", ApprovalDecision::Denied),
+];
+
+/// Longest answer to whoever pressed that Telegram shows, in characters.
+const ANSWER_CHARS_MAX: usize = 200;
+
+/// The button that somebody pressed, if it is one of ours.
+pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
+    let query = update.get(UPDATE)?;
+    let data = text(query, "/data")?;
+    let (approval_id, decision) = DATA.iter().find_map(|(prefix, decision)| {
+        let id = ApprovalId::new(data.strip_prefix(prefix)?).ok()?;
+        Some((id, *decision))
+    })?;
+    let number = |pointer: &str| query.pointer(pointer).and_then(Value::as_i64);
+    let chat = number("/message/chat/id").unwrap_or_default();
+    let message = number("/message/message_id").unwrap_or_default();
+    Some(Pressed {
+        press: ApprovalPress {
+            approval_id,
+            decision,
+            user: number("/from/id")?.to_string(),
+        },
+        place: format!("{chat}:{message}"),
+        to: text(query, "/id")?.to_owned(),
+    })
+}
+
+/// One chat in which is asked.
+pub(super) struct Chat {
+    pub(super) api: Api,
+    pub(super) chat: String,
+}
+
+impl Chat {
+    async fn call(&self, method: &str, params: Value) -> Result<Value, Trouble> {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        let result = self.api.call(method, &params, request_timeout).await;
+        result.or_else(|error| match error {
+            // It is so already.
+            ApiError::Refused { description, .. }
+                if description.contains("message is not modified") =>
+            {
+                Ok(Value::Null)
+            }
+            error => Err(trouble(&error)),
+        })
+    }
+}
+
+fn trouble(error: &ApiError) -> Trouble {
+    Trouble {
+        reason: error.to_string(),
+        is_final: matches!(error, ApiError::Refused { status, .. } if *status < 500),
+        retry_after_ms: match error {
+            ApiError::TooMany { retry_after_s } => Some(retry_after_s.saturating_mul(1_000)),
+            _ => None,
+        },
+    }
+}
+
+/// What Telegram is told of a message: what is not ours stands in a block in which nothing is a mention, a command or a
+/// link.
+fn written(message: &Message) -> Value {
+    let units = |text: &str| text.encode_utf16().count();
+    let mut params = json!({
+        "text": format!("{}\n{}", message.head, message.body),
+        "entities": [{
+            "type": "pre",
+            "offset": units(&message.head) + 1,
+            "length": units(&message.body),
+        }],
+        "link_preview_options": {"is_disabled": true},
+    });
+    if let (Some(buttons), Some(params)) = (&message.buttons, params.as_object_mut()) {
+        params.insert("reply_markup".to_owned(), keyboard(buttons));
+    }
+    params
+}
+
+fn keyboard(buttons: &Buttons) -> Value {
+    let offered = DATA
+        .iter()
+        .filter(|(_, decision)| buttons.may_approve || *decision == ApprovalDecision::Denied);
+    let row: Vec<Value> = offered
+        .map(|(prefix, decision)| {
+            let label = match decision {
+                ApprovalDecision::Approved => "Approve",
+                ApprovalDecision::Denied => "Deny",
+            };
+            json!({"text": label, "callback_data": format!("{prefix}{}", buttons.approval_id)})
+        })
+        .collect();
+    json!({ "inline_keyboard": [row] })
+}
+
+/// A chat as the Bot API names it: by a number, or by the name of a public one.
+fn chat_id(chat: &str) -> Value {
+    chat.parse::<i64>()
+        .map_or_else(|_name| json!(chat), |id| json!(id))
+}
+
+fn with(mut params: Value, fields: &[(&str, Value)]) -> Value {
+    if let Some(params) = params.as_object_mut() {
+        let fields = fields.iter();
+        params.extend(fields.map(|(name, value)| ((*name).to_owned(), value.clone())));
+    }
+    params
+}
+
+impl Board for Chat {
+    async fn post(&self, message: &Message) -> Result<String, Trouble> {
+        let params = with(written(message), &[("chat_id", chat_id(&self.chat))]);
+        let posted = self.call("sendMessage", params).await?;
+        let number = |pointer: &str| posted.pointer(pointer).and_then(Value::as_i64);
+        let chat = number("/chat/id").map_or_else(|| self.chat.clone(), |id| id.to_string());
+        let message = number("/message_id").unwrap_or_default();
+        Ok(format!("{chat}:{message}"))
+    }
+
+    async fn edit(&self, place: &str, message: &Message) -> Result<(), Trouble> {
+        let (chat, id) = place.rsplit_once(':').unwrap_or_default();
+        let id: i64 = id.parse().unwrap_or_default();
+        let fields = [("chat_id", chat_id(chat)), ("message_id", json!(id))];
+        let params = with(written(message), &fields);
+        self.call("editMessageText", params).await.map(drop)
+    }
+
+    async fn tell(&self, to: &str, text: &str) -> Result<(), Trouble> {
+        let text: String = text.chars().take(ANSWER_CHARS_MAX).collect();
+        let params = json!({"callback_query_id": to, "text": text, "show_alert": true});
+        self.call("answerCallbackQuery", params).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(may_approve: bool) -> Message {
+        Message {
+            head: "Tool call 😀 waits.".to_owned(),
+            body: "agent: a\n@everyone <b> /start".to_owned(),
+            buttons: Some(Buttons {
+                approval_id: "a-1".parse().unwrap(),
+                may_approve,
+            }),
+        }
+    }
+
+    #[test]
+    fn steer_3_what_an_agent_wrote_is_neither_mark_up_nor_mention_in_telegram() {
+        let params = written(&message(true));
+        assert_eq!(params.get("parse_mode"), None);
+        let text = params["text"].as_str().unwrap();
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let at = |name: &str| usize::try_from(params["entities"][0][name].as_u64().unwrap());
+        let (offset, length) = (at("offset").unwrap(), at("length").unwrap());
+        let block = String::from_utf16(&units[offset..offset + length]).unwrap();
+        assert_eq!(block, message(true).body);
+        assert_eq!(params["entities"][0]["type"], "pre");
+    }
+
+    #[test]
+    fn steer_3_the_buttons_of_telegram_say_what_they_decide_about() {
+        let row = |may_approve| {
+            written(&message(may_approve))["reply_markup"]["inline_keyboard"][0].clone()
+        };
+        let deny = json!({"text": "Deny", "callback_data": "goondan:deny:a-1"});
+        let approve = json!({"text": "Approve", "callback_data": "goondan:approve:a-1"});
+        assert_eq!(row(true), json!([approve, deny]));
+        assert_eq!(row(false), json!([deny]));
+        let closed = Message {
+            buttons: None,
+            ..message(true)
+        };
+        assert_eq!(written(&closed).get("reply_markup"), None);
+    }
+
+    #[test]
+    fn steer_3_only_our_buttons_of_telegram_are_understood() {
+        let update = |data: &str| {
+            json!({"update_id": 1, "callback_query": {"id": "q", "from": {"id": 5},
+                "message": {"message_id": 7, "chat": {"id": -100}}, "data": data}})
+        };
+        let pressed = to_pressed(&update("goondan:deny:a-1")).unwrap();
+        assert_eq!(pressed.press.approval_id.as_str(), "a-1");
+        assert_eq!(pressed.press.decision, ApprovalDecision::Denied);
+        assert_eq!(pressed.press.user, "5");
+        assert_eq!(
+            (pressed.place.as_str(), pressed.to.as_str()),
+            ("-100:7", "q")
+        );
+        for foreign in [
+            "",
+            "goondan:deny:",
+            "goondan:grant:a-1",
+            "approve:a-1",
+            "goondan:deny:a 1",
+        ] {
+            assert_eq!(to_pressed(&update(foreign)), None, "{foreign}");
+        }
+        assert_eq!(
+            to_pressed(&json!({"message": {"text": "goondan:deny:a-1"}})),
+            None
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! What people decide about calls that wait, by whichever way: once, and durably before anybody hears of it.
+
+use goondan_protocol::approval::{ApprovalDecision, ApprovalPress, ApprovalVerdict};
+use goondan_protocol::control::{ApprovalDecided, ControlError, DecideApproval, ErrorCode};
+use goondan_protocol::ids::{ApprovalId, InstanceRef};
+use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
+use goondan_protocol::observe::RuntimeEventKind as Kind;
+use goondan_store::StoreError;
+use goondan_store::instance::{ApprovalMark, DecidedCall};
+use goondan_store::writer::operation::NoteApproval;
+use serde_json::json;
+
+use crate::fleet::Fleet;
+use crate::jobs::continuation;
+use crate::refusals::control_error;
+use crate::{Peer, ProcessId, RequestToken};
+
+/// Who is told what came of a decision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decider {
+    /// A client.
+    Client(RequestToken),
+    /// Whoever pressed a button that a connection shows.
+    Button {
+        /// The connection's process.
+        process: ProcessId,
+        /// Its request.
+        request_id: Option<u64>,
+    },
+}
+
+/// What somebody who may has decided about a call that waits.
+#[derive(Debug)]
+pub(in crate::fleet) struct Chosen {
+    pub(in crate::fleet) approval_id: ApprovalId,
+    pub(in crate::fleet) decision: ApprovalDecision,
+    pub(in crate::fleet) reason: Option<String>,
+    /// Who, if a connection tells.
+    pub(in crate::fleet) by: Option<String>,
+}
+
+continuation! {
+    /// What a person has decided about a call.
+    DecidingCall { decider: Decider, decided: DecidedCall }
+        after NoteApproval => core.fleet.on_approval_decided
+}
+
+pub(super) fn no_approval(id: &ApprovalId) -> ControlError {
+    let text = format!(
+        "no tool call waits under `{id}`: its turn is over, or it was asked about under another id"
+    );
+    ControlError::new(ErrorCode::ApprovalNotFound, text)
+        .suggest("`gdn approvals` shows those that wait")
+}
+
+fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> ControlError {
+    let how = decision.map_or("decided about", ApprovalDecision::as_str);
+    let text = format!("`{id}` was {how} already; nothing was changed");
+    ControlError::new(ErrorCode::ApprovalDecided, text)
+        .suggest("`gdn approvals` shows those that wait")
+}
+
+/// How a decision is told to people.
+fn in_words(decided: &DecidedCall) -> String {
+    let how = decided.decision.as_str();
+    let by = decided.by.as_deref().unwrap_or("a person");
+    match &decided.reason {
+        Some(reason) => format!("{how} by {by}: {reason}"),
+        None => format!("{how} by {by}"),
+    }
+}
+
+impl Fleet {
+    /// A client decides about a call.
+    pub(crate) fn decide_approval(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        decide: DecideApproval,
+    ) {
+        if let Err(error) = self.begin_decision(token, peer, decide) {
+            self.respond_error(token, error);
+        }
+    }
+
+    fn begin_decision(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        decide: DecideApproval,
+    ) -> Result<(), ControlError> {
+        let DecideApproval {
+            workspace_id,
+            approval_id: id,
+            decision,
+            reason,
+        } = decide;
+        let what = format!("tool call `{id}`");
+        peer.must_be_person(&what, &format!("gdn approvals {id}"))?;
+        self.workspace(&workspace_id)?;
+        if reason
+            .as_ref()
+            .is_some_and(|it| it.len() > MAX_APPROVAL_REASON_BYTES)
+        {
+            let text = format!("a reason has at most {MAX_APPROVAL_REASON_BYTES} bytes");
+            return Err(ControlError::new(ErrorCode::InvalidRequest, text));
+        }
+        let at = self.find_approval(&workspace_id, &id);
+        let at = at.ok_or_else(|| no_approval(&id))?;
+        let open = self.approval(&at, &id).ok_or_else(|| no_approval(&id))?;
+        if open.is_deciding || !open.waits() {
+            let decided = open.known.decided.as_ref();
+            return Err(decided_before(&id, decided.map(|decided| decided.decision)));
+        }
+        let chosen = Chosen {
+            approval_id: id,
+            decision,
+            reason,
+            by: None,
+        };
+        self.note_decision(&at, chosen, Decider::Client(token), peer.pid);
+        Ok(())
+    }
+
+    /// Has a decision recorded about a call that waits and is not being decided about.
+    pub(in crate::fleet) fn note_decision(
+        &mut self,
+        at: &InstanceRef,
+        chosen: Chosen,
+        decider: Decider,
+        client_pid: Option<u32>,
+    ) {
+        let wall = self.now.wall;
+        let Chosen {
+            approval_id: id,
+            decision,
+            reason,
+            by,
+        } = chosen;
+        let entry = self.instance_mut(at);
+        let Some(open) = entry.and_then(|entry| entry.approvals.get_mut(&id)) else {
+            return;
+        };
+        open.is_deciding = true;
+        let turn_id = open.turn_id.clone();
+        let mut record = json!({
+            "approvalId": id, "toolName": open.known.call.tool_name,
+            "toolCallId": open.known.call.tool_call_id,
+        });
+        if let Some(record) = record.as_object_mut() {
+            record.extend(client_pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
+            record.extend(by.as_ref().map(|it| ("by".to_owned(), json!(it))));
+            record.extend(reason.as_ref().map(|it| ("reason".to_owned(), json!(it))));
+        }
+        let decided = DecidedCall {
+            approval_id: id,
+            decision,
+            reason,
+            by,
+            at: wall,
+        };
+        let note = NoteApproval {
+            instance: at.clone(),
+            turn_id,
+            mark: ApprovalMark::Decided {
+                decided: decided.clone(),
+            },
+        };
+        let then = DecidingCall {
+            instance: at.clone(),
+            decider,
+            decided,
+        };
+        self.store(note, then);
+        let what = match decision {
+            ApprovalDecision::Approved => "callApproved",
+            ApprovalDecision::Denied => "callDenied",
+        };
+        self.audit(at, what, record);
+    }
+
+    /// What a person decided is on record.
+    fn on_approval_decided(&mut self, deciding: DecidingCall, result: Result<(), StoreError>) {
+        let DecidingCall {
+            instance: at,
+            decider,
+            decided,
+        } = deciding;
+        let id = decided.approval_id.clone();
+        let entry = self.instance_mut(&at);
+        let open = entry.and_then(|entry| entry.approvals.get_mut(&id));
+        if let Some(open) = open {
+            open.is_deciding = false;
+            open.known.decided = result.is_ok().then(|| decided.clone());
+        }
+        match result {
+            Ok(()) => {}
+            Err(StoreError::WrongTurn { .. }) => {
+                return self.tell_undecided(decider, no_approval(&id), true);
+            }
+            Err(error) => {
+                self.tell_undecided(decider, control_error(&error), false);
+                return self.on_store_failure(&at, None, &error);
+            }
+        }
+        let tool_name = self
+            .approval(&at, &id)
+            .map(|open| open.known.call.tool_name.clone());
+        let told = in_words(&decided);
+        self.tell_closed(&at, &id, &told);
+        self.observe_approval(&at, &id, Kind::ApprovalClosed, Some(&told));
+        let decision = decided.decision;
+        match decider {
+            Decider::Client(token) => {
+                let answer = ApprovalDecided {
+                    approval_id: id.clone(),
+                    decision,
+                    instance_key: at.instance_key.clone(),
+                    tool_name: tool_name.unwrap_or_default(),
+                };
+                self.respond(token, &answer);
+            }
+            Decider::Button {
+                process,
+                request_id,
+            } => {
+                let verdict = ApprovalVerdict::Decided { decision };
+                self.answer_press(process, request_id, verdict);
+            }
+        }
+        self.go_on_with_approval(&at, &id);
+    }
+
+    /// A decision came to nothing.
+    fn tell_undecided(&mut self, decider: Decider, error: ControlError, is_over: bool) {
+        let message = error.message.clone();
+        match decider {
+            Decider::Client(token) => self.respond_error(token, error),
+            Decider::Button {
+                process,
+                request_id,
+            } => {
+                let verdict = match is_over {
+                    true => ApprovalVerdict::Over {},
+                    false => ApprovalVerdict::NotNow { message },
+                };
+                self.answer_press(process, request_id, verdict);
+            }
+        }
+    }
+
+    /// What was decided about a call, in words; nothing while it waits. None if there is no such call.
+    pub(in crate::fleet) fn decision_about(
+        &self,
+        at: &InstanceRef,
+        id: &ApprovalId,
+    ) -> Option<Option<String>> {
+        let open = self.approval(at, id)?;
+        Some(open.known.decided.as_ref().map(in_words))
+    }
+
+    /// What was decided about a call, or that it is being decided; none while it waits.
+    pub(in crate::fleet) fn decided_or_deciding(
+        &self,
+        at: &InstanceRef,
+        id: &ApprovalId,
+    ) -> Option<String> {
+        let open = self.approval(at, id)?;
+        let is_deciding = || open.is_deciding.then(|| "being decided".to_owned());
+        open.known
+            .decided
+            .as_ref()
+            .map(in_words)
+            .or_else(is_deciding)
+    }
+
+    /// Whether somebody would approve by a button what no message shows whole.
+    pub(in crate::fleet) fn is_too_long_for_button(
+        &self,
+        at: &InstanceRef,
+        press: &ApprovalPress,
+    ) -> bool {
+        let open = self.approval(at, &press.approval_id);
+        press.decision == ApprovalDecision::Approved && open.is_some_and(|it| !it.fits_message())
+    }
+}

@@ -1,0 +1,63 @@
+//! What clients are told of calls that wait.
+
+use goondan_protocol::control::{ApprovalDetail, ApprovalInfo, ListApprovals, ShowApproval};
+use goondan_protocol::ids::InstanceRef;
+
+use super::deciding::no_approval;
+use crate::RequestToken;
+use crate::fleet::Fleet;
+
+impl Fleet {
+    /// A client wants to know which calls wait for a person.
+    pub(crate) fn list_approvals(&mut self, token: RequestToken, list: &ListApprovals) {
+        let only = list.workspace_id.as_ref();
+        if let Some(id) = only
+            && let Err(error) = self.workspace(id)
+        {
+            return self.respond_error(token, error);
+        }
+        let mut found = Vec::new();
+        for (id, workspace) in &self.workspaces {
+            if only.is_some_and(|only| only != id) {
+                continue;
+            }
+            for (key, entry) in &workspace.instances {
+                if list.instance_key.as_ref().is_some_and(|only| only != key) {
+                    continue;
+                }
+                let at = InstanceRef {
+                    workspace_id: id.clone(),
+                    instance_key: key.clone(),
+                };
+                let waiting = entry.approvals.0.iter().filter(|open| open.waits());
+                found.extend(waiting.map(|open| open.info(&at, &entry.agent)));
+            }
+        }
+        // Who has waited for longest comes first.
+        found.sort_by_key(|info: &ApprovalInfo| info.asked_at.as_unix_millis());
+        self.respond(token, &found);
+    }
+
+    /// A client wants to see one of them.
+    pub(crate) fn show_approval(&mut self, token: RequestToken, show: &ShowApproval) {
+        let id = &show.approval_id;
+        let shown = self.workspace(&show.workspace_id).and_then(|workspace| {
+            let waiting = workspace.instances.iter().find_map(|(key, entry)| {
+                let open = entry.approvals.get(id).filter(|open| open.waits())?;
+                let at = InstanceRef {
+                    workspace_id: show.workspace_id.clone(),
+                    instance_key: key.clone(),
+                };
+                Some(ApprovalDetail {
+                    approval: open.info(&at, &entry.agent),
+                    input: open.known.call.input.clone(),
+                })
+            });
+            waiting.ok_or_else(|| no_approval(id))
+        });
+        match shown {
+            Ok(detail) => self.respond(token, &detail),
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Tool calls that wait for a person, shown in chats with buttons (`STEER-3`).
+//!
+//! A connection whose settings say so shows what waits, and tells who pressed what. Whether that counts is decided here,
+//! by the configuration that runs, and the decision is one of [`super::approvals`] like any that a client makes.
+//!
+//! Nothing of what is shown is durable here: a process says what it shows already, and is told the rest.
+
+use std::collections::BTreeSet;
+
+use goondan_config::ApprovalChat;
+use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalVerdict, ApprovalsFollow};
+use goondan_protocol::ids::{ApprovalId, ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::ToConnector;
+use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
+
+use super::approvals::{Chosen, Decider};
+use super::{Fleet, Workspace};
+use crate::{LogEvent, ProcessId};
+
+/// What a connection shows.
+#[derive(Debug, Default)]
+pub(super) struct Showing {
+    /// The process that shows it; none while none does.
+    process: Option<ProcessId>,
+    /// What it shows and waits.
+    shown: BTreeSet<ApprovalId>,
+    /// What it says that it shows, and what is not found so far: conversations are read one after the other.
+    sought: BTreeSet<ApprovalId>,
+    /// There is room for more than it shows.
+    has_room_again: bool,
+}
+
+impl Showing {
+    fn room(&self) -> usize {
+        MAX_APPROVALS_SHOWN.saturating_sub(self.shown.len() + self.sought.len())
+    }
+}
+
+/// How a call stands that a connection shows.
+enum Standing {
+    Waits,
+    /// It does not, and this became of it.
+    Closed(String),
+    /// Not every conversation is read.
+    Unknown,
+}
+
+impl Workspace {
+    /// Whether it is known what waits in each conversation that has something to do.
+    fn is_all_read(&self) -> bool {
+        let mut entries = self.instances.values();
+        entries.all(|entry| entry.inbox.is_read())
+    }
+}
+
+impl Fleet {
+    /// Where a connection asks people, by the configuration that runs; none if it may not.
+    fn approval_chat(&self, id: &WorkspaceId, name: &ConnectionName) -> Option<ApprovalChat> {
+        self.bundle(id)?.connections.get(name)?.approvals()
+    }
+
+    /// A connection shows what waits, from now on.
+    pub(crate) fn on_approvals_follow(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        follow: ApprovalsFollow,
+    ) {
+        if self.approval_chat(id, name).is_none() {
+            return;
+        }
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
+        connector.showing = Showing {
+            process: Some(process),
+            sought: known.collect(),
+            ..Showing::default()
+        };
+        self.settle_sought(id, name);
+        self.show_waiting(id, name);
+    }
+
+    /// The process of a connection is gone: the next one says what it shows.
+    pub(super) fn forget_shown_by(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        if let Some(connector) = self.connector_mut(id, name) {
+            connector.showing = Showing::default();
+        }
+    }
+
+    /// The connections of a workspace that show what waits.
+    fn showing_in(&self, id: &WorkspaceId) -> Vec<ConnectionName> {
+        let connectors = self.workspaces.get(id).into_iter();
+        let connectors = connectors.flat_map(|workspace| &workspace.connectors);
+        let showing = connectors.filter(|(_, connector)| connector.showing.process.is_some());
+        showing.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Something waits that did not, or it is known now that it does.
+    pub(super) fn show_in_chats(&mut self, id: &WorkspaceId) {
+        for name in self.showing_in(id) {
+            self.settle_sought(id, &name);
+            self.show_waiting(id, &name);
+        }
+    }
+
+    /// Time has passed: what was not found may be over, and there may be room for more.
+    pub(super) fn pump_showing(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let has_room_again = std::mem::take(&mut connector.showing.has_room_again);
+        if !connector.showing.sought.is_empty() {
+            self.settle_sought(id, name);
+        }
+        if has_room_again {
+            self.show_waiting(id, name);
+        }
+    }
+
+    fn standing_of(&self, id: &WorkspaceId, approval_id: &ApprovalId) -> Standing {
+        let found = self.find_approval(id, approval_id);
+        match found.and_then(|at| self.decision_about(&at, approval_id)) {
+            Some(None) => Standing::Waits,
+            Some(Some(how)) => Standing::Closed(how),
+            None if self.workspaces.get(id).is_some_and(Workspace::is_all_read) => {
+                Standing::Closed("over: its turn has ended".to_owned())
+            }
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Finds out how those stand that a connection says it shows.
+    fn settle_sought(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let connector = self.connector_mut(id, name);
+        let sought = connector.map(|it| std::mem::take(&mut it.showing.sought));
+        for approval_id in sought.into_iter().flatten() {
+            let standing = self.standing_of(id, &approval_id);
+            let Some(connector) = self.connector_mut(id, name) else {
+                return;
+            };
+            match standing {
+                Standing::Unknown => drop(connector.showing.sought.insert(approval_id)),
+                Standing::Waits => drop(connector.showing.shown.insert(approval_id)),
+                Standing::Closed(how) => self.tell_closed_in(id, name, approval_id, how),
+            }
+        }
+    }
+
+    /// Has a connection show what waits and is not shown, as far as there is room.
+    fn show_waiting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let Some(chat) = self.approval_chat(id, name) else {
+            return;
+        };
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let Some(showing) = workspace.connectors.get(name).map(|it| &it.showing) else {
+            return;
+        };
+        let Some(process) = showing.process else {
+            return;
+        };
+        let mut waiting = Vec::new();
+        for (key, entry) in &workspace.instances {
+            if chat.has_agent(entry.agent.as_str()) {
+                let is_new =
+                    |it: &ApprovalId| !showing.shown.contains(it) && !showing.sought.contains(it);
+                waiting.extend(entry.approvals.to_show(key, &entry.agent, is_new));
+            }
+        }
+        // Who has waited for longest comes first.
+        waiting.sort_by_key(|(at, _)| at.as_unix_millis());
+        waiting.truncate(showing.room());
+        for (_, show) in waiting {
+            if let Some(connector) = self.connector_mut(id, name) {
+                connector.showing.shown.insert(show.approval_id.clone());
+            }
+            self.answer_connector(process, None, ToConnector::ApprovalShow(Box::new(show)));
+        }
+    }
+
+    /// A call waits no more: whoever shows it is told.
+    pub(super) fn close_in_chats(&mut self, id: &WorkspaceId, approval_id: &ApprovalId, how: &str) {
+        for name in self.showing_in(id) {
+            let Some(connector) = self.connector_mut(id, &name) else {
+                continue;
+            };
+            let showing = &mut connector.showing;
+            if showing.shown.remove(approval_id) || showing.sought.remove(approval_id) {
+                self.tell_closed_in(id, &name, approval_id.clone(), how.to_owned());
+            }
+        }
+    }
+
+    fn tell_closed_in(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        approval_id: ApprovalId,
+        how: String,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        connector.showing.has_room_again = true;
+        if let Some(process) = connector.showing.process {
+            let closed = ToConnector::ApprovalClosed(ApprovalClosed { approval_id, how });
+            self.answer_connector(process, None, closed);
+        }
+    }
+
+    /// Somebody pressed a button.
+    pub(crate) fn on_approval_press(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        press: ApprovalPress,
+    ) {
+        let decider = Decider::Button {
+            process,
+            request_id,
+        };
+        match self.judge_press(id, name, &press) {
+            Ok((at, by)) => {
+                let chosen = Chosen {
+                    approval_id: press.approval_id,
+                    decision: press.decision,
+                    reason: None,
+                    by: Some(by),
+                };
+                self.note_decision(&at, chosen, decider, None);
+            }
+            Err(verdict) => {
+                if let ApprovalVerdict::NotAllowed { message } = &verdict {
+                    let event = LogEvent::warn("a button was pressed by who may not decide");
+                    let event = event
+                        .with("workspaceId", id.as_str())
+                        .with("connection", name.as_str())
+                        .with("approvalId", press.approval_id.as_str())
+                        .with("problem", message.as_str());
+                    self.log(event);
+                }
+                self.answer_press(process, request_id, verdict);
+            }
+        }
+    }
+
+    pub(super) fn answer_press(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        verdict: ApprovalVerdict,
+    ) {
+        self.answer_connector(process, request_id, ToConnector::ApprovalVerdict(verdict));
+    }
+
+    /// The conversation in which a button decides, and who pressed it, as it is recorded; or why it does not.
+    fn judge_press(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        press: &ApprovalPress,
+    ) -> Result<(InstanceRef, String), ApprovalVerdict> {
+        let not_allowed = |message: String| Err(ApprovalVerdict::NotAllowed { message });
+        let approval_id = &press.approval_id;
+        let connection = self.bundle(id).and_then(|it| it.connections.get(name));
+        let asking = connection.and_then(|it| Some((it, it.approvals()?)));
+        let Some((connection, chat)) = asking else {
+            return not_allowed(format!("Connection `{name}` has no `approvals`"));
+        };
+        if !chat.has_user(&press.user) {
+            let user: String = press.user.chars().take(USER_CHARS_SHOWN).collect();
+            return not_allowed(format!(
+                "user {user} is not one of `approvals.users` of Connection `{name}`"
+            ));
+        }
+        let at = self.find_approval(id, approval_id).ok_or_else(|| {
+            match self.workspaces.get(id).is_some_and(Workspace::is_all_read) {
+                true => ApprovalVerdict::Over {},
+                false => ApprovalVerdict::NotNow {
+                    message: "not every conversation is read yet".to_owned(),
+                },
+            }
+        })?;
+        if !self
+            .agent_name(&at)
+            .is_some_and(|agent| chat.has_agent(agent.as_str()))
+        {
+            return not_allowed(format!(
+                "its agent is not one of `approvals.agents` of Connection `{name}`"
+            ));
+        }
+        if let Some(how) = self.decided_or_deciding(&at, approval_id) {
+            return Err(ApprovalVerdict::DecidedBefore { how });
+        }
+        if self.is_too_long_for_button(&at, press) {
+            return not_allowed(format!(
+                "it is too long to be shown whole there: `gdn approvals {approval_id}` shows it"
+            ));
+        }
+        Ok((at, format!("{}:{}", connection.connector, press.user)))
+    }
+}
+
+/// Longest id of a user that a message repeats, in characters.
+const USER_CHARS_SHOWN: usize = 40;

@@ -1,0 +1,392 @@
+//! Tool calls that wait for a person, decided by buttons in Telegram and Slack (`STEER-3`).
+
+use goondan_tests::home::{AGENT, CONNECTOR, Running};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::telegram::{Deed, Mishap, TOKEN, Telegram};
+use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
+use hmac::{Hmac, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::approvals::{id_of, project, runs_of, sent, the_call, waiting};
+
+/// The chat in which is asked.
+const CHAT: i64 = -5;
+/// Who may decide there.
+const ANN: i64 = 7;
+/// Who may not.
+const EVE: i64 = 8;
+
+const SECRET: &str = "a-shared-secret";
+
+fn telegram_home(telegram: &Telegram) -> Home {
+    Home::new(&format!(
+        r#"{}---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: telegram}}
+spec:
+  connectorRef: {{kind: Connector, name: telegram, package: "@goondan/base"}}
+  config:
+    endpoint: "{}"
+    pollSeconds: 1
+    chats: [1]
+    approvals: {{chat: {CHAT}, users: [{ANN}], agents: [worker]}}
+  secrets: {{botToken: {{value: "{TOKEN}"}}}}
+"#,
+        project(),
+        telegram.endpoint()
+    ))
+}
+
+fn deeds(telegram: &Telegram, method: &str) -> Vec<Deed> {
+    let mut deeds = telegram.deeds();
+    deeds.retain(|deed| deed.method == method);
+    deeds
+}
+
+/// The message about a call.
+fn message_of(telegram: &Telegram, id: &str) -> Deed {
+    wait_for("it is shown in the chat", || {
+        let mut posted = deeds(telegram, "sendMessage").into_iter();
+        posted.find(|deed| deed.params["text"].as_str().unwrap().contains(id))
+    })
+}
+
+/// What whoever presses a button is told.
+fn told(telegram: &Telegram, query: &str) -> String {
+    wait_for("whoever pressed is told", || {
+        let mut answers = deeds(telegram, "answerCallbackQuery").into_iter();
+        let answer = answers.find(|deed| deed.params["callback_query_id"] == query)?;
+        Some(answer.params["text"].as_str().unwrap().to_owned())
+    })
+}
+
+fn press(telegram: &Telegram, user: i64, message: &Deed, data: &str) -> String {
+    let query = telegram.press(user, (CHAT, message.message_id), data);
+    told(telegram, &query)
+}
+
+/// Waits until a message has no buttons any more and says what became of its call.
+fn loses_its_buttons(telegram: &Telegram, message: &Deed, how: &str) {
+    wait_until("the message says what became of it", || {
+        let edits = deeds(telegram, "editMessageText");
+        let mut of_it = edits
+            .iter()
+            .filter(|edit| edit.params["message_id"] == message.message_id);
+        of_it.any(|edit| {
+            edit.params["chat_id"] == CHAT
+                && edit.params.get("reply_markup").is_none()
+                && edit.params["text"].as_str().unwrap().contains(how)
+        })
+    });
+}
+
+/// Waits until the connection remembers that it shows a call.
+fn is_remembered(home: &Home, connection: &str, id: &str) {
+    let directory = home.workspace_dir().join("connectors");
+    wait_until("it is remembered where it is shown", || {
+        let entries = std::fs::read_dir(&directory).into_iter().flatten();
+        entries.map(|entry| entry.unwrap()).any(|entry| {
+            let is_its = entry.file_name().to_string_lossy().contains(connection);
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            is_its && text.contains(id)
+        })
+    });
+}
+
+fn kill(home: &Home, program: &str) {
+    for process in home.running(program) {
+        processes::signal(process.pid, Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram);
+    let daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let message = message_of(&telegram, &id);
+    assert_eq!(message.params["chat_id"], CHAT);
+    let text = message.params["text"].as_str().unwrap();
+    for shown in ["agent: worker", "conversation: a", "; echo ran x"] {
+        assert!(text.contains(shown), "{text}");
+    }
+    let row = &message.params["reply_markup"]["inline_keyboard"][0];
+    let data = |at: usize| row[at]["callback_data"].as_str().unwrap().to_owned();
+    let (approve, deny) = (data(0), data(1));
+
+    let refused = press(&telegram, EVE, &message, &approve);
+    assert!(refused.contains("user 8 is not one of"), "{refused}");
+    daemon.log().wait_for("it is logged", |line| {
+        line["message"] == "a button was pressed by who may not decide"
+    });
+    // What is not ours, or of no call, changes nothing.
+    let forged = press(&telegram, ANN, &message, "goondan:approve:a-00000000");
+    assert_eq!(forged, "Nothing changed: it waits no more.");
+    telegram.press(ANN, (CHAT, message.message_id), "approve");
+    wait_until("it is passed over", || telegram.kept() == 0);
+    assert_eq!(id_of(&the_call(&home)), id, "it still waits");
+    assert_eq!(runs_of(&home, "x"), 0);
+
+    assert_eq!(press(&telegram, ANN, &message, &approve), "Approved.");
+    sending.wait().exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+    loses_its_buttons(&telegram, &message, "approved by telegram:7");
+    let late = press(&telegram, ANN, &message, &deny);
+    assert!(late.starts_with("Nothing changed"), "{late}");
+    assert_eq!(runs_of(&home, "x"), 1);
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert!(
+        audit.contains("instance.callApproved") && audit.contains("telegram:7"),
+        "{audit}"
+    );
+
+    let (sending, id) = sent(&home, "a", "run y");
+    let message = message_of(&telegram, &id);
+    let denied = press(&telegram, ANN, &message, &format!("goondan:deny:{id}"));
+    assert_eq!(denied, "Denied.");
+    sending.wait().exits(0).prints(&["E_TOOL_DENIED"]);
+    assert_eq!(runs_of(&home, "y"), 0);
+    loses_its_buttons(&telegram, &message, "denied by telegram:7");
+    assert_eq!(deeds(&telegram, "sendMessage").len(), 2);
+}
+
+#[test]
+fn steer_3_an_old_button_decides_after_all_that_works_on_it_was_killed() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram);
+    let mut daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let message = message_of(&telegram, &id);
+    is_remembered(&home, "telegram", &id);
+    kill(&home, CONNECTOR);
+    kill(&home, AGENT);
+    drop(daemon.kill());
+    drop(sending);
+    // It is pressed while nobody listens.
+    let approve = format!("goondan:approve:{id}");
+    let query = telegram.press(ANN, (CHAT, message.message_id), &approve);
+    daemon = Daemon::serving(&home);
+    let said = told(&telegram, &query);
+    let said = match said.as_str() {
+        // The conversation was not read by then.
+        text if text.ends_with("Press again in a moment.") => {
+            assert_eq!(id_of(&the_call(&home)), id);
+            press(&telegram, ANN, &message, &approve)
+        }
+        _ => said,
+    };
+    assert_eq!(said, "Approved.");
+    let again = ["send", "--instance", "a", "--event-id", "run-x", "run x"];
+    home.gdn(&again).exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+    loses_its_buttons(&telegram, &message, "approved by telegram:7");
+    assert_eq!(deeds(&telegram, "sendMessage").len(), 1, "it is asked once");
+    drop(daemon.stop());
+}
+
+#[test]
+fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daemon() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram);
+    let daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let message = message_of(&telegram, &id);
+    home.gdn(&["deny", &id, "--reason", "@all not <b>today</b>"])
+        .exits(0);
+    sending.wait().exits(0);
+    loses_its_buttons(&telegram, &message, "denied by a person: @all not");
+
+    // A turn that is cancelled withdraws what waits in it.
+    let (sending, id) = sent(&home, "a", "run y");
+    let message = message_of(&telegram, &id);
+    home.gdn(&["cancel", "--instance", "a"]).exits(0);
+    sending.wait().exits(7);
+    loses_its_buttons(&telegram, &message, "withdrawn: the turn is cancelled");
+
+    // While Telegram is away nobody waits for it, and what is decided by then is not shown any more.
+    let unwell = Mishap::Answer(
+        502,
+        json!({"ok": false, "description": "because of the test"}),
+    );
+    telegram.have_deeds(vec![unwell; 2]);
+    let (sending, id) = sent(&home, "a", "run z");
+    daemon.log().wait_for("it cannot be shown", |line| {
+        line["message"] == "cannot show people a tool call that waits for them"
+    });
+    home.gdn(&["approve", &id]).exits(0);
+    sending.wait().exits(0).prints(&["ran z"]);
+
+    // It is decided while the connector does not hear of it.
+    telegram.have_deeds([]);
+    let (sending, id) = sent(&home, "a", "run w");
+    let message = message_of(&telegram, &id);
+    is_remembered(&home, "telegram", &id);
+    telegram.have_deeds(vec![Mishap::Break; 1]);
+    home.gdn(&["deny", &id]).exits(0);
+    sending.wait().exits(0);
+    drop(daemon.kill());
+    let _daemon = Daemon::serving(&home);
+    loses_its_buttons(&telegram, &message, "");
+}
+
+#[test]
+fn steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram);
+    let _daemon = Daemon::serving(&home);
+    for round in 0..4 {
+        let name = format!("r{round}");
+        let (sending, id) = sent(&home, "a", &format!("run {name}"));
+        let message = message_of(&telegram, &id);
+        let (button, command) = match round % 2 {
+            0 => ("approve", "deny"),
+            _ => ("deny", "approve"),
+        };
+        let data = format!("goondan:{button}:{id}");
+        let query = telegram.press(ANN, (CHAT, message.message_id), &data);
+        let client: Running = home.start_gdn(&["--json", command, &id]);
+        let said = told(&telegram, &query);
+        let ran = client.wait();
+        let by_button = !said.starts_with("Nothing changed");
+        let by_client = match ran.code {
+            0 => true,
+            // Decided already, or even over by then.
+            5 | 10 => false,
+            _ => panic!("{ran:?}"),
+        };
+        assert!(by_button != by_client, "{said}, {ran:?}");
+        let is_approved = (button == "approve") == by_button;
+        let answer = sending.wait().exits(0).stdout;
+        assert_eq!(answer.contains("E_TOOL_DENIED"), !is_approved, "{answer}");
+        assert_eq!(runs_of(&home, &name), usize::from(is_approved));
+        let by = if by_button { "telegram:7" } else { "a person" };
+        loses_its_buttons(&telegram, &message, by);
+    }
+    assert!(waiting(&home).is_empty());
+}
+
+fn slack_double() -> Provider {
+    let mut posts = 0;
+    Provider::start(move |request| match request.path.as_str() {
+        "/v1/auth.test" => Answer::json(&json!({"ok": true, "user": "clerk", "team": "Acme"})),
+        "/v1/chat.postMessage" => {
+            posts += 1;
+            Answer::json(&json!({"ok": true, "channel": "C9", "ts": format!("9.{posts}")}))
+        }
+        _ => Answer::json(&json!({"ok": true})),
+    })
+}
+
+/// The requests whose path ends so.
+fn to(slack: &Provider, end: &str) -> Vec<Received> {
+    let mut received = slack.received();
+    received.retain(|request| request.path.ends_with(end));
+    received
+}
+
+/// Somebody presses a button in Slack. The status of the answer.
+fn press_in_slack(daemon: &Daemon, user: &str, ts: &str, action: &str, id: &str) -> u16 {
+    let payload = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": user},
+        "channel": {"id": "C9"}, "message": {"ts": ts}, "trigger_id": "9",
+        "actions": [{"action_id": action, "action_ts": "2.5", "value": id}]});
+    let coded: String = payload
+        .to_string()
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect();
+    let body = format!("payload={coded}");
+    let time = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let keyed = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    let mac = keyed.chain_update(format!("v0:{time}:{body}")).finalize();
+    let signature = format!("v0={}", hex::encode(mac.into_bytes()));
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("x-slack-request-timestamp", &time.to_string()),
+        ("x-slack-signature", &signature),
+    ];
+    http::post(daemon.webhook("slack"), "/", &headers, &body)
+        .unwrap()
+        .status
+}
+
+#[test]
+fn steer_3_buttons_of_slack_approve_and_deny_over_a_killed_daemon() {
+    let slack = slack_double();
+    let home = Home::new(&format!(
+        r#"{}---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: slack}}
+spec:
+  connectorRef: {{kind: Connector, name: slack, package: "@goondan/base"}}
+  config: {{endpoint: "{}", channels: [C1], approvals: {{channel: C9, users: [U7]}}}}
+  secrets: {{signingSecret: {{value: {SECRET}}}, botToken: {{value: the-good-token}}}}
+"#,
+        project(),
+        slack.endpoint()
+    ));
+    let daemon = Daemon::serving(&home);
+    let posted = |count: usize| -> Value {
+        wait_for("it is shown in the channel", || {
+            let posts = to(&slack, "/chat.postMessage");
+            (posts.len() == count).then(|| posts[count - 1].body.clone())
+        })
+    };
+    let told = |user: &str, text: &str| {
+        wait_until("whoever pressed is told", || {
+            let told = to(&slack, "/chat.postEphemeral");
+            told.iter().any(|it| {
+                it.body["user"] == user && it.body["text"].as_str().unwrap().contains(text)
+            })
+        });
+    };
+    let closed = |ts: &str, how: &str| {
+        wait_until("the message says what became of it", || {
+            let updates = to(&slack, "/chat.update");
+            updates.iter().any(|it| {
+                let text = it.body["blocks"].to_string();
+                it.body["ts"] == ts && text.contains(how) && !text.contains("button")
+            })
+        });
+    };
+    let (sending, id) = sent(&home, "a", "run x");
+    let message = posted(1);
+    assert_eq!(message["channel"], "C9");
+    let blocks = message["blocks"].to_string();
+    assert!(
+        blocks.contains("&gt;&gt;") && blocks.contains("echo ran x"),
+        "{blocks}"
+    );
+    let press = |daemon: &Daemon, user, ts, action, id: &str| {
+        assert_eq!(press_in_slack(daemon, user, ts, action, id), 200);
+    };
+    press(&daemon, "U8", "9.1", "goondan:approve", &id);
+    told("U8", "user U8 is not one of");
+    is_remembered(&home, "slack", &id);
+    drop(daemon.kill());
+    drop(sending);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(id_of(&the_call(&home)), id, "it is the same question");
+    press(&daemon, "U7", "9.1", "goondan:approve", &id);
+    told("U7", "Approved.");
+    let again = ["send", "--instance", "a", "--event-id", "run-x", "run x"];
+    home.gdn(&again).exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+    closed("9.1", "approved by slack:U7");
+
+    let (sending, id) = sent(&home, "a", "run y");
+    posted(2);
+    press(&daemon, "U7", "9.2", "goondan:deny", &id);
+    sending.wait().exits(0).prints(&["E_TOOL_DENIED"]);
+    assert_eq!(runs_of(&home, "y"), 0);
+    told("U7", "Denied.");
+    // The double counts anew for no daemon.
+    closed("9.2", "denied by slack:U7");
+    press(&daemon, "U7", "9.2", "goondan:approve", &id);
+    told("U7", "Nothing changed");
+    assert_eq!(runs_of(&home, "y"), 0);
+}
