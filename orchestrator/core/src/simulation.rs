@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 mod agent;
 mod approving;
 mod arranging;
+mod awaiting;
 mod budgets;
 mod config;
 mod decisions;
@@ -41,7 +42,7 @@ use goondan_protocol::control::{
     AnswerQuestion, Call, CancelEvent, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent,
     EventInfo, ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
 };
-use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::decisions::ASK_FIRST;

@@ -35,7 +35,7 @@ pub(super) fn arrange(world: &mut World) {
     }
 }
 
-fn pause(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
+pub(super) fn pause(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
     let call = Call::PauseEvent(PauseEvent {
         workspace_id: workspace_id(world),
         instance_key: instance_key.clone(),

@@ -9,8 +9,9 @@ use goondan_protocol::reply::Reply;
 use super::agent::reply_to;
 use super::config;
 
-/// Within so many simulated milliseconds whoever waits hears that a person ended the event.
-const HEARS_WITHIN_MS: u64 = 15_000;
+/// Within so many simulated milliseconds whoever waits hears that a person ended the event: longer than any message
+/// is on its way.
+const HEARS_WITHIN_MS: u64 = 4_000;
 
 /// What a process asked for, and when.
 #[derive(Debug)]

@@ -1,0 +1,65 @@
+//! A connection that waits for a reply while a person does something about the event (`MSG-13`, `STEER-2`).
+
+use super::config::{ENTRY_AGENT, key_of};
+use super::oracle::Asked;
+use super::world::{Post, World};
+use super::{Call, CancelEvent, EventId, arranging, expiring_world, run_for, workspace_id};
+
+/// A world whose connection waits for the reply to an event that a person has wait.
+fn waiting_for_a_paused_event() -> (World, EventId) {
+    let mut world = expiring_world();
+    let key = key_of(ENTRY_AGENT, "ann");
+    let ids = [(); 2].map(|()| world.new_post(&key));
+    for event_id in ids.clone() {
+        world.posts.push(Post {
+            event_id,
+            key: key.clone(),
+            is_in_flight: false,
+        });
+    }
+    let [_, second] = ids;
+    while !world.oracle.unanswered().any(|(id, _)| id == second) {
+        world.post();
+        world.step();
+    }
+    arranging::pause(&mut world, second.clone(), key.clone());
+    world.replies.want(second.clone(), key);
+    world.await_replies();
+    run_for(&mut world, 10_000);
+    assert!(!world.replies.are_told(), "it is paused, and has no reply");
+    (world, second)
+}
+
+#[test]
+fn msg_13_whoever_waits_for_a_reply_hears_that_a_person_cancelled_the_event() {
+    let (mut world, event_id) = waiting_for_a_paused_event();
+    let call = Call::CancelEvent(CancelEvent {
+        workspace_id: workspace_id(&world),
+        instance_key: key_of(ENTRY_AGENT, "ann"),
+        event_id: Some(event_id.clone()),
+    });
+    world.ask(Asked::Cancel(event_id), call);
+    run_for(&mut world, 10_000);
+    assert!(world.replies.are_told(), "nobody told that it is over");
+    assert_eq!(world.replies.counts["reply: ended by a person"], 1);
+}
+
+#[test]
+fn msg_13_whoever_waits_for_a_reply_hears_it_once_the_event_is_resumed() {
+    let (mut world, _) = waiting_for_a_paused_event();
+    let before = world.replies.counts.get("reply: over").copied();
+    arranging::resume_all(&mut world);
+    run_for(&mut world, 10_000);
+    assert!(world.replies.are_told(), "nobody told the reply");
+    let after = world.replies.counts["reply: over"];
+    assert!(after > before.unwrap_or_default());
+}
+
+#[test]
+fn msg_13_whoever_waits_for_a_reply_hears_that_the_conversation_is_gone() {
+    let (mut world, _) = waiting_for_a_paused_event();
+    super::delete(&mut world, &key_of(ENTRY_AGENT, "ann"));
+    run_for(&mut world, 10_000);
+    assert!(world.replies.are_told(), "nobody told that it is gone");
+    assert!(world.replies.counts["reply: gone"] >= 1);
+}
