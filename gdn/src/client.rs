@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
-    Connect, Connected, ControlError, ErrorCode, Incoming, InstanceSummary, JsonRpc, LOG_LINE,
-    ListInstances, LogLine, Method, Status, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
+    Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
+    PROCESS_CHANGE, ProcessChange, Status, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
     WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
@@ -135,6 +135,8 @@ pub(crate) enum Notice {
     Line(Box<RawValue>),
     /// What a client that watches a workspace is told.
     Change(Box<WorkspaceChange>),
+    /// What a client that watches processes is told.
+    Processes(ProcessChange),
 }
 
 /// How long a request may take.
@@ -311,22 +313,6 @@ impl Client {
         self.watch(call, RequestTimeout::Query, &mut |_| {}).await
     }
 
-    /// The conversations that are asked for, of all pages from the one that is asked for.
-    pub(crate) async fn instances(
-        &mut self,
-        mut list: ListInstances,
-    ) -> Result<Vec<InstanceSummary>, CallError> {
-        let mut instances = Vec::new();
-        loop {
-            let page = self.query(list.clone()).await?;
-            instances.extend(page.instances);
-            list.after = page.next;
-            if list.after.is_none() {
-                return Ok(instances);
-            }
-        }
-    }
-
     /// Makes a request that may wait for processes to stop.
     pub(crate) async fn change<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
         self.watch(call, RequestTimeout::Change, &mut |_| {}).await
@@ -391,35 +377,9 @@ impl Client {
                 return serde_json::from_str(result).map_err(unreadable);
             }
             let params = incoming.params.as_deref().map_or("null", RawValue::get);
-            match incoming.method.as_deref() {
-                Some(TURN_PROGRESS) => {
-                    let progress: TurnProgress =
-                        serde_json::from_str(params).map_err(unreadable)?;
-                    if progress.request_id == self.request_id {
-                        on_notice(Notice::Progress(Box::new(progress.event)));
-                    }
-                }
-                Some(TURN_PIECE) => {
-                    let piece: TurnPiece = serde_json::from_str(params).map_err(unreadable)?;
-                    if piece.request_id == self.request_id {
-                        on_notice(Notice::Piece(Box::new(piece)));
-                    }
-                }
-                Some(LOG_LINE) => {
-                    let line: LogLine = serde_json::from_str(params).map_err(unreadable)?;
-                    if line.request_id == self.request_id {
-                        on_notice(Notice::Line(line.line));
-                    }
-                }
-                Some(WORKSPACE_CHANGE) => {
-                    let change: WorkspaceChange =
-                        serde_json::from_str(params).map_err(unreadable)?;
-                    if change.request_id == self.request_id {
-                        on_notice(Notice::Change(Box::new(change)));
-                    }
-                }
-                // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.
-                Some(_) | None => {}
+            let notice = notice(incoming.method.as_deref(), params, self.request_id);
+            if let Some(notice) = notice.map_err(unreadable)? {
+                on_notice(notice);
             }
         }
     }
@@ -428,6 +388,40 @@ impl Client {
     pub(crate) async fn closed(mut self) {
         while let Some(Ok(_)) = self.frames.next().await {}
     }
+}
+
+/// What a notification says, if it belongs to the request.
+fn notice(
+    method: Option<&str>,
+    params: &str,
+    request_id: u64,
+) -> Result<Option<Notice>, serde_json::Error> {
+    let (of, notice) = match method {
+        Some(TURN_PROGRESS) => {
+            let progress: TurnProgress = serde_json::from_str(params)?;
+            let of = progress.request_id;
+            (of, Notice::Progress(Box::new(progress.event)))
+        }
+        Some(TURN_PIECE) => {
+            let piece: TurnPiece = serde_json::from_str(params)?;
+            (piece.request_id, Notice::Piece(Box::new(piece)))
+        }
+        Some(LOG_LINE) => {
+            let line: LogLine = serde_json::from_str(params)?;
+            (line.request_id, Notice::Line(line.line))
+        }
+        Some(WORKSPACE_CHANGE) => {
+            let change: WorkspaceChange = serde_json::from_str(params)?;
+            (change.request_id, Notice::Change(Box::new(change)))
+        }
+        Some(PROCESS_CHANGE) => {
+            let change: ProcessChange = serde_json::from_str(params)?;
+            (change.request_id, Notice::Processes(change))
+        }
+        // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.
+        Some(_) | None => return Ok(None),
+    };
+    Ok((of == request_id).then_some(notice))
 }
 
 fn lost(source: Option<FrameError>) -> CallError {

@@ -6,7 +6,7 @@
 //!
 //! * `cli`, `help` — the options of every command, the list of commands, and their groups in `gdn --help`.
 //! * `commands` — each command in a file of its own: its arguments with their help, its call, its output.
-//! * `client`, `daemon` — the connection, and starting what it connects to.
+//! * `client`, `daemon` — the connection, and starting what it connects to; `pages` — lists that come over it.
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
@@ -34,6 +34,7 @@ pub mod exit;
 mod failure;
 mod help;
 mod output;
+mod pages;
 mod programs;
 mod project;
 pub mod schemas;

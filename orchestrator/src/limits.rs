@@ -30,6 +30,12 @@ pub(crate) const WATCH_POLL_MS: u64 = 5_000;
 /// other machines change.
 pub(crate) const WATCH_LOOK_MS: u64 = 60_000;
 
+/// How many times as long as it took to look how processes are it is not looked again, for those who watch them.
+pub(crate) const PROCESS_LOOK_REST_FACTOR: u32 = 10;
+/// One in so many of these looks is at the memory of all processes, too: at most one in a tick
+/// (`goondan_core::limits::TICK_MS`).
+pub(crate) const PROCESS_LOOKS_OF_MEMORY: u64 = 4;
+
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 

@@ -19,6 +19,7 @@ mod module_gate;
 mod oauth;
 mod orphans;
 mod packages;
+mod process_watches;
 mod programs;
 mod proposals;
 mod reading;

@@ -65,8 +65,9 @@ pub use daemon::{
     Connect, Connected, DaemonStatus, OpenFiles, ReadMetrics, Resource, Status, Stop,
 };
 pub use event::{
-    CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, ListEvents,
-    MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, Sent, TurnPiece, TurnProgress,
+    CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, EventsPage,
+    ListEvents, MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, Sent, TurnPiece,
+    TurnProgress,
 };
 pub use instance::{
     ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
@@ -80,7 +81,10 @@ pub use oauth::{
     RefreshGrant, RevokeGrant, ShowGrant,
 };
 pub use package::{PackageStored, PackagesPruned, PrunePackages, PrunedPackage, StorePackage};
-pub use process::{Achieved, Confinement, ListProcesses, ProcessInfo, ProcessState, Readiness};
+pub use process::{
+    Achieved, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey, ProcessState,
+    ProcessesPage, Readiness, WatchProcesses,
+};
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
     EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, MergeProposal, MergedFrom,
@@ -168,8 +172,10 @@ methods! {
     ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
     /// Stops the daemon.
     Stop = "daemon.shutdown" -> Done;
-    /// Every process and its state.
-    ListProcesses = "daemon.processes" -> Vec<ProcessInfo>;
+    /// The processes and their states.
+    ListProcesses = "daemon.processes" -> ProcessesPage;
+    /// The processes as they are, and as they change, as `process.change` notifications under the request's id.
+    WatchProcesses = "process.watch" -> Done;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.
@@ -189,7 +195,7 @@ methods! {
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> Sent;
     /// The events that wait, are worked on or are parked.
-    ListEvents = "event.list" -> Vec<EventInfo>;
+    ListEvents = "event.list" -> EventsPage;
     /// Lets a parked event wait again; its turn begins from the start.
     RetryEvent = "event.retry" -> Done;
     /// Ends a parked event without an answer.
@@ -373,6 +379,10 @@ pub const TURN_PIECE: &str = "turn.piece";
 /// Name of the notification that carries what a client that watches a workspace is told: `params` is
 /// [`WorkspaceChange`].
 pub const WORKSPACE_CHANGE: &str = "workspace.change";
+
+/// Name of the notification that carries what a client that watches processes is told: `params` is
+/// [`ProcessChange`].
+pub const PROCESS_CHANGE: &str = "process.change";
 
 /// Nothing more to say than that it is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,6 +35,13 @@ pub const AUDIT_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Conversations that one page of a list holds at most (`OBS-1`).
 pub const MAX_INSTANCES_PAGE: usize = 1_000;
 
+/// Processes that one page of a list, one part of a snapshot and one part of what changed hold at most
+/// (`OBS-1`): each may name many conversations it waits for.
+pub const MAX_PROCESSES_PAGE: usize = 250;
+
+/// Events from which on a page of a list of them ends with its conversation (`OBS-1`).
+pub const MAX_EVENTS_PAGE: usize = 1_000;
+
 /// Sums that one answer about what replies of models took holds at most.
 pub const MAX_USAGE_ROWS: usize = 10_000;
 

@@ -117,7 +117,7 @@ impl Question {
                 &mut |notice| match notice {
                     Notice::Progress(event) => view.show(&event),
                     Notice::Piece(piece) => view.piece(&piece),
-                    Notice::Line(_) | Notice::Change(_) => {}
+                    Notice::Line(_) | Notice::Change(_) | Notice::Processes(_) => {}
                 },
             )
             .await

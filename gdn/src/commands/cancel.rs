@@ -86,8 +86,10 @@ async fn find(
         workspace_id: workspace_id.clone(),
         instance_key: args.instance.clone(),
         parked: false,
+        after: None,
+        limit: None,
     };
-    let events = client.query(list).await?.into_iter();
+    let events = client.all(list).await?.into_iter();
     let mut found: Vec<EventInfo> = events
         .filter(|event| match &args.event {
             Some(id) => event.event_id == *id && event.standing != EventStanding::Parked,

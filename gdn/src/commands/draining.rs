@@ -4,17 +4,19 @@
 use std::future::Future;
 use std::time::Duration;
 
-use goondan_protocol::control::{ListProcesses, ProcessInfo, ProcessState};
+use goondan_protocol::control::{ProcessChange, ProcessInfo, ProcessState, WatchProcesses};
 use goondan_protocol::ids::WorkspaceId;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::client::Client;
+use super::following::Processes;
+use crate::client::{Client, Notice, RequestTimeout};
 use crate::context::Context;
 use crate::output::progress::Waiting;
 use crate::output::text;
 
-/// How often it is looked who is still there, in milliseconds.
-const LOOK_MS: u64 = 1_000;
+/// How often it is told who is still there, in milliseconds.
+const TELL_MS: u64 = 1_000;
 
 /// Names that one line tells.
 const NAMES_MAX: usize = 3;
@@ -27,48 +29,62 @@ pub(super) async fn while_draining<T>(
     work: impl Future<Output = T>,
 ) -> T {
     tokio::pin!(work);
+    if context.output.is_json() {
+        return work.await;
+    }
     let since = Instant::now();
-    let mut looks = interval_at(
-        since + Duration::from_millis(LOOK_MS),
-        Duration::from_millis(LOOK_MS),
-    );
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let each = Duration::from_millis(TELL_MS);
+    let mut tellings = interval_at(since + each, each);
+    tellings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (told, mut changes) = mpsc::unbounded_channel();
+    let watching = watch(context, workspace_id, told);
+    tokio::pin!(watching);
     let mut waiting = Waiting::new(context.output);
-    let mut client = None;
-    let mut told = String::new();
+    let mut processes = Processes::default();
+    let mut shown = String::new();
+    let mut is_watched = true;
     loop {
         tokio::select! {
             done = &mut work => return done,
-            _ = looks.tick() => {}
-        }
-        if context.output.is_json() {
-            continue;
-        }
-        let look = async {
-            if client.is_none() {
-                client = Client::connect(&context.state_root).await.ok();
+            () = &mut watching, if is_watched => is_watched = false,
+            Some(change) = changes.recv() => {
+                processes.take(change);
+                continue;
             }
-            let workspace_id = workspace_id.clone();
-            match client.as_mut()?.query(ListProcesses { workspace_id }).await {
-                Ok(processes) => Some(processes),
-                // A daemon that is about to be gone tells nothing more.
-                Err(_) => {
-                    client = None;
-                    None
-                }
-            }
-        };
-        let processes = tokio::select! {
-            done = &mut work => return done,
-            processes = look => processes,
-        };
-        let Some(who) = processes.and_then(|processes| who_is_left(&processes)) else {
-            continue;
-        };
+            _ = tellings.tick() => {}
+        }
+        // A daemon that is about to be gone tells nothing more.
+        let who = who_is_left(&processes.all()).filter(|_| is_watched);
+        let Some(who) = who else { continue };
         let seconds = since.elapsed().as_secs();
-        waiting.show(&format!("waiting for {who}, for {seconds} s"), who != told);
-        told = who;
+        waiting.show(&format!("waiting for {who}, for {seconds} s"), who != shown);
+        shown = who;
     }
+}
+
+/// Watches the processes once it takes long enough to be told, for as long as the daemon tells of them.
+async fn watch(
+    context: &Context,
+    workspace_id: Option<WorkspaceId>,
+    told: mpsc::UnboundedSender<ProcessChange>,
+) {
+    tokio::time::sleep(Duration::from_millis(TELL_MS)).await;
+    let Ok(mut client) = Client::connect(&context.state_root).await else {
+        return;
+    };
+    let request = WatchProcesses {
+        workspace_id,
+        memory: false,
+    };
+    let mut take = |notice| {
+        if let Notice::Processes(change) = notice {
+            // Whoever waited has what it waited for, and so is this over at once.
+            drop(told.send(change));
+        }
+    };
+    let watched = client.watch(request, RequestTimeout::Endless, &mut take);
+    // In which way it ends says nothing: the work itself does.
+    drop(watched.await);
 }
 
 /// `agent clerk/main (draining), connector hook (draining) and 3 more`; none if nobody is left.

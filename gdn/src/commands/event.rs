@@ -115,8 +115,10 @@ async fn list(args: EventListArgs, context: &Context) -> Result<(), Failure> {
         workspace_id: workspace.workspace_id,
         instance_key: args.instance,
         parked: args.parked,
+        after: None,
+        limit: None,
     };
-    let events = client.query(list).await?;
+    let events = client.all(list).await?;
     let output = context.output;
     output.object(schemas::EVENT_LIST, &json!({ "events": events }))?;
     if events.is_empty() {
@@ -257,8 +259,10 @@ async fn all(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Fa
         workspace_id: id.clone(),
         instance_key: None,
         parked: false,
+        after: None,
+        limit: None,
     };
-    Ok(client.query(list).await?)
+    Ok(client.all(list).await?)
 }
 
 /// Those of them that stand so.

@@ -148,7 +148,7 @@ async fn list(
         workspace_id: Some(workspace.workspace_id.clone()),
         ..ListInstances::default()
     };
-    Ok(client.instances(list).await?)
+    Ok(client.all(list).await?)
 }
 
 async fn close(

@@ -196,7 +196,7 @@ async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure>
         agent_name: args.agent.clone(),
         ..ListInstances::default()
     };
-    let instances = client.instances(list).await?;
+    let instances = client.all(list).await?;
     let output = context.output;
     let instances = &instances;
     output.object(schemas::INSTANCE_LIST, &Listed { instances })?;

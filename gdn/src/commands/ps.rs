@@ -23,7 +23,9 @@ Examples:
   gdn ps                  this project's agents and connectors
   gdn ps --all            those of every workspace
   gdn ps --watch          go on, as they change
-  gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'")]
+  gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'
+
+With --watch it goes on over a restart of the daemon, and ends when the project is stopped: `gdn stop`.")]
 pub(crate) struct PsArgs {
     /// Those of every workspace
     #[arg(long)]
@@ -36,10 +38,14 @@ pub(crate) struct PsArgs {
 pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     if args.watch {
-        return watch::run(&mut client, workspace_id, args.all, context).await;
+        return watch::run((client, workspace_id), args.all, context).await;
     }
     let only = workspace_id.clone();
-    let processes = client.query(ListProcesses { workspace_id }).await?;
+    let list = ListProcesses {
+        workspace_id,
+        ..ListProcesses::default()
+    };
+    let processes = client.all(list).await?;
     let output = context.output;
     output.object(schemas::PS, &json!({ "processes": processes }))?;
     if processes.is_empty() {

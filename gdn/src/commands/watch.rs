@@ -3,7 +3,8 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    Done, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceSnapshot,
+    Done, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceInfo,
+    WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -44,20 +45,9 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
             context.output.note("The project is stopped.");
             return Ok(());
         }
-        context
-            .output
-            .note("The connection is lost; waiting for a daemon that runs the project.");
-        (client, workspace_id) = reconnected(context).await;
-    }
-}
-
-/// The next daemon that runs the project.
-async fn reconnected(context: &Context) -> (Client, WorkspaceId) {
-    loop {
-        following::rest().await;
-        if let Ok((client, workspace)) = context.open().await {
-            return (client, workspace.workspace_id);
-        }
+        context.output.note(following::LOST);
+        let (next, workspace) = following::reopened(context).await;
+        (client, workspace_id) = (next, workspace.workspace_id);
     }
 }
 
@@ -76,10 +66,13 @@ async fn watch(
     // Printing can fail, when the reader has gone; then nobody needs more.
     let stop = Notify::new();
     let mut failed = None;
+    let mut up = Up::default();
     let mut show = |notice| {
         if let Notice::Change(change) = notice {
-            *after = Some(change.cursor);
-            if let Err(failure) = show(args, context, &change) {
+            if !change.told.has_more() {
+                *after = Some(change.cursor);
+            }
+            if let Err(failure) = show(args, context, &change, &mut up) {
                 failed.get_or_insert(failure);
                 stop.notify_one();
             }
@@ -99,12 +92,39 @@ async fn watch(
     }
 }
 
-fn show(args: &WatchArgs, context: &Context, change: &WorkspaceChange) -> Result<(), Failure> {
+/// The processes that run, as far as a snapshot has come.
+#[derive(Debug, Default)]
+struct Up {
+    working: usize,
+    agents: usize,
+    others: usize,
+}
+
+impl Up {
+    fn count(&mut self, snapshot: &WorkspaceSnapshot) {
+        let processes = snapshot.processes.iter();
+        let up = processes.filter(|info| info.pid.is_some());
+        let (agents, others): (Vec<_>, Vec<_>) = up.partition(|info| info.role == ChildRole::Agent);
+        self.working += agents.iter().filter(|info| info.turn_id.is_some()).count();
+        self.agents += agents.len();
+        self.others += others.len();
+    }
+}
+
+fn show(
+    args: &WatchArgs,
+    context: &Context,
+    change: &WorkspaceChange,
+    up: &mut Up,
+) -> Result<(), Failure> {
     let output = context.output;
     let wanted = args.instance.as_ref();
     match &change.told {
         WatchUpdate::Snapshot(snapshot) => {
-            output.note(summary(snapshot));
+            up.count(snapshot);
+            if !snapshot.more {
+                output.note(summary(&std::mem::take(up), &snapshot.workspace));
+            }
             let told = json!({
                 "cursor": change.cursor, "at": change.at, "snapshot": snapshot,
             });
@@ -122,18 +142,11 @@ fn show(args: &WatchArgs, context: &Context, change: &WorkspaceChange) -> Result
 }
 
 /// How everything is, in one line.
-fn summary(snapshot: &WorkspaceSnapshot) -> String {
-    let WorkspaceSnapshot {
-        workspace,
-        processes,
-    } = snapshot;
-    let up = processes.iter().filter(|info| info.pid.is_some());
-    let (agents, others): (Vec<_>, Vec<_>) = up.partition(|info| info.role == ChildRole::Agent);
-    let working = agents.iter().filter(|info| info.turn_id.is_some()).count();
+fn summary(up: &Up, workspace: &WorkspaceInfo) -> String {
     let counted = [
-        text::count(working, "turn"),
-        text::count(agents.len(), "agent process"),
-        text::count(others.len(), "connector process"),
+        text::count(up.working, "turn"),
+        text::count(up.agents, "agent process"),
+        text::count(up.others, "connector process"),
         text::count(workspace.pending_events, "waiting event"),
         text::count(workspace.parked_events, "parked event"),
         text::count(workspace.questions, "open question"),

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use goondan_protocol::control::{
-    Call, Connected, ControlError, LOG_LINE, Notification, Request, Response, TURN_PIECE,
-    TURN_PROGRESS,
+    Call, Connected, ControlError, LOG_LINE, Notification, PROCESS_CHANGE, Request, Response,
+    TURN_PIECE, TURN_PROGRESS,
 };
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
@@ -27,6 +27,8 @@ pub(crate) enum Act {
     Piece(Value),
     /// Sends a `logs.line` with this line.
     Line(&'static str),
+    /// Sends a `process.change` with this, under the request's id.
+    Processes(Value),
     /// Answers.
     Answer(Value),
     /// Refuses.
@@ -188,6 +190,10 @@ impl Serving {
                                 LOG_LINE,
                                 &json!({ "requestId": request.id, "line": line }),
                             )
+                        }
+                        Act::Processes(mut change) => {
+                            change["requestId"] = json!(request.id);
+                            notification(PROCESS_CHANGE, &change)
                         }
                         Act::Answer(value) => response(request.id, Ok(value)),
                         Act::Refuse(error) => response(request.id, Err(error)),

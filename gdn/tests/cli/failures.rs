@@ -110,7 +110,7 @@ fn outside_a_project_the_way_in_is_told() {
 fn a_project_is_found_from_within() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
-        Call::ListProcesses(_) => answer(json!([])),
+        Call::ListProcesses(_) => answer(json!({"processes": []})),
         _ => vec![],
     });
     let deep = home.project().join("a/b");

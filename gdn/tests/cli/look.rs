@@ -2,6 +2,7 @@
 //! `stop`, `shutdown`, `audit`.
 
 use goondan_protocol::control::{Call, InstancePage, ShowInstance};
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
@@ -41,31 +42,43 @@ fn instance() -> Value {
     })
 }
 
-#[test]
-fn ps_watch_tells_what_changes_until_the_daemon_is_gone() {
-    let looks = |home: &Home| {
-        let mut look = 0;
-        home.daemon(move |call| match call {
-            Call::ListProcesses(_) => {
-                look += 1;
-                let mut now = process();
-                now["memoryBytes"] = json!(look);
-                match look {
-                    1 => answer(json!([now])),
-                    2 => {
-                        now["state"] = json!("idle");
-                        answer(json!([now]))
-                    }
-                    3 => answer(json!([])),
-                    _ => vec![Act::Die],
-                }
+/// A daemon that tells how the process changes, and then that the project is stopped.
+fn watched(home: &Home) -> Daemon {
+    home.daemon(|call| match call {
+        Call::WatchProcesses(_) => {
+            let at = |second| format!("2026-01-01T00:00:0{second}.000Z");
+            let mut idle = process();
+            idle["state"] = json!("idle");
+            let mut fatter = idle.clone();
+            fatter["memoryBytes"] = json!(7);
+            let mut key = json!({});
+            for name in ["workspaceId", "role", "name", "instanceKey"] {
+                key[name] = process()[name].clone();
             }
-            _ => vec![],
-        })
-    };
+            let told = |second, processes| json!({"at": at(second), "processes": processes});
+            let mut gone = told(4, json!([]));
+            gone["gone"] = json!([key]);
+            // Of what comes in parts nothing is shown before all of it is there.
+            let mut part = told(1, json!([idle.clone()]));
+            part["more"] = json!(true);
+            vec![
+                Act::Processes(part),
+                Act::Processes(told(1, json!([process()]))),
+                Act::Processes(told(2, json!([idle]))),
+                Act::Processes(told(3, json!([fatter]))),
+                Act::Processes(gone),
+                Act::Answer(json!({})),
+            ]
+        }
+        _ => vec![],
+    })
+}
+
+#[test]
+fn ps_watch_asks_once_and_tells_what_changes_until_the_project_is_stopped() {
     let home = Home::new();
-    let daemon = looks(&home);
-    let ran = home.gdn(&["ps", "--watch", "--json"]).exits(9);
+    let daemon = watched(&home);
+    let ran = home.gdn(&["ps", "--watch", "--json"]).exits(0);
     let lines = ran
         .stdout
         .lines()
@@ -77,15 +90,16 @@ fn ps_watch_tells_what_changes_until_the_daemon_is_gone() {
             (
                 line["change"].as_str().unwrap(),
                 line["process"]["state"].as_str().unwrap(),
+                line["at"].as_str().unwrap(),
             )
         })
         .collect();
     assert_eq!(
         told,
         [
-            ("appeared", "processing"),
-            ("changed", "idle"),
-            ("gone", "idle")
+            ("appeared", "processing", "2026-01-01T00:00:01.000Z"),
+            ("changed", "idle", "2026-01-01T00:00:02.000Z"),
+            ("gone", "idle", "2026-01-01T00:00:04.000Z")
         ]
     );
     assert!(
@@ -93,11 +107,18 @@ fn ps_watch_tells_what_changes_until_the_daemon_is_gone() {
             .iter()
             .all(|line| line["schema"] == "gdn.ps.change/v1")
     );
+    // Whatever happened, nothing was asked but this one thing.
+    let calls = daemon.calls();
+    assert!(
+        matches!(calls.as_slice(), [Call::WatchProcesses(watch)] if !watch.memory),
+        "{calls:?}"
+    );
     drop(daemon);
 
     let home = Home::new();
-    let _daemon = looks(&home);
-    let ran = home.gdn(&["ps", "-w"]).exits(9);
+    let _daemon = watched(&home);
+    let ran = home.gdn(&["ps", "-w"]).exits(0);
+    let ran = ran.tells(&["The project is stopped."]);
     let lines: Vec<_> = ran.stdout.lines().collect();
     assert_eq!(lines.len(), 3, "{}", ran.stdout);
     for (line, end) in lines.iter().zip([
@@ -110,10 +131,91 @@ fn ps_watch_tells_what_changes_until_the_daemon_is_gone() {
 }
 
 #[test]
+fn task_logs_follow_asks_for_more_once_what_was_asked_for_has_come() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::ReadTaskLog(read) if read.offset < 0 => {
+            answer(json!({"text": "begun\n", "next": 6, "isEnd": true}))
+        }
+        Call::ReadTaskLog(_) => {
+            answer(json!({"text": "done\n", "next": 11, "isEnd": true, "isOver": true}))
+        }
+        _ => vec![],
+    });
+    let ran = home.gdn(&["task", "logs", "shop", "--follow"]).exits(0);
+    assert_eq!(ran.stdout, "begun\ndone\n");
+    let asked: Vec<_> = daemon
+        .calls()
+        .into_iter()
+        .map(|call| match call {
+            Call::ReadTaskLog(read) => (read.offset, read.wait),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(asked, [(-16_384, true), (6, true)]);
+    home.gdn(&["task", "logs", "shop"]).exits(0);
+    let calls = daemon.calls();
+    assert!(
+        matches!(calls.last(), Some(Call::ReadTaskLog(read)) if !read.wait),
+        "{calls:?}"
+    );
+}
+
+#[test]
+fn obs_1_lists_are_whole_however_many_pages_they_have() {
+    let home = Home::new();
+    let named = |name: &str| {
+        let mut process = process();
+        process["name"] = json!(name);
+        process
+    };
+    let key = |name: &str| json!({"workspaceId": WORKSPACE, "role": "connector", "name": name});
+    let event = |key: &str| {
+        json!({
+            "instanceKey": key, "agentName": "clerk", "eventId": key, "standing": "waiting",
+            "crashes": 0, "since": ago(1), "source": {"kind": "connector", "name": "cli"},
+            "input": "Hello",
+        })
+    };
+    let _daemon = home.daemon(move |call| match call {
+        Call::ListProcesses(list) => answer(match &list.after {
+            None => json!({"processes": [named("a")], "next": key("a")}),
+            Some(after) if after.name == "a" => {
+                json!({"processes": [named("b"), named("c")], "next": key("c")})
+            }
+            Some(after) => {
+                assert_eq!(after.name, "c");
+                json!({"processes": [named("d")]})
+            }
+        }),
+        Call::ListEvents(list) => answer(match list.after.as_ref().map(InstanceKey::as_str) {
+            None => json!({"events": [event("e1")], "next": "e1"}),
+            // A page may be empty, and not the last.
+            Some("e1") => json!({"events": [], "next": "e2"}),
+            after => {
+                assert_eq!(after, Some("e2"));
+                json!({"events": [event("e3")]})
+            }
+        }),
+        _ => vec![],
+    });
+    let listed = |args: &[&str], list: &str, field: &str| {
+        let json = home.gdn(args).exits(0).json();
+        let items = json[list].as_array().unwrap().iter();
+        let text = |item: &Value| item[field].as_str().unwrap().to_owned();
+        items.map(text).collect::<Vec<_>>()
+    };
+    let processes = listed(&["ps", "--json"], "processes", "name");
+    assert_eq!(processes, ["a", "b", "c", "d"]);
+    let events = listed(&["event", "list", "--json"], "events", "eventId");
+    assert_eq!(events, ["e1", "e3"]);
+}
+
+#[test]
 fn ps_shows_a_table_and_the_same_as_json() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
-        Call::ListProcesses(_) => answer(json!([process()])),
+        Call::ListProcesses(_) => answer(json!({"processes": [process()]})),
         _ => vec![],
     });
     let ran = home.gdn(&["ps"]).exits(0);

@@ -83,6 +83,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::Status(_)
             | Call::ReadMetrics(_)
             | Call::ListProcesses(_)
+            | Call::WatchProcesses(_)
             | Call::ListWorkspaces(_)
             | Call::ListInstances(_)
             | Call::ListEvents(_)
@@ -148,6 +149,7 @@ impl Core {
         if gone.is_empty() {
             return;
         }
+        self.tasks.forget_readers(&mut self.fleet, &gone);
         self.fleet.forget_waiters(&gone);
         self.fleet.forget_watchers(&gone);
     }
@@ -301,12 +303,10 @@ impl Core {
                 self.stop(stop.grace_period_ms);
             }
             Call::ListProcesses(list) => {
-                self.fleet.respond(
-                    token,
-                    &self
-                        .fleet
-                        .processes(&self.calls, list.workspace_id.as_ref()),
-                );
+                let (only, after) = (list.workspace_id.as_ref(), list.after.as_ref());
+                let processes = self.fleet.processes(&self.calls, only, after);
+                let page = list.page_of(processes);
+                self.fleet.respond(token, &page);
             }
             Call::ListWorkspaces(_) => {
                 let mut infos = self.fleet.workspace_infos(&self.calls);
@@ -578,8 +578,8 @@ impl Core {
                     Err(error) => self.fleet.respond_error(token, error),
                 }
             }
-            // Logs are the shell's own; they never come here.
-            Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
+            // Logs and what processes take are the shell's own; these never come here.
+            Call::FollowLogs(_) | Call::WatchProcesses(_) => self.fleet.respond(token, &Done {}),
         }
     }
 

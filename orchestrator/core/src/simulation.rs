@@ -196,7 +196,7 @@ fn meddle(world: &mut World) {
             }
         }
         _ => {
-            let call = Call::ListProcesses(ListProcesses { workspace_id: None });
+            let call = Call::ListProcesses(ListProcesses::default());
             world.ask(Asked::Other, call);
         }
     }
@@ -237,6 +237,8 @@ fn list_parked(world: &mut World) {
         workspace_id: workspace_id(world),
         instance_key: None,
         parked: true,
+        after: None,
+        limit: None,
     });
     world.ask(Asked::ListParked, call);
 }

@@ -12,12 +12,12 @@
 //! * `drills`: when it is tried whether a checkpoint could be restored.
 //! * `retention`: tasks that ended long ago, and how they are removed.
 //! * `notifying`: when connections tell people what a task waits for.
-//! * `asking`, `reading`: what clients ask for. Only a person changes anything.
+//! * `asking`, `reading`, `logs`: what clients ask for. Only a person changes anything.
 //! * `workers`: which agent works for a new task.
 //! * `by_agents`: what agents ask for: tasks of their own conversation, and how they stand.
 //! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use goondan_protocol::agents::AgentAsk;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
@@ -46,6 +46,7 @@ mod drills;
 mod entry;
 #[cfg(test)]
 mod keeping_tests;
+mod logs;
 mod notifying;
 #[cfg(test)]
 mod notifying_tests;
@@ -84,6 +85,8 @@ pub(crate) struct Tasks {
     gone_conversations: Vec<InstanceRef>,
     /// Agents that wait for tasks.
     waiters: Vec<by_agents::Waiter>,
+    /// Requests of clients that are there and waited, or wait, for more of a log.
+    readers: HashSet<RequestToken>,
 }
 
 /// The tasks of one workspace.
@@ -231,6 +234,7 @@ impl Tasks {
                 }
                 self.carry_out(fleet, at, batch);
                 self.flush(fleet, at);
+                self.end_logs(fleet, at);
                 self.answer_waiters(fleet);
             }
             Err(error) => self.on_damaged(fleet, at, &error),

@@ -3,29 +3,18 @@
 use std::collections::HashMap;
 use std::fs;
 
-use serde_json::Value;
+use goondan_protocol::control::ProcessInfo;
 
 use super::cgroups::Cgroup;
 
-/// Adds to each process of an answer how much memory it takes now: with all it started, if it has one of
-/// `groups`, which are by process id. Blocks, if only for moments.
-pub(super) fn add_to(processes: &mut Value, groups: &HashMap<u64, Cgroup>) {
-    for process in processes.as_array_mut().into_iter().flatten() {
-        let pid = process.get("pid").and_then(Value::as_u64);
-        let Some(pid) = pid else { continue };
-        let of_group = groups.get(&pid).and_then(Cgroup::memory_bytes);
-        let taken = of_group.or_else(|| bytes_of(pid, RESIDENT));
-        let is_limited = process.pointer("/limits/memoryBytes").is_some();
-        let counted = of_group.or_else(|| bytes_of(pid, COUNTED));
-        let counted = counted.filter(|_| is_limited);
-        let found = [("memoryBytes", taken), ("countedMemoryBytes", counted)];
-        if let Some(fields) = process.as_object_mut() {
-            for (name, bytes) in found {
-                if let Some(bytes) = bytes {
-                    fields.insert(name.to_owned(), Value::from(bytes));
-                }
-            }
-        }
+/// Adds to a process how much memory it takes now: with all it started, if it has one of `groups`, which are by
+/// process id. Blocks, if only for moments.
+pub(super) fn add_to(process: &mut ProcessInfo, groups: &HashMap<u32, Cgroup>) {
+    let Some(pid) = process.pid else { return };
+    let of_group = groups.get(&pid).and_then(Cgroup::memory_bytes);
+    process.memory_bytes = of_group.or_else(|| bytes_of(pid, RESIDENT));
+    if process.limits.memory_bytes.is_some() {
+        process.counted_memory_bytes = of_group.or_else(|| bytes_of(pid, COUNTED));
     }
 }
 
@@ -35,7 +24,7 @@ const RESIDENT: &str = "VmRSS:";
 const COUNTED: &str = "VmData:";
 
 /// One of these, in bytes; none if the process is gone or the system does not tell.
-fn bytes_of(pid: u64, what: &str) -> Option<u64> {
+fn bytes_of(pid: u32, what: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(what))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
@@ -48,24 +37,26 @@ mod tests {
 
     use super::*;
 
+    fn taken(pid: Option<u32>, limits: serde_json::Value) -> ProcessInfo {
+        let process = json!({
+            "workspaceId": "w", "role": "agent", "name": "clerk", "state": "idle", "pid": pid,
+            "consecutiveCrashes": 0, "pendingEvents": 0, "limits": limits,
+        });
+        let mut process = serde_json::from_value(process).unwrap();
+        add_to(&mut process, &HashMap::new());
+        process
+    }
+
     #[test]
     fn what_runs_has_a_size_and_what_does_not_has_none() {
-        let mut processes = json!([
-            {"pid": std::process::id()},
-            {"name": "down"},
-            {"pid": std::process::id(), "limits": {"memoryBytes": 1}},
-        ]);
-        add_to(&mut processes, &HashMap::new());
+        let own = Some(std::process::id());
+        let free = taken(own, json!({}));
+        assert_eq!(free.counted_memory_bytes, None);
+        let limited = taken(own, json!({"memoryBytes": 1}));
         if cfg!(target_os = "linux") {
-            assert!(
-                processes[0]["memoryBytes"].as_u64() > Some(100_000),
-                "{processes}"
-            );
+            assert!(free.memory_bytes > Some(100_000), "{free:?}");
+            assert!(limited.counted_memory_bytes.is_some(), "{limited:?}");
         }
-        assert_eq!(processes[1], json!({"name": "down"}));
-        assert!(processes[0].get("countedMemoryBytes").is_none());
-        if cfg!(target_os = "linux") {
-            assert!(processes[2]["countedMemoryBytes"].is_u64(), "{processes}");
-        }
+        assert_eq!(taken(None, json!({})).memory_bytes, None);
     }
 }

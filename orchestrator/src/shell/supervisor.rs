@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use goondan_clock::RunningTime;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
-use goondan_protocol::control::{Call, ControlError};
+use goondan_protocol::control::{
+    Call, ControlError, Done, ErrorCode, ProcessesPage, WatchProcesses,
+};
 use goondan_protocol::metrics::{MetricsSnapshot, Sample};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
@@ -34,6 +36,7 @@ use super::logs::LogHub;
 use super::memory;
 use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
+use super::process_watches::{self, Groups, ProcessWatches};
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -73,6 +76,7 @@ pub(super) struct Supervisor {
     projects: Projects,
     packages: Arc<PackageKeeper>,
     watches: Watches,
+    process_watches: ProcessWatches,
     /// How many configurations were handed over to be kept.
     kept: u64,
     children: HashMap<ProcessId, RunningChild>,
@@ -116,6 +120,7 @@ impl Supervisor {
             packages: Arc::new(PackageKeeper::new(&projects.layout)),
             projects,
             watches: Watches::default(),
+            process_watches: ProcessWatches::default(),
             kept: 0,
             children: HashMap::new(),
             cgroups,
@@ -208,6 +213,7 @@ impl Supervisor {
                 if let Input::ClientGone { tokens } = &input {
                     for token in tokens {
                         self.requests.remove(token);
+                        self.process_watches.forget(*token);
                     }
                 }
                 let has_ended = matches!(input, Input::Exited { .. });
@@ -232,6 +238,10 @@ impl Supervisor {
                     _ => None,
                 };
                 let peer = client.peer;
+                let watch = match &*call {
+                    Call::WatchProcesses(_) => Some(client.clone()),
+                    _ => None,
+                };
                 self.requests.insert(
                     token,
                     OpenRequest {
@@ -240,6 +250,9 @@ impl Supervisor {
                         addition,
                     },
                 );
+                if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
+                    return self.watch_processes(token, client, id, watch);
+                }
                 self.step(Input::Request { token, peer, call });
             }
             Event::Answer { token, result } => self.respond(token, result),
@@ -259,7 +272,39 @@ impl Supervisor {
         }
         self.ticks = self.ticks.wrapping_add(1);
         self.step(Input::Tick);
+        if self.process_watches.is_due() {
+            let groups = self.groups();
+            for token in self.process_watches.look(&self.core, &groups) {
+                self.answer(token, &Done {});
+            }
+        }
         self.reap();
+    }
+
+    /// A client watches processes.
+    fn watch_processes(
+        &mut self,
+        token: RequestToken,
+        client: Client,
+        id: u64,
+        watch: &WatchProcesses,
+    ) {
+        match self.core.watched_processes(watch.workspace_id.as_ref()) {
+            Ok(processes) => {
+                let groups = self.groups();
+                let looks = self.process_watches.add(token, watch, processes, &groups);
+                let telling = process_watches::tell(client, id, watch.memory, looks);
+                self.tasks.spawn(telling);
+            }
+            Err(error) => self.respond(token, Err(error)),
+        }
+    }
+
+    /// The control groups of the children.
+    fn groups(&self) -> Groups {
+        let children = self.children.values();
+        let groups = children.filter_map(|child| Some((child.pid, child.cgroup.clone()?)));
+        Arc::new(groups.collect())
     }
 
     /// Tells the core how much there is of what processes need.
@@ -341,14 +386,21 @@ impl Supervisor {
                 request.client.respond(request.id, Ok(value));
             }
             // Of many processes it takes a while to look at each.
-            (Ok(mut processes), Some(Addition::Memory)) => {
-                let children = self.children.values();
-                let groups = children
-                    .filter_map(|child| Some((child.pid.into(), child.cgroup.clone()?)))
-                    .collect();
+            (Ok(page), Some(Addition::Memory)) => {
+                let groups = self.groups();
                 self.tasks.spawn_blocking(move || {
-                    memory::add_to(&mut processes, &groups);
-                    request.client.respond(request.id, Ok(processes));
+                    let with_memory = serde_json::from_value(page).and_then(|page| {
+                        let mut page: ProcessesPage = page;
+                        for process in &mut page.processes {
+                            memory::add_to(process, &groups);
+                        }
+                        serde_json::to_value(page)
+                    });
+                    let internal = |error: serde_json::Error| {
+                        ControlError::new(ErrorCode::Internal, error.to_string())
+                    };
+                    let page = with_memory.map_err(internal);
+                    request.client.respond(request.id, page);
                 });
             }
             (result, _) => request.client.respond(request.id, result),

@@ -28,10 +28,12 @@ mod checkpoints;
 mod disk;
 mod logs;
 mod moving;
+mod readers;
 
 pub(super) use checkpoints::boot;
 
 use areas::Areas;
+use readers::{Reader, Readers};
 
 /// What the work on tasks needs.
 #[derive(Clone)]
@@ -121,12 +123,13 @@ impl TaskThread {
 
 fn run(ground: &Ground, waiting: &Receiver<TaskWork>) {
     let mut areas = Areas::new(ground.clone());
+    let mut readers = Readers::new(ground.clone());
     while let Ok(work) = waiting.recv() {
-        carry_out(ground, &mut areas, work);
+        carry_out(ground, &mut areas, &mut readers, work);
     }
 }
 
-fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
+fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: TaskWork) {
     // Long: one arm for each kind of work.
     match work {
         TaskWork::Load { workspace_id } => {
@@ -139,6 +142,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
         TaskWork::Reload { at } => {
             areas.close(&at);
             let found = areas.load(&at);
+            readers.written(&at);
             ground.report(TaskDone::Reloaded {
                 workspace_id: at.workspace_id,
                 found,
@@ -155,6 +159,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
         }
         TaskWork::Write { at, facts, state } => {
             let result = areas.write(&at, &state, &facts);
+            readers.written(&at);
             ground.report(TaskDone::Written { at, result });
         }
         TaskWork::Log { at, text } => {
@@ -163,6 +168,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
                 LogText::Block(..) => 0,
             };
             areas.log(&at, &text);
+            readers.written(&at);
             if bytes > 0 {
                 ground.report(TaskDone::Logged { at, bytes });
             }
@@ -196,10 +202,18 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
             at,
             log,
             offset,
+            at_end,
         } => {
-            let read = logs::read(ground.disk.as_ref(), &ground.work_area(&at), log, offset);
-            ground.answer(token, read);
+            let reader = Reader {
+                token,
+                at,
+                log,
+                offset,
+            };
+            readers.read(reader, at_end);
         }
+        TaskWork::EndLogs { at } => readers.over(&at),
+        TaskWork::ForgetReaders { tokens } => readers.forget(&tokens),
         TaskWork::Import {
             workspace_id,
             token,
@@ -222,6 +236,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
             with_backup,
         } => {
             areas.close(&at);
+            readers.over(&at);
             let with = ground.clone();
             in_background(move || {
                 let result = moving::remove(&with, &at, with_backup);
@@ -232,7 +247,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, work: TaskWork) {
             let with = ground.clone();
             in_background(move || disk::look(&with, at));
         }
-        TaskWork::Close { workspace_id } => areas.close_all(&workspace_id),
+        TaskWork::Close { workspace_id } => {
+            areas.close_all(&workspace_id);
+            readers.close(&workspace_id);
+        }
         // Another thread does them.
         TaskWork::MakeCheckpoint { .. }
         | TaskWork::ListCheckpoints { .. }

@@ -7,6 +7,7 @@ use crate::call::CallPlace;
 use crate::event::{EventSource, TurnOutcome};
 use crate::ids::{AgentName, EventId, InstanceKey, TurnId, WorkspaceId};
 use crate::images::Image;
+use crate::limits::MAX_EVENTS_PAGE;
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 use crate::trace::TraceId;
@@ -79,7 +80,7 @@ pub struct TurnPiece {
     pub piece: Box<RawValue>,
 }
 
-/// `event.list`.
+/// `event.list`: one page of the events that are not over, by their conversations (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListEvents {
@@ -91,6 +92,53 @@ pub struct ListEvents {
     /// Only those that are parked.
     #[serde(default)]
     pub parked: bool,
+    /// The conversation behind which the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<InstanceKey>,
+    /// With how many events the page ends, as soon as their conversation has no more; at most and if it is not said
+    /// [`MAX_EVENTS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `event.list`. Those of a conversation are all on one page: whatever is done to them, none is missed
+/// or told twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventsPage {
+    /// The events. There may be none though a page follows.
+    pub events: Vec<EventInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<InstanceKey>,
+}
+
+impl ListEvents {
+    /// The conversations whose events are on the page that is asked for, of these with so many events each; and where
+    /// the next page begins.
+    #[must_use]
+    pub fn page_of(
+        &self,
+        mut all: Vec<(InstanceKey, usize)>,
+    ) -> (Vec<InstanceKey>, Option<InstanceKey>) {
+        all.retain(|(key, _)| self.after.as_ref() < Some(key));
+        all.sort();
+        let limit = self.limit.unwrap_or(MAX_EVENTS_PAGE);
+        let limit = limit.clamp(1, MAX_EVENTS_PAGE);
+        let count = all.len();
+        let mut events = 0;
+        let mut on_page = Vec::new();
+        for (key, of_it) in all {
+            if events >= limit {
+                break;
+            }
+            // One without any has to be looked at, too.
+            events += of_it.max(1);
+            on_page.push(key);
+        }
+        let next = on_page.last().filter(|_| on_page.len() < count).cloned();
+        (on_page, next)
+    }
 }
 
 /// Where an event stands.
@@ -241,4 +289,61 @@ pub struct DropEvent {
     pub instance_key: InstanceKey,
     /// The event.
     pub event_id: EventId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(limit: usize) -> ListEvents {
+        ListEvents {
+            workspace_id: "w".parse().unwrap(),
+            instance_key: None,
+            parked: false,
+            after: None,
+            limit: Some(limit),
+        }
+    }
+
+    fn conversations(counts: &[(&str, usize)]) -> Vec<(InstanceKey, usize)> {
+        let counts = counts.iter();
+        counts
+            .map(|(key, count)| (key.parse().unwrap(), *count))
+            .collect()
+    }
+
+    #[test]
+    fn obs_1_the_pages_of_events_miss_and_repeat_no_conversation() {
+        for limit in [1, 2, 3, 4, 100, MAX_EVENTS_PAGE + 1] {
+            let mut list = list(limit);
+            // Between pages one is over, and one more begins before what was seen.
+            let mut there = conversations(&[("c", 0), ("a", 3), ("b", 1), ("d", 2)]);
+            let mut seen: Vec<String> = Vec::new();
+            loop {
+                let (keys, next) = list.page_of(there.clone());
+                seen.extend(keys.iter().map(ToString::to_string));
+                list.after = next;
+                if list.after.is_none() {
+                    break;
+                }
+                there.retain(|(key, _)| key.as_str() != "a");
+                there.extend(conversations(&[("A", 1)]));
+            }
+            assert_eq!(seen, ["a", "b", "c", "d"], "{limit}");
+        }
+    }
+
+    #[test]
+    fn obs_1_a_page_of_events_ends_with_its_conversation() {
+        let there = conversations(&[("a", 3), ("b", 0), ("c", 2), ("d", 1)]);
+        let page = |limit| {
+            let (keys, next) = list(limit).page_of(there.clone());
+            (keys.len(), next.map(|key| key.to_string()))
+        };
+        assert_eq!(page(1), (1, Some("a".to_owned())));
+        assert_eq!(page(3), (1, Some("a".to_owned())));
+        assert_eq!(page(4), (2, Some("b".to_owned())));
+        assert_eq!(page(5), (3, Some("c".to_owned())));
+        assert_eq!(page(7), (4, None));
+    }
 }

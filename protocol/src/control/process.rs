@@ -1,21 +1,155 @@
 //! What clients are told of child processes.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, InstanceKey, QuestionId, TurnId, WorkspaceId};
 use crate::ipc::ChildRole;
+use crate::limits::MAX_PROCESSES_PAGE;
 use crate::process_limits::ProcessLimits;
 use crate::sandbox::{Facts, Level};
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
-/// `daemon.processes`.
+/// How much the moment at which a start is due may differ for it to be the same, in milliseconds: it is counted by
+/// another clock than the one that people read.
+const SAME_MOMENT_MS: u64 = 1_000;
+
+/// `daemon.processes`: one page of the processes there are, by workspace, kind and name (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListProcesses {
     /// Only this workspace's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ProcessKey>,
+    /// Most processes on the page, at most and if it is not said [`MAX_PROCESSES_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `daemon.processes`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessesPage {
+    /// The processes.
+    pub processes: Vec<ProcessInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ProcessKey>,
+}
+
+impl ListProcesses {
+    /// The page that begins with these processes, which come in the order of their keys and are all behind
+    /// [`after`](Self::after).
+    pub fn page_of(&self, processes: impl Iterator<Item = ProcessInfo>) -> ProcessesPage {
+        let limit = self.limit.unwrap_or(MAX_PROCESSES_PAGE);
+        let limit = limit.clamp(1, MAX_PROCESSES_PAGE);
+        let mut processes: Vec<_> = processes.take(limit + 1).collect();
+        let is_last = processes.len() <= limit;
+        processes.truncate(limit);
+        let next = processes.last().filter(|_| !is_last).map(ProcessInfo::key);
+        ProcessesPage { processes, next }
+    }
+}
+
+/// `process.watch`: the processes, and each that is another way than it was told, as `process.change`
+/// notifications. Ends when the workspace is stopped, or its client goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WatchProcesses {
+    /// Only this workspace's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// Also those of which only the memory is different.
+    #[serde(default)]
+    pub memory: bool,
+}
+
+/// The parameters of [`super::PROCESS_CHANGE`]: a part of what is different.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessChange {
+    /// The request that watches.
+    pub request_id: u64,
+    /// When it was looked.
+    pub at: Timestamp,
+    /// The processes that are new or different, as they are.
+    pub processes: Vec<ProcessInfo>,
+    /// Those that are not there any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<ProcessKey>,
+    /// Whether more of the same look follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// Which process: of all that are known at a time no other has the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessKey {
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// What it is.
+    pub role: ChildRole,
+    /// An agent's conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
+    /// The name of the agent, the connection, the model or the task.
+    pub name: String,
+}
+
+/// What processes are ordered by.
+type Place<'a> = (&'a WorkspaceId, u8, Option<&'a InstanceKey>, &'a str);
+
+fn place<'a>(
+    workspace_id: &'a WorkspaceId,
+    role: ChildRole,
+    instance_key: Option<&'a InstanceKey>,
+    name: &'a str,
+) -> Place<'a> {
+    // Those of which there are many, at last.
+    let rank = match role {
+        ChildRole::Connector => 0,
+        ChildRole::Model => 1,
+        ChildRole::Task => 2,
+        ChildRole::Agent => 3,
+    };
+    (workspace_id, rank, instance_key, name)
+}
+
+impl ProcessKey {
+    fn place(&self) -> Place<'_> {
+        let key = self.instance_key.as_ref();
+        place(&self.workspace_id, self.role, key, &self.name)
+    }
+
+    /// Whether the process of a workspace that is of this kind, conversation and name comes behind this one.
+    #[must_use]
+    pub fn is_before(
+        &self,
+        workspace_id: &WorkspaceId,
+        role: ChildRole,
+        instance_key: Option<&InstanceKey>,
+        name: &str,
+    ) -> bool {
+        self.place() < place(workspace_id, role, instance_key, name)
+    }
+}
+
+impl Ord for ProcessKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for ProcessKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// The state of a child process (`SUP-2`).
@@ -146,6 +280,37 @@ pub struct ProcessInfo {
     pub confinement: Option<Confinement>,
 }
 
+impl ProcessInfo {
+    /// Which it is.
+    #[must_use]
+    pub fn key(&self) -> ProcessKey {
+        ProcessKey {
+            workspace_id: self.workspace_id.clone(),
+            role: self.role,
+            instance_key: self.instance_key.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Whether nothing is different but how much memory it takes, which always is.
+    #[must_use]
+    pub fn is_as(&self, other: &Self) -> bool {
+        let is_same_start = match (self.next_start_at, other.next_start_at) {
+            (Some(one), Some(other)) => {
+                one.as_unix_millis().abs_diff(other.as_unix_millis()) < SAME_MOMENT_MS
+            }
+            (one, other) => one == other,
+        };
+        let as_other = Self {
+            next_start_at: other.next_start_at,
+            memory_bytes: other.memory_bytes,
+            counted_memory_bytes: other.counted_memory_bytes,
+            ..self.clone()
+        };
+        is_same_start && as_other == *other
+    }
+}
+
 /// How a process that runs is confined, right by right (`SEC-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,4 +333,88 @@ pub struct Achieved {
     pub level: Level,
     /// What is held.
     pub rights: Facts,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn process(role: &str, name: &str, instance: Option<&str>) -> ProcessInfo {
+        let mut process = json!({
+            "workspaceId": "w", "role": role, "name": name, "state": "idle",
+            "consecutiveCrashes": 0, "pendingEvents": 0,
+        });
+        if let Some(instance) = instance {
+            process["instanceKey"] = json!(instance);
+        }
+        serde_json::from_value(process).unwrap()
+    }
+
+    fn named(mut list: ListProcesses, change: impl Fn(&mut Vec<ProcessInfo>)) -> Vec<String> {
+        let mut there = vec![
+            process("agent", "b", Some("a")),
+            process("task", "t", None),
+            process("agent", "a", Some("b")),
+            process("model", "big", None),
+            process("connector", "inbox", None),
+        ];
+        let mut named = Vec::new();
+        loop {
+            there.sort_by_key(ProcessInfo::key);
+            let behind = there
+                .iter()
+                .filter(|one| list.after.as_ref() < Some(&one.key()));
+            let page = list.page_of(behind.cloned());
+            named.extend(page.processes.into_iter().map(|one| one.name));
+            list.after = page.next;
+            if list.after.is_none() {
+                return named;
+            }
+            change(&mut there);
+        }
+    }
+
+    #[test]
+    fn obs_1_the_pages_of_processes_miss_and_repeat_nothing_whatever_changes() {
+        let all = ["inbox", "big", "t", "b", "a"];
+        for limit in [1, 2, 3, 4, 5, 6, MAX_PROCESSES_PAGE + 1] {
+            let list = ListProcesses {
+                limit: Some(limit),
+                ..ListProcesses::default()
+            };
+            assert_eq!(named(list.clone(), |_| {}), all, "{limit}");
+            // What comes before a page changes nothing of it, and what is gone is nowhere any more.
+            let changed = named(list, |there| {
+                there.retain(|one| one.name != "inbox");
+                there.push(process("connector", "aa", None));
+                there[0].pending_events += 1;
+            });
+            assert_eq!(changed, all, "{limit}");
+        }
+    }
+
+    #[test]
+    fn memory_and_another_clock_make_no_difference() {
+        let one = ProcessInfo {
+            next_start_at: Some(Timestamp::from_unix_millis(10_000)),
+            memory_bytes: Some(1),
+            ..process("agent", "a", Some("b"))
+        };
+        let mut other = ProcessInfo {
+            next_start_at: Some(Timestamp::from_unix_millis(10_002)),
+            memory_bytes: Some(2),
+            counted_memory_bytes: Some(3),
+            ..one.clone()
+        };
+        assert!(one.is_as(&other));
+        other.next_start_at = Some(Timestamp::from_unix_millis(12_000));
+        assert!(!one.is_as(&other));
+        other.next_start_at = None;
+        assert!(!one.is_as(&other));
+        other.next_start_at = one.next_start_at;
+        other.state = ProcessState::Processing;
+        assert!(!one.is_as(&other));
+    }
 }

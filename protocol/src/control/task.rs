@@ -129,6 +129,9 @@ requests_about! {
         /// From which byte on; from the end backwards if it is negative.
         #[serde(default)]
         offset: i64,
+        /// Whether to return only when there is something, or nothing more will come.
+        #[serde(default)]
+        wait: bool,
     }
     /// `task.remove`.
     RemoveTask {
@@ -263,6 +266,9 @@ pub struct TaskLogPart {
     pub next: u64,
     /// Whether the log ends here, for now.
     pub is_end: bool,
+    /// Whether it ends here for good: the task has ended, and nothing of it runs any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_over: bool,
 }
 
 /// What a task waits for, of a person.

@@ -91,13 +91,14 @@ pub struct WorkspaceChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WatchUpdate {
-    /// How everything is; what comes after it builds on it.
+    /// How everything is, or a part of it; what comes after it builds on it.
     Snapshot(Box<WorkspaceSnapshot>),
     /// Something happened.
     Event(LifecycleEvent),
 }
 
-/// How a workspace is.
+/// How a workspace is: of many processes, a part. All parts are of one moment, follow each other and have one
+/// cursor, behind which goes on who has them all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSnapshot {
@@ -105,6 +106,17 @@ pub struct WorkspaceSnapshot {
     pub workspace: WorkspaceInfo,
     /// Its processes, and its conversations with something to do.
     pub processes: Vec<ProcessInfo>,
+    /// Whether more of them follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+impl WatchUpdate {
+    /// Whether more of the same snapshot follows.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        matches!(self, Self::Snapshot(snapshot) if snapshot.more)
+    }
 }
 
 #[cfg(test)]

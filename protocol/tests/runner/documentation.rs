@@ -301,6 +301,7 @@ fn check_result(method: &str, result: &str) {
         control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
         control::Status::NAME => result_round_trip::<control::Status>(result),
         control::Stop::NAME => result_round_trip::<control::Stop>(result),
+        control::WatchProcesses::NAME => result_round_trip::<control::WatchProcesses>(result),
         control::ListProcesses::NAME => result_round_trip::<control::ListProcesses>(result),
         control::OpenWorkspace::NAME => result_round_trip::<control::OpenWorkspace>(result),
         control::ListWorkspaces::NAME => result_round_trip::<control::ListWorkspaces>(result),
@@ -448,6 +449,9 @@ fn every_method_has_a_request_and_a_result() {
                     control::WORKSPACE_CHANGE => {
                         round_trip::<control::WorkspaceChange>(params.get());
                     }
+                    control::PROCESS_CHANGE => {
+                        round_trip::<control::ProcessChange>(params.get());
+                    }
                     control::TURN_PIECE => {
                         // Raw JSON has no equality of its own; its text is compared.
                         round_trip::<control::TurnPiece>(params.get());
@@ -462,7 +466,7 @@ fn every_method_has_a_request_and_a_result() {
     let all: BTreeSet<String> = Call::NAMES.iter().map(ToString::to_string).collect();
     assert_eq!(asked, all);
     assert_eq!(answered, all);
-    assert_eq!(notified.len(), 4);
+    assert_eq!(notified.len(), 5);
 }
 
 #[test]

@@ -107,6 +107,8 @@ mod otlp;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod pauses;

@@ -57,7 +57,7 @@ fn settle(home: &Home, status: &str) {
     });
 }
 
-fn area(home: &Home) -> PathBuf {
+pub(crate) fn area(home: &Home) -> PathBuf {
     home.workspace_dir().join("tasks/shop")
 }
 
@@ -74,7 +74,7 @@ fn count(history: &[Value], event: &str) -> usize {
     of_kind.count()
 }
 
-fn new_task(home: &Home) {
+pub(crate) fn new_task(home: &Home) {
     let new = [
         "task",
         "new",
@@ -100,9 +100,9 @@ fn provide(home: &Home) {
 }
 
 /// What a person does at each step, and how the task stands before and after it.
-type Step = (&'static str, fn(&Home), &'static str);
+pub(crate) type Step = (&'static str, fn(&Home), &'static str);
 
-const STEPS: [Step; 6] = [
+pub(crate) const STEPS: [Step; 6] = [
     (
         "waiting_question",
         |home| drop(home.gdn(&["task", "answer", "shop", "engineers"]).exits(0)),

@@ -64,6 +64,7 @@ fn arrival(
     event_id: &mut Option<EventId>,
 ) -> Option<Arrival> {
     let event = match told {
+        WatchUpdate::Snapshot(snapshot) if snapshot.more => return None,
         WatchUpdate::Snapshot(_) => return Some(Arrival::Anew),
         WatchUpdate::Event(event) if event.instance_key() == Some(key) => event,
         WatchUpdate::Event(_) => return None,

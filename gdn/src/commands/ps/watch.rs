@@ -1,19 +1,20 @@
-//! `gdn ps --watch`: the processes as they change.
+//! `gdn ps --watch`: the processes as they change, over restarts of the daemon.
 //!
 //! On a terminal the table is drawn again in its place; in a pipe there is a line for each change, and
-//! with `--json` an object. The daemon is asked once in [`INTERVAL_MS`]: what comes and goes between
-//! two looks is not seen, the log has it.
+//! with `--json` an object. Nothing is asked: the daemon tells what is different.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goondan_protocol::control::{ListProcesses, ProcessInfo};
+use goondan_protocol::control::{Done, ProcessChange, ProcessInfo, ProcessKey, WatchProcesses};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::table::{detail, state_words, table};
-use crate::client::Client;
+use crate::client::{CallError, Client, Notice, RequestTimeout};
+use crate::commands::following;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::screen::Screen;
@@ -21,43 +22,155 @@ use crate::output::style::{self, Palette};
 use crate::output::text;
 use crate::schemas;
 
-/// How long after a look the next one follows, in milliseconds.
-pub(crate) const INTERVAL_MS: u64 = 1_000;
+/// How often the times on a terminal are brought up to date, in milliseconds.
+const REDRAW_MS: u64 = 1_000;
 
-/// Looks again and again until the daemon or the reader is gone.
+/// Why a daemon tells no more.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// The project was stopped.
+    Stopped,
+    /// The daemon is gone.
+    Lost,
+}
+
+/// Shows the processes until the project is stopped or the reader is gone.
 pub(super) async fn run(
-    client: &mut Client,
-    workspace_id: Option<WorkspaceId>,
+    (mut client, mut workspace_id): (Client, Option<WorkspaceId>),
     all: bool,
     context: &Context,
 ) -> Result<(), Failure> {
-    let output = context.output;
-    let mut screen = Screen::of(output);
-    let mut before = Processes::new();
+    let mut shown = Shown {
+        context,
+        all,
+        screen: Screen::of(context.output),
+        told: following::Processes::default(),
+        before: Processes::new(),
+        is_whole: false,
+        is_lost: false,
+    };
     loop {
-        let workspace_id = workspace_id.clone();
-        let processes = client.query(ListProcesses { workspace_id }).await?;
-        let now = text::now();
-        if let Some(screen) = &mut screen {
-            let head = format!("{}, every {} s", text::clock(now), INTERVAL_MS / 1_000);
-            let head = output.out.paint(style::FAINT, &head);
-            let processes = table(&processes, all, now).render(output.canvas());
-            screen.show(&format!("{head}\n{processes}"))?;
-        } else {
-            for change in changes(&mut before, processes) {
-                let object = json!({
-                    "at": now, "change": change.what.as_str(), "process": change.process,
-                });
-                output.object(schemas::PS_CHANGE, &object)?;
-                output.data(line(&change, now, output.out))?;
-            }
+        if shown.watch(client, workspace_id).await? == Ended::Stopped {
+            context.output.note("The project is stopped.");
+            return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(INTERVAL_MS)).await;
+        shown.lost()?;
+        (client, workspace_id) = reconnected(all, context).await;
     }
 }
 
-/// Processes by workspace, kind, name and conversation.
-type Processes = BTreeMap<(String, &'static str, String, String), ProcessInfo>;
+/// The next daemon that runs the project.
+async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceId>) {
+    loop {
+        following::rest().await;
+        if let Ok(open) = context.open_scope(all).await {
+            return open;
+        }
+    }
+}
+
+/// What is shown.
+struct Shown<'a> {
+    context: &'a Context,
+    all: bool,
+    screen: Option<Screen>,
+    /// What the daemon that is there told.
+    told: following::Processes,
+    /// What there is a line of already.
+    before: Processes,
+    /// Whether everything was told once.
+    is_whole: bool,
+    is_lost: bool,
+}
+
+impl Shown<'_> {
+    /// Shows what one daemon tells.
+    async fn watch(
+        &mut self,
+        mut client: Client,
+        workspace_id: Option<WorkspaceId>,
+    ) -> Result<Ended, Failure> {
+        self.told = following::Processes::default();
+        let (told, mut changes) = mpsc::unbounded_channel();
+        let request = WatchProcesses {
+            workspace_id,
+            memory: self.screen.is_some(),
+        };
+        let mut take = |notice| {
+            if let Notice::Processes(change) = notice {
+                // The other end is here.
+                drop(told.send(change));
+            }
+        };
+        let watching = client.watch(request, RequestTimeout::Endless, &mut take);
+        tokio::pin!(watching);
+        let mut redraw = tokio::time::interval(Duration::from_millis(REDRAW_MS));
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Some(change) = changes.recv() => self.take(change)?,
+                ended = &mut watching => break ended,
+                _ = redraw.tick(), if self.screen.is_some() => self.draw()?,
+            }
+        };
+        while let Ok(change) = changes.try_recv() {
+            self.take(change)?;
+        }
+        match ended {
+            Ok(Done {}) => Ok(Ended::Stopped),
+            Err(CallError::Lost { .. }) => Ok(Ended::Lost),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take(&mut self, change: ProcessChange) -> Result<(), Failure> {
+        let at = change.at;
+        if !self.told.take(change) {
+            return Ok(());
+        }
+        (self.is_whole, self.is_lost) = (true, false);
+        if self.screen.is_some() {
+            return self.draw();
+        }
+        let output = self.context.output;
+        for change in changes(&mut self.before, self.told.all()) {
+            let object = json!({
+                "at": at, "change": change.what.as_str(), "process": change.process,
+            });
+            output.object(schemas::PS_CHANGE, &object)?;
+            output.data(line(&change, at, output.out))?;
+        }
+        Ok(())
+    }
+
+    /// The daemon is gone.
+    fn lost(&mut self) -> Result<(), Failure> {
+        self.is_lost = true;
+        if self.screen.is_some() {
+            return self.draw();
+        }
+        self.context.output.note(following::LOST);
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        let Some(screen) = self.screen.as_mut().filter(|_| self.is_whole) else {
+            return Ok(());
+        };
+        let (output, now) = (self.context.output, text::now());
+        let mut head = text::clock(now);
+        if self.is_lost {
+            head.push_str("  ");
+            head.push_str(following::LOST);
+        }
+        let head = output.out.paint(style::FAINT, &head);
+        let processes = table(&self.told.all(), self.all, now).render(output.canvas());
+        screen.show(&format!("{head}\n{processes}"))
+    }
+}
+
+/// Processes, each by what it is.
+type Processes = BTreeMap<ProcessKey, ProcessInfo>;
 
 /// What became of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,16 +200,10 @@ fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut after = Processes::new();
     for process in now {
-        let conversation = process.instance_key.as_ref().map(ToString::to_string);
-        let key = (
-            process.workspace_id.to_string(),
-            process.role.as_str(),
-            process.name.clone(),
-            conversation.unwrap_or_default(),
-        );
+        let key = process.key();
         let what = match before.remove(&key) {
             None => Some(What::Appeared),
-            Some(old) => (!is_as_before(&old, &process)).then_some(What::Changed),
+            Some(old) => (!old.is_as(&process)).then_some(What::Changed),
         };
         if let Some(what) = what {
             let process = process.clone();
@@ -110,16 +217,6 @@ fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
         process,
     }));
     changes
-}
-
-/// Whether nothing is different but the memory, which always is.
-fn is_as_before(old: &ProcessInfo, new: &ProcessInfo) -> bool {
-    let old = ProcessInfo {
-        memory_bytes: new.memory_bytes,
-        counted_memory_bytes: new.counted_memory_bytes,
-        ..old.clone()
-    };
-    old == *new
 }
 
 /// A change as people read it.

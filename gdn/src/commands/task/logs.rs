@@ -1,17 +1,14 @@
 //! `gdn task logs`.
 
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
-use goondan_protocol::control::{ReadTaskLog, TaskLog};
+use goondan_protocol::control::{ErrorCode, ReadTaskLog, TaskLog};
 
 use super::TaskAtArgs;
+use crate::client::{CallError, RequestTimeout};
+use crate::commands::following;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
-
-/// How often a log that is followed is looked at, in milliseconds.
-const FOLLOW_INTERVAL_MS: u64 = 500;
 
 /// How much of a log's end is shown at first, in bytes, when it is followed.
 const FOLLOW_BYTES: i64 = 16 << 10;
@@ -29,7 +26,7 @@ pub(crate) struct TaskLogsArgs {
         hide_possible_values = true
     )]
     log: LogName,
-    /// Go on with what is added, from near its end
+    /// Go on with what is added, from near its end, until the task has ended
     #[arg(long, short)]
     follow: bool,
 }
@@ -57,16 +54,37 @@ impl From<LogName> for TaskLog {
 }
 
 pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace) = context.open().await?;
+    let (mut client, mut workspace) = context.open().await?;
     let mut offset = if args.follow { -FOLLOW_BYTES } else { 0 };
+    let timeout = match args.follow {
+        true => RequestTimeout::Endless,
+        false => RequestTimeout::Query,
+    };
+    let mut has_read = false;
     loop {
         let read = ReadTaskLog {
             workspace_id: workspace.workspace_id.clone(),
             task_id: args.at.task.clone(),
             log: args.log.into(),
             offset,
+            wait: args.follow,
         };
-        let part = client.query(read).await?;
+        let part = match client.watch(read, timeout, &mut |_| {}).await {
+            Ok(part) => part,
+            Err(CallError::Lost { .. }) if args.follow => {
+                context.output.note(following::LOST);
+                (client, workspace) = following::reopened(context).await;
+                continue;
+            }
+            Err(CallError::Refused(refused))
+                if has_read && refused.code == ErrorCode::WorkspaceNotFound =>
+            {
+                context.output.note("The project is stopped.");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        has_read = true;
         if !part.text.is_empty() {
             context.output.object(schemas::TASK_LOGS, &part)?;
             if !context.output.is_json() {
@@ -74,10 +92,8 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
             }
         }
         offset = i64::try_from(part.next).unwrap_or(i64::MAX);
-        match (part.is_end, args.follow) {
-            (true, false) => return Ok(()),
-            (true, true) => tokio::time::sleep(Duration::from_millis(FOLLOW_INTERVAL_MS)).await,
-            (false, _) => {}
+        if part.is_over || (part.is_end && !args.follow) {
+            return Ok(());
         }
     }
 }

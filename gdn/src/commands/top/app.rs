@@ -199,6 +199,8 @@ impl App {
     /// The daemon told something.
     fn changed(&mut self, change: WorkspaceChange) -> Vec<Effect> {
         let effects = match &change.told {
+            // What it says of each process is asked for.
+            told if told.has_more() => Vec::new(),
             // How everything is: a daemon that was not known before, or too much was missed.
             WatchUpdate::Snapshot(_) => {
                 self.facts = Reload::every(FACTS_EVERY_MS);

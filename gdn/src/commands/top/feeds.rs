@@ -274,8 +274,9 @@ pub(super) async fn facts(
 ) -> Result<Option<Facts>, CallError> {
     let list = ListProcesses {
         workspace_id: Some(workspace_id.clone()),
+        ..ListProcesses::default()
     };
-    let processes = client.query(list).await?;
+    let processes = client.all(list).await?;
     let workspaces = client.query(ListWorkspaces {}).await?.into_iter();
     let mut own = workspaces.filter(|info| info.workspace_id == *workspace_id);
     Ok(own.next().map(|workspace| Facts {

@@ -56,6 +56,17 @@ pub enum LogText {
     Block(Timestamp, Block),
 }
 
+/// What becomes of a request for a part of a log where the log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It is answered: more may come, and nobody waits for it.
+    Answer,
+    /// It waits for more.
+    Wait,
+    /// It is answered: nothing more will come.
+    Over,
+}
+
 /// What is to be done about the work areas of tasks.
 #[derive(Debug)]
 pub enum TaskWork {
@@ -128,6 +139,18 @@ pub enum TaskWork {
         log: TaskLog,
         /// From which byte on; from the end backwards if it is negative.
         offset: i64,
+        /// What becomes of the request at the end of the log.
+        at_end: AtEnd,
+    },
+    /// Nothing more comes into the logs of a task: answer all that wait for more.
+    EndLogs {
+        /// The task.
+        at: TaskRef,
+    },
+    /// These wait for more of a log no longer.
+    ForgetReaders {
+        /// Their requests.
+        tokens: Vec<RequestToken>,
     },
     /// Copy a work area from elsewhere.
     Import {

@@ -44,6 +44,11 @@ impl Fleet {
         Some(&self.instance(at)?.agent)
     }
 
+    /// How many events of a conversation are not over, parked ones left out, if it has something to do.
+    pub(crate) fn pending_events(&self, at: &InstanceRef) -> Option<usize> {
+        Some(self.instance(at)?.pending())
+    }
+
     /// The other conversations that the turn in progress of one works for.
     pub(crate) fn asked_by(&self, at: &InstanceRef) -> Vec<InstanceKey> {
         let entry = self.instance(at);

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    Achieved, Confinement, Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
+    Achieved, Confinement, Connected, DaemonStatus, OpenFiles, ProcessInfo, ProcessKey, Watching,
+    WorkspaceInfo,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Confined};
@@ -114,40 +115,58 @@ impl Fleet {
         }
     }
 
+    /// The processes, in the order of their keys: of one workspace or of all, and behind one of them or from the first.
     pub(crate) fn processes(
         &self,
         work: &impl Work,
         only: Option<&WorkspaceId>,
-    ) -> Vec<ProcessInfo> {
-        let mut processes = Vec::new();
-        for (id, workspace) in &self.workspaces {
-            if only.is_some_and(|only| only != id) {
-                continue;
-            }
-            for (name, connector) in &workspace.connectors {
+        after: Option<&ProcessKey>,
+    ) -> impl Iterator<Item = ProcessInfo> {
+        let workspaces = self.workspaces.iter();
+        let workspaces = workspaces.filter(move |(id, _)| {
+            let is_behind = after.is_none_or(|after| after.workspace_id <= **id);
+            is_behind && only.is_none_or(|only| only == *id)
+        });
+        workspaces.flat_map(move |(id, workspace)| self.processes_in(work, id, workspace, after))
+    }
+
+    fn processes_in(
+        &self,
+        work: &impl Work,
+        id: &WorkspaceId,
+        workspace: &Workspace,
+        after: Option<&ProcessKey>,
+    ) -> impl Iterator<Item = ProcessInfo> {
+        let is_behind = move |role, key: Option<&InstanceKey>, name: &str| {
+            after.is_none_or(|after| after.is_before(id, role, key, name))
+        };
+        let connectors = workspace.connectors.iter();
+        let connectors = connectors
+            .filter(move |(name, _)| is_behind(ChildRole::Connector, None, name.as_str()))
+            .map(move |(name, connector)| {
                 let target = CallTarget::Connection { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                processes.push(connector_info(
-                    self.now,
-                    id,
-                    name.as_str(),
-                    connector,
-                    is_called,
-                ));
-            }
-            for (name, model) in &workspace.models {
+                connector_info(self.now, id, name.as_str(), connector, is_called)
+            });
+        let models = workspace.models.iter();
+        let models = models
+            .filter(move |(name, _)| is_behind(ChildRole::Model, None, name.as_str()))
+            .map(move |(name, model)| {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                processes.push(model_info(self.now, id, name.as_str(), model, is_called));
-            }
-            let runs = workspace.runs.iter();
-            processes.extend(runs.map(|(task, run)| run_info(self.now, id, task.as_str(), run)));
-            let mut instances: Vec<_> = workspace.instances.iter().collect();
-            instances.sort_by_key(|(key, _)| *key);
-            let instances = instances.into_iter();
-            processes.extend(instances.map(|(key, entry)| self.agent_info(work, id, key, entry)));
-        }
-        processes
+                model_info(self.now, id, name.as_str(), model, is_called)
+            });
+        let runs = workspace.runs.iter();
+        let runs = runs
+            .filter(move |(task, _)| is_behind(ChildRole::Task, None, task.as_str()))
+            .map(move |(task, run)| run_info(self.now, id, task.as_str(), run));
+        let agents = workspace.instances.iter();
+        let agents = agents
+            .filter(move |(key, entry)| {
+                is_behind(ChildRole::Agent, Some(key), entry.agent.as_str())
+            })
+            .map(move |(key, entry)| self.agent_info(work, id, key, entry));
+        connectors.chain(models).chain(runs).chain(agents)
     }
 
     pub(crate) fn process_of(&self, work: &impl Work, at: &InstanceRef) -> Option<ProcessInfo> {

@@ -1,10 +1,10 @@
 //! Lists of events that wait or are parked.
 
 use goondan_protocol::control::{
-    CancelEvent, ControlError, EventInfo, EventStanding, ListEvents, MoveEvent, PauseEvent,
-    ResumeEvent,
+    CancelEvent, ControlError, EventInfo, EventStanding, EventsPage, ListEvents, MoveEvent,
+    PauseEvent, ResumeEvent,
 };
-use goondan_protocol::ids::{EventId, InstanceRef};
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
 use goondan_store::instance::{Arrangement, Metadata};
 use goondan_store::writer::operation::{Inspect, Inspection};
@@ -12,12 +12,14 @@ use goondan_store::writer::operation::{Inspect, Inspection};
 use crate::jobs::continuation;
 use crate::{Core, Effect, ListPurpose, Peer, RequestToken, control_error};
 
-/// The events of a workspace, while some of its instances are still asked.
+/// A page of the events of a workspace, while some of its instances are still asked.
 #[derive(Debug)]
 pub(super) struct EventListing {
     request: ListEvents,
     outstanding: usize,
     found: Vec<EventInfo>,
+    /// Where the next page begins.
+    next: Option<InstanceKey>,
     failure: Option<ControlError>,
 }
 
@@ -129,27 +131,40 @@ impl Core {
         request: ListEvents,
         found: Vec<Metadata>,
     ) {
-        let mut asked: Vec<InstanceRef> = Vec::new();
-        for metadata in found {
-            let at = InstanceRef {
-                workspace_id: request.workspace_id.clone(),
-                instance_key: metadata.instance_key,
-            };
+        let id = &request.workspace_id;
+        let with_events = found.into_iter().filter_map(|metadata| {
+            let instance_key = metadata.instance_key;
             let is_chosen = request.instance_key.as_ref();
-            let is_chosen = is_chosen.is_none_or(|key| *key == at.instance_key);
-            let has_events = metadata.parked_events > 0 || self.fleet.agent_name(&at).is_some();
-            if is_chosen && has_events {
-                asked.push(at);
-            }
-        }
+            is_chosen
+                .is_none_or(|key| *key == instance_key)
+                .then_some(())?;
+            let parked = usize::try_from(metadata.parked_events).unwrap_or(usize::MAX);
+            let workspace_id = id.clone();
+            let at = InstanceRef {
+                workspace_id,
+                instance_key,
+            };
+            let pending = self.fleet.pending_events(&at);
+            let has_events = parked > 0 || pending.is_some();
+            let pending = pending.filter(|_| !request.parked).unwrap_or_default();
+            let count = parked.saturating_add(pending);
+            has_events.then_some((at.instance_key, count))
+        });
+        let (asked, next) = request.page_of(with_events.collect());
+        let workspace_id = request.workspace_id.clone();
         let listing = EventListing {
             request,
             outstanding: asked.len(),
             found: Vec::new(),
+            next,
             failure: None,
         };
         self.requests.event_listings.insert(token, listing);
-        for instance in asked {
+        for instance_key in asked {
+            let instance = InstanceRef {
+                workspace_id: workspace_id.clone(),
+                instance_key,
+            };
             let inspect = Inspect {
                 instance: instance.clone(),
             };
@@ -203,6 +218,10 @@ impl Core {
             (event.instance_key.clone(), is_parked)
         };
         listing.found.sort_by_key(order);
-        self.fleet.respond(token, &listing.found);
+        let page = EventsPage {
+            events: listing.found,
+            next: listing.next,
+        };
+        self.fleet.respond(token, &page);
     }
 }

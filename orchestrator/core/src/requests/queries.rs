@@ -2,8 +2,8 @@
 //! of models took.
 
 use goondan_protocol::control::{
-    ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit, ReadUsage, WatchUpdate,
-    WatchWorkspace, WorkspaceSnapshot,
+    ControlError, ErrorCode, GetTrace, InstanceTurns, ListProcesses, ProcessInfo, ReadAudit,
+    ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
@@ -33,14 +33,44 @@ impl Core {
         if self.fleet.watch(id, token, watch.after) {
             return;
         }
-        if let Some(workspace) = self.fleet.workspace_info(&self.calls, id) {
+        let Some(workspace) = self.fleet.workspace_info(&self.calls, id) else {
+            return;
+        };
+        let mut list = ListProcesses {
+            workspace_id: Some(id.clone()),
+            ..ListProcesses::default()
+        };
+        loop {
+            let after = list.after.as_ref();
+            let processes = self.fleet.processes(&self.calls, Some(id), after);
+            let page = list.page_of(processes);
+            list.after = page.next;
             let snapshot = Box::new(WorkspaceSnapshot {
-                workspace,
-                processes: self.fleet.processes(&self.calls, Some(id)),
+                workspace: workspace.clone(),
+                processes: page.processes,
+                more: list.after.is_some(),
             });
             let update = WatchUpdate::Snapshot(snapshot);
             self.fleet.tell_snapshot(id, token, update);
+            if list.after.is_none() {
+                return;
+            }
         }
+    }
+
+    /// All processes that somebody watches, for as long as they can be watched.
+    ///
+    /// # Errors
+    ///
+    /// The workspace is not known, or not any more.
+    pub fn watched_processes(
+        &self,
+        only: Option<&WorkspaceId>,
+    ) -> Result<Vec<ProcessInfo>, ControlError> {
+        if let Some(id) = only {
+            self.fleet.workspace(id)?;
+        }
+        Ok(self.fleet.processes(&self.calls, only, None).collect())
     }
 
     pub(super) fn read_audit(&mut self, token: RequestToken, request: ReadAudit) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, reply_id};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
-use goondan_protocol::control::{ApprovalInfo, EventInfo, Sent};
+use goondan_protocol::control::{ApprovalInfo, EventInfo, EventsPage, Sent};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
@@ -311,7 +311,11 @@ impl Oracle {
                 Answered::Nothing
             }
             Asked::ListParked => match result {
-                Ok(value) => Answered::Parked(serde_json::from_value(value.clone()).unwrap()),
+                Ok(value) => {
+                    let page: EventsPage = serde_json::from_value(value.clone()).unwrap();
+                    assert_eq!(page.next, None, "there are not so many events");
+                    Answered::Parked(page.events)
+                }
                 Err(_) => Answered::Nothing,
             },
             Asked::ListApprovals => match result {

@@ -77,6 +77,7 @@ impl Watcher {
             Some(token),
             "somebody is told who does not watch"
         );
+        assert!(!told.update.has_more(), "there are not so many processes");
         match told.update {
             WatchUpdate::Snapshot(snapshot) => {
                 let WorkspaceSnapshot { processes, .. } = *snapshot;

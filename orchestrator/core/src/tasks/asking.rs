@@ -2,8 +2,8 @@
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{
-    AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, ReadTaskLog,
-    RemoveTask, TaskRemoved,
+    AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, RemoveTask,
+    TaskRemoved,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -247,24 +247,6 @@ impl Tasks {
                 Err(ControlError::new(ErrorCode::TaskRefused, text).suggest("name one of them"))
             }
         }
-    }
-
-    fn read_log(
-        &mut self,
-        fleet: &mut Fleet,
-        token: RequestToken,
-        at: &TaskRef,
-        read: &ReadTaskLog,
-    ) {
-        Self::work(
-            fleet,
-            TaskWork::ReadLog {
-                token,
-                at: at.clone(),
-                log: read.log,
-                offset: read.offset,
-            },
-        );
     }
 
     fn provide(

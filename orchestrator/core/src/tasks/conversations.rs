@@ -442,6 +442,7 @@ impl Tasks {
             self.flush(fleet, at);
             self.begin_restore(fleet, at);
         }
+        self.end_logs(fleet, at);
         self.start_waiting(fleet);
     }
 

@@ -335,6 +335,7 @@ impl Tasks {
             self.input(fleet, at, input, None);
             self.begin_restore(fleet, at);
         }
+        self.end_logs(fleet, at);
         self.start_waiting(fleet);
     }
 

@@ -506,7 +506,11 @@ impl World {
                 };
                 TaskDone::Written { at, result }
             }
-            TaskWork::Log { .. } | TaskWork::ReadLog { .. } | TaskWork::Close { .. } => {
+            TaskWork::Log { .. }
+            | TaskWork::ReadLog { .. }
+            | TaskWork::EndLogs { .. }
+            | TaskWork::ForgetReaders { .. }
+            | TaskWork::Close { .. } => {
                 return None;
             }
             TaskWork::KeepSecret {

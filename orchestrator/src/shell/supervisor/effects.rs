@@ -310,7 +310,7 @@ impl Supervisor {
     }
 
     /// Answers a request with what holds no secret.
-    fn answer(&mut self, token: RequestToken, answer: &impl Serialize) {
+    pub(super) fn answer(&mut self, token: RequestToken, answer: &impl Serialize) {
         match serde_json::value::to_raw_value(answer) {
             Ok(answer) => {
                 if let Some(request) = self.requests.remove(&token) {

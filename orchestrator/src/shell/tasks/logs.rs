@@ -8,7 +8,6 @@ use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
 use goondan_protocol::task::OutputStream;
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError};
-use serde_json::Value;
 
 use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
@@ -91,7 +90,7 @@ pub(super) fn read(
     work_area: &Path,
     log: TaskLog,
     offset: i64,
-) -> Result<Value, ControlError> {
+) -> Result<TaskLogPart, ControlError> {
     let name = match log {
         TaskLog::Agent => Log::Agent.path(),
         TaskLog::Stdout => Log::Stdout.path(),
@@ -100,12 +99,10 @@ pub(super) fn read(
         TaskLog::History => HISTORY,
     };
     let path = work_area.join(name);
-    let part = read_part(disk, &path, offset).map_err(|error| {
+    read_part(disk, &path, offset).map_err(|error| {
         let text = format!("cannot read `{}`: {error}", path.display());
         ControlError::new(ErrorCode::Storage, text)
-    })?;
-    serde_json::to_value(part)
-        .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+    })
 }
 
 fn read_part(disk: &dyn Disk, path: &Path, offset: i64) -> std::io::Result<TaskLogPart> {
@@ -114,6 +111,7 @@ fn read_part(disk: &dyn Disk, path: &Path, offset: i64) -> std::io::Result<TaskL
             text: String::new(),
             next: 0,
             is_end: true,
+            is_over: false,
         });
     };
     let magnitude = offset.unsigned_abs();
@@ -138,6 +136,7 @@ fn read_part(disk: &dyn Disk, path: &Path, offset: i64) -> std::io::Result<TaskL
         text: String::from_utf8_lossy(&bytes).into_owned(),
         next,
         is_end: next >= stat.len,
+        is_over: false,
     })
 }
 

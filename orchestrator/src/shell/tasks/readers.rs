@@ -1,0 +1,92 @@
+//! Clients that read the logs of tasks, and wait for more of them: they are answered when there is something.
+
+use goondan_core::{AtEnd, RequestToken, TaskRef};
+use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
+use goondan_protocol::ids::WorkspaceId;
+
+use super::{Ground, logs};
+
+/// A client that reads a log.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) token: RequestToken,
+    pub(super) at: TaskRef,
+    pub(super) log: TaskLog,
+    /// From which byte on; from the end backwards if it is negative.
+    pub(super) offset: i64,
+}
+
+/// Those that wait.
+pub(super) struct Readers {
+    ground: Ground,
+    waiting: Vec<Reader>,
+}
+
+impl Readers {
+    pub(super) fn new(ground: Ground) -> Self {
+        Self {
+            ground,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Answers one, unless it waits for more than there is.
+    pub(super) fn read(&mut self, mut reader: Reader, at_end: AtEnd) {
+        let work_area = self.ground.work_area(&reader.at);
+        let disk = self.ground.disk.as_ref();
+        match logs::read(disk, &work_area, reader.log, reader.offset) {
+            Ok(part) if part.text.is_empty() && at_end == AtEnd::Wait => {
+                // What comes next is wanted from its beginning, however much it is.
+                reader.offset = i64::try_from(part.next).unwrap_or(i64::MAX);
+                self.waiting.push(reader);
+            }
+            Ok(part) => {
+                let is_over = at_end == AtEnd::Over && part.is_end;
+                let part = serde_json::to_value(TaskLogPart { is_over, ..part });
+                let internal = |error: serde_json::Error| {
+                    ControlError::new(ErrorCode::Internal, error.to_string())
+                };
+                self.ground.answer(reader.token, part.map_err(internal));
+            }
+            Err(error) => self.ground.answer(reader.token, Err(error)),
+        }
+    }
+
+    /// Something of a task may have been written.
+    pub(super) fn written(&mut self, at: &TaskRef) {
+        for reader in self.take(|reader| reader.at == *at) {
+            self.read(reader, AtEnd::Wait);
+        }
+    }
+
+    /// Nothing more of a task will be written.
+    pub(super) fn over(&mut self, at: &TaskRef) {
+        for reader in self.take(|reader| reader.at == *at) {
+            self.read(reader, AtEnd::Over);
+        }
+    }
+
+    /// A workspace is not known any more.
+    pub(super) fn close(&mut self, id: &WorkspaceId) {
+        for reader in self.take(|reader| reader.at.workspace_id == *id) {
+            let error = ControlError::new(
+                ErrorCode::WorkspaceNotFound,
+                format!("workspace `{id}` was stopped"),
+            );
+            let error = error.suggest("start it with `gdn run`");
+            self.ground.answer(reader.token, Err(error));
+        }
+    }
+
+    /// These are gone.
+    pub(super) fn forget(&mut self, tokens: &[RequestToken]) {
+        drop(self.take(|reader| tokens.contains(&reader.token)));
+    }
+
+    fn take(&mut self, is_meant: impl Fn(&Reader) -> bool) -> Vec<Reader> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (meant, others) = waiting.into_iter().partition(is_meant);
+        self.waiting = others;
+        meant
+    }
+}

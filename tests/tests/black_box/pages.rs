@@ -1,0 +1,323 @@
+//! Lists in pages, and clients that go on without asking again and again (`OBS-1`).
+
+use std::os::unix::net::UnixStream;
+
+use goondan_tests::home::Running;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::{Value, json};
+
+use crate::control::{connect, greeting, receive, request, send, version};
+use crate::tasks;
+
+/// A connection that has greeted.
+fn client(home: &Home) -> UnixStream {
+    let (goondan, protocol) = version(home);
+    let mut stream = connect(home);
+    send(&mut stream, &greeting(&goondan, protocol));
+    assert!(receive(&mut stream)["error"].is_null());
+    stream
+}
+
+fn asked(stream: &mut UnixStream, method: &str, params: &Value) -> Value {
+    send(stream, &request(method, params));
+    let mut answer = receive(stream);
+    assert!(answer["error"].is_null(), "{answer}");
+    answer["result"].take()
+}
+
+/// All pages of a list, each of one item; between them `change` is called with how many have come.
+fn pages(
+    home: &Home,
+    (method, list): (&str, &str),
+    mut params: Value,
+    mut change: impl FnMut(usize),
+) -> Vec<Value> {
+    let mut stream = client(home);
+    params["workspaceId"] =
+        home.gdn_json(&["workspace", "list"])["workspaces"][0]["workspaceId"].take();
+    params["limit"] = json!(1);
+    let mut found = Vec::new();
+    loop {
+        let mut page = asked(&mut stream, method, &params);
+        found.extend(page[list].as_array_mut().unwrap().drain(..));
+        if page["next"].is_null() {
+            return found;
+        }
+        params["after"] = page["next"].take();
+        change(found.len());
+    }
+}
+
+fn ids(events: &[Value]) -> Vec<&str> {
+    let events = events.iter();
+    events
+        .map(|event| event["eventId"].as_str().unwrap())
+        .collect()
+}
+
+/// Events that wait in conversations whose turns are held; whoever sent them waits for the answers.
+fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<Running> {
+    let mut sent = Vec::new();
+    for key in keys {
+        for number in 0..3 {
+            let id = format!("{key}{number}");
+            let text = match number {
+                0 => format!("hold {key}"),
+                _ => format!("echo {id}"),
+            };
+            let args = ["send", "--instance", key, "--event-id", &id, &text];
+            sent.push(home.start_gdn(&args));
+            wait_until("it waits", || {
+                let listed = home.gdn_json(&["event", "list", "--instance", key]);
+                listed["events"].as_array().unwrap().len() == number + 1
+            });
+        }
+        let runs = home.notes().join(format!("{key}.runs"));
+        wait_until("the tool runs", || runs.exists());
+    }
+    sent
+}
+
+#[test]
+fn obs_1_pages_of_events_miss_and_repeat_nothing_whatever_a_person_does_meanwhile() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let mut sent = behind_held_turns(&home, &["a", "b", "c"]);
+    let whole = pages(&home, ("event.list", "events"), json!({}), |_| {});
+    let order = ["a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"];
+    assert_eq!(ids(&whole), order);
+    let event = |args: &[&str]| drop(home.gdn(&[&["event"], args].concat()).exits(0));
+    let found = pages(
+        &home,
+        ("event.list", "events"),
+        json!({}),
+        |count| match count {
+            3 => {
+                // One that was listed is gone, one is elsewhere, and one is behind which nothing is left out.
+                event(&["drop", "a1", "--yes"]);
+                event(&["move", "b2", "--first"]);
+                event(&["pause", "c1"]);
+            }
+            6 => {
+                event(&["move", "b2", "--last"]);
+                event(&["move", "c2", "--first"]);
+            }
+            _ => {}
+        },
+    );
+    let order = ["a0", "a1", "a2", "b0", "b2", "b1", "c0", "c2", "c1"];
+    assert_eq!(ids(&found), order);
+    assert_eq!(found[8]["standing"], "paused");
+    event(&["resume", "c1"]);
+    for key in ["a", "b", "c"] {
+        home.write(&format!("notes/{key}.go"), "");
+    }
+    // The one that was dropped ended without an answer.
+    let dropped = sent.remove(1);
+    assert_ne!(dropped.wait().code, 0);
+    for running in sent {
+        running.wait().exits(0);
+    }
+}
+
+#[test]
+fn obs_1_pages_of_processes_miss_and_repeat_nothing_whatever_ends_meanwhile() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(home.ask(key, "echo hi"), "hi");
+    }
+    let all = home.ps();
+    let named = |of: &[Value]| {
+        let of = of.iter();
+        of.map(|one| {
+            (
+                one["role"].clone(),
+                one["name"].clone(),
+                one["instanceKey"].clone(),
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    let pid = |key: &str| {
+        let pid = home.ps_agent(key).unwrap()["pid"].as_u64().unwrap();
+        u32::try_from(pid).unwrap()
+    };
+    let list = ("daemon.processes", "processes");
+    let found = pages(&home, list, json!({}), |count| {
+        if count == all.len() - 2 {
+            // One before and one behind that place are started anew.
+            for key in ["a", "d"] {
+                let before = pid(key);
+                processes::signal(before, Signal::SIGKILL);
+                wait_until("it is gone", || {
+                    home.ps_agent(key).is_none_or(|now| now["pid"] != before)
+                });
+                assert_eq!(home.ask(key, "echo hi"), "hi");
+                assert_ne!(pid(key), before);
+            }
+        }
+    });
+    assert_eq!(named(&found), named(&all));
+    assert!(found.len() > 4, "{found:#?}");
+    let last = found.last().unwrap();
+    assert_eq!(last["pid"], pid("d"), "a later page is of its own time");
+    if cfg!(target_os = "linux") {
+        assert!(last["memoryBytes"].as_u64() > Some(100_000), "{last}");
+    }
+}
+
+/// The changes that `gdn ps --watch --json` printed of an agent: what became of it, and its process id.
+fn changes(watch: &Running, key: &str) -> Vec<(String, Value)> {
+    let printed = watch.stdout();
+    let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let lines = whole.lines();
+    let told = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_key = told.filter(|told| told["process"]["instanceKey"] == key);
+    of_key
+        .map(|told| {
+            let what = told["change"].as_str().unwrap().to_owned();
+            (what, told["process"]["pid"].clone())
+        })
+        .collect()
+}
+
+#[test]
+fn obs_1_ps_watch_tells_what_changes_over_a_kill_of_the_daemon_until_the_project_is_stopped() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let watch = home.start_gdn(&["ps", "--watch", "--json"]);
+    let plain = home.start_gdn(&["ps", "-w"]);
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let pid = home.ps_agent("main").unwrap()["pid"].clone();
+    let is_told = |pid: &Value| changes(&watch, "main").iter().any(|(_, told)| told == pid);
+    wait_until("its process is told", || is_told(&pid));
+    assert_eq!(changes(&watch, "main")[0].0, "appeared");
+    plain.wait_for_stdout(&format!("pid {pid}"));
+    drop(daemon.kill());
+    plain.wait_for_stderr("The connection is lost");
+    let daemon = Daemon::start(&home);
+    wait_until("the project runs", || home.gdn(&["ps"]).code == 0);
+    assert_eq!(home.ask("main", "echo two"), "two");
+    let next = home.ps_agent("main").unwrap()["pid"].clone();
+    assert_ne!(pid, next);
+    wait_until("the next process is told", || is_told(&next));
+    plain.wait_for_stdout(&format!("pid {next}"));
+    home.gdn(&["stop"]).exits(0);
+    watch.wait().exits(0);
+    plain.wait().exits(0).tells(&["The project is stopped."]);
+    daemon.stop();
+}
+
+#[test]
+fn obs_1_whoever_watches_processes_is_told_only_when_something_is_different() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let idle = || {
+        home.ps_agent("main")
+            .is_some_and(|now| now["state"] == "idle")
+    };
+    wait_until("it is idle", idle);
+    let mut stream = client(&home);
+    send(&mut stream, &request("process.watch", &json!({})));
+    let first = receive(&mut stream);
+    assert_eq!(first["method"], "process.change", "{first}");
+    let told = &first["params"];
+    assert_eq!(
+        (&told["requestId"], &told["gone"]),
+        (&json!(2), &Value::Null)
+    );
+    assert_eq!(told["processes"].as_array().unwrap().len(), home.ps().len());
+    // The next thing that is told is the next thing that happens.
+    assert_eq!(home.ask("main", "echo two"), "two");
+    let next = receive(&mut stream);
+    let processes = next["params"]["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 1, "{next}");
+    assert_eq!(processes[0]["instanceKey"], "main", "{next}");
+    let refused = json!({"workspaceId": "nobody__no-package"});
+    let mut stream = client(&home);
+    send(&mut stream, &request("process.watch", &refused));
+    let error = receive(&mut stream);
+    assert_eq!(
+        error["error"]["data"]["code"], "workspaceNotFound",
+        "{error}"
+    );
+}
+
+#[test]
+fn obs_1_a_log_of_a_task_is_followed_over_a_kill_of_the_daemon_to_its_end() {
+    let home = tasks::example();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    let follow = home.start_gdn(&["task", "logs", "shop", "--follow"]);
+    let output = home.start_gdn(&[
+        "task", "logs", "shop", "--follow", "--log", "stdout", "--json",
+    ]);
+    let mut daemon = Some(daemon);
+    for (step, (before, act, after)) in tasks::STEPS.into_iter().enumerate() {
+        tasks::wait_for(&home, before);
+        if step == 1 {
+            follow.wait_for_stdout("Who reads it?");
+            drop(daemon.take().map(Daemon::kill));
+            follow.wait_for_stderr("The connection is lost");
+            daemon = Some(Daemon::start(&home));
+            wait_until("the task is known", || {
+                home.gdn(&["task", "show", "shop"]).code == 0
+            });
+        }
+        act(&home);
+        tasks::wait_for(&home, after);
+    }
+    let followed = follow.wait().exits(0).stdout;
+    let log = home.gdn(&["task", "logs", "shop"]).exits(0).stdout;
+    assert_eq!(
+        followed, log,
+        "nothing is missing, and nothing is there twice"
+    );
+    let parts = output.wait().exits(0).stdout;
+    let parts: Vec<Value> = parts
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let texts: String = parts
+        .iter()
+        .map(|part| part["text"].as_str().unwrap())
+        .collect();
+    let log = home
+        .gdn(&["task", "logs", "shop", "--log", "stdout"])
+        .exits(0)
+        .stdout;
+    assert_eq!(texts, log);
+    // Of a task that has ended there is nothing to wait for.
+    let again = home.gdn(&["task", "logs", "shop", "-f"]).exits(0);
+    assert_eq!(again.stdout, followed);
+}
+
+#[test]
+fn obs_1_whoever_waits_for_more_of_a_log_is_answered_when_the_task_or_the_project_goes() {
+    let home = tasks::example();
+    let _daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    tasks::wait_for(&home, "waiting_question");
+    let follow = home.start_gdn(&["task", "logs", "shop", "-f"]);
+    follow.wait_for_stdout("Who reads it?");
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    follow.wait().exits(0);
+    let new = [
+        "task",
+        "new",
+        "Other",
+        "--description",
+        "More.",
+        "--id",
+        "other",
+    ];
+    home.gdn(&new).exits(0);
+    let follow = home.start_gdn(&["task", "logs", "other", "-f"]);
+    follow.wait_for_stdout("Other");
+    home.gdn(&["stop"]).exits(0);
+    follow.wait().exits(0).tells(&["The project is stopped."]);
+}
