@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(pid: Option<u32>, limits: serde_json::Value) -> ProcessInfo {
+    fn taken(pid: Option<u32>, limits: &serde_json::Value) -> ProcessInfo {
         let process = json!({
             "workspaceId": "w", "role": "agent", "name": "clerk", "state": "idle", "pid": pid,
             "consecutiveCrashes": 0, "pendingEvents": 0, "limits": limits,
@@ -50,13 +50,13 @@ mod tests {
     #[test]
     fn what_runs_has_a_size_and_what_does_not_has_none() {
         let own = Some(std::process::id());
-        let free = taken(own, json!({}));
+        let free = taken(own, &json!({}));
         assert_eq!(free.counted_memory_bytes, None);
-        let limited = taken(own, json!({"memoryBytes": 1}));
+        let limited = taken(own, &json!({"memoryBytes": 1}));
         if cfg!(target_os = "linux") {
             assert!(free.memory_bytes > Some(100_000), "{free:?}");
             assert!(limited.counted_memory_bytes.is_some(), "{limited:?}");
         }
-        assert_eq!(taken(None, json!({})).memory_bytes, None);
+        assert_eq!(taken(None, &json!({})).memory_bytes, None);
     }
 }
