@@ -27,6 +27,7 @@ mod approving;
 mod arranging;
 mod awaiting;
 mod budgets;
+mod chat;
 mod config;
 mod decisions;
 mod invariants;
@@ -98,6 +99,7 @@ fn work(world: &mut World) {
     }
     answer_questions(world);
     approving::decide_some(world);
+    world.press_some();
     let id = workspace_id(world);
     world.come_or_go(id);
     if world.rng.bool() {
@@ -481,6 +483,9 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "approval: approved",
         "approval: approved, and may have begun",
         "approval: denied",
+        "button: decided",
+        "button: decided before",
+        "button: not allowed",
         "question: accept",
         "question: decline",
         "question: cancel",

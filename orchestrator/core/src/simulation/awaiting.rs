@@ -60,6 +60,9 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_the_conversation_is_gone() {
     let (mut world, _) = waiting_for_a_paused_event();
     super::delete(&mut world, &key_of(ENTRY_AGENT, "ann"));
     run_for(&mut world, 10_000);
+    // While it was being deleted there was nothing to wait for.
+    world.await_replies();
+    run_for(&mut world, 10_000);
     assert!(world.replies.are_told(), "nobody told that it is gone");
     assert!(world.replies.counts["reply: gone"] >= 1);
 }

@@ -15,6 +15,7 @@ use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
+use serde_json::json;
 
 pub(super) const PROJECT: &str = "/projects/shop";
 pub(super) const ENTRY_AGENT: &str = "clerk";
@@ -23,7 +24,7 @@ pub(super) const MODEL: &str = "big";
 pub(super) const OTHER_MODEL: &str = "small";
 /// The connection that every edit keeps.
 pub(super) const CONNECTION: &str = "a";
-/// One that no tool works by.
+/// One that no tool works by, and that shows what waits for people.
 pub(super) const OTHER_CONNECTION: &str = "b";
 
 /// What `goondan.yaml` says.
@@ -45,6 +46,11 @@ pub(super) enum Edit {
     /// Not valid.
     Broken,
 }
+
+/// Who may decide in the chat of [`OTHER_CONNECTION`].
+pub(super) const USER: &str = "1";
+/// Somebody else there.
+pub(super) const STRANGER: &str = "2";
 
 /// The longest reply of a model, in tokens.
 pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
@@ -229,12 +235,18 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
 }
 
 fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
+    let (connector, setting) = if name.as_str() == OTHER_CONNECTION {
+        let approvals = json!({"chat": variant, "users": [USER]});
+        ("telegram", ("approvals".to_owned(), approvals))
+    } else {
+        ("webhook", ("port".to_owned(), (8_000 + variant).into()))
+    };
     ConnectionDefinition {
         name,
-        connector: "webhook".parse().unwrap(),
+        connector: connector.parse().unwrap(),
         entry: None,
         entry_digest: None,
-        config: JsonObject::from_iter([("port".to_owned(), (8_000 + variant).into())]),
+        config: JsonObject::from_iter([setting]),
         secrets: BTreeMap::new(),
         rules: vec![IngressRule {
             event: None,

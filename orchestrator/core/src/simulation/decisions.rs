@@ -37,6 +37,8 @@ pub(super) struct Decisions {
     taken: HashMap<ApprovalId, ApprovalDecision>,
     /// What agents were told.
     told: HashMap<ApprovalId, ApprovalDecision>,
+    /// Of what a chat was told that it waits no more.
+    closed: HashSet<ApprovalId>,
     /// Whose calls an agent was told to begin.
     begun: HashSet<TurnId>,
 }
@@ -49,7 +51,18 @@ impl Decisions {
             let known = self.ids.entry(info.turn_id.clone()).or_insert(id.clone());
             assert_eq!(known, id, "one call is asked about twice");
             assert!(!self.taken.contains_key(id), "`{id}` waits and is decided");
+            assert!(!self.closed.contains(id), "`{id}` waits and was closed");
         }
+    }
+
+    /// Whether a person has seen it.
+    pub(super) fn is_listed(&self, id: &ApprovalId) -> bool {
+        self.ids.values().any(|listed| listed == id)
+    }
+
+    /// A chat is told that it waits no more. This stays so.
+    pub(super) fn close(&mut self, id: &ApprovalId) {
+        self.closed.insert(id.clone());
     }
 
     /// A person wants this; it may be carried out, whatever becomes of the daemon.

@@ -107,7 +107,7 @@ pub(super) struct Oracle {
     /// Questions whose answers are wanted as events.
     wanted_later: HashSet<EventId>,
     /// What people decided about calls.
-    decisions: Decisions,
+    pub(super) decisions: Decisions,
     /// How often agents were told what.
     pub(super) told: BTreeMap<String, u64>,
 }
@@ -135,6 +135,11 @@ impl Oracle {
         }
         self.submit(&question, &key_between(requester, agent.as_str()));
         self.submit(&reply_id(&question).unwrap(), requester);
+    }
+
+    /// Somebody is told something of which there is to be one at least.
+    pub(super) fn count_told(&mut self, told: String) {
+        *self.told.entry(told).or_default() += 1;
     }
 
     /// A connector is told what came of a question to a person.

@@ -17,11 +17,13 @@ use goondan_store::workspace::{self, WorkspaceRecord};
 use goondan_store::writer::{Job, Op, Worker};
 
 mod children;
+mod pressing;
 mod reading;
 mod replying;
 mod watching;
 
 use super::agent::{Act, Agent};
+use super::chat::{Chat, Pressed};
 use super::config::{self, Edit, OTHER_MODEL};
 use super::oracle::{Answered, Asked, Oracle};
 use super::places::Places;
@@ -100,6 +102,8 @@ pub(super) struct Child {
     replies: Requests,
     /// Questions to a person that it waits for, by request.
     pub(super) questions: BTreeSet<u64>,
+    /// Buttons that were pressed there.
+    pressed: Pressed,
 }
 
 impl Child {
@@ -159,6 +163,7 @@ pub(super) struct World {
     next_token: u64,
     next_event: u64,
     pub(super) posts: Vec<Post>,
+    pub(super) chat: Chat,
     pub(super) edit: Edit,
     /// The configuration that was last read and valid.
     applied: Option<Arc<Bundle>>,
@@ -234,6 +239,7 @@ impl World {
             next_token: 0,
             next_event: 0,
             posts: Vec::new(),
+            chat: Chat::default(),
             edit: Edit::Valid(0),
             applied: None,
             edits_felt: 0,
@@ -429,8 +435,14 @@ impl World {
                             self.replies.want(accepted.event_id.clone(), key.clone());
                         }
                     }
+                    ToChild::Connector(message) => {
+                        self.promise_of_buttons(process, message, head.in_reply_to);
+                    }
                     _ => {}
                 }
+                let Some(child) = self.children.get_mut(&process) else {
+                    return Vec::new();
+                };
                 let due_ms = child.last_heard_ms.max(self.mono_ms + self.rng.u64(0..20));
                 child.last_heard_ms = due_ms;
                 self.at(
@@ -686,25 +698,11 @@ impl World {
         }
     }
 
-    /// The processes of [`config::CONNECTION`] that listen.
-    fn listening(&self) -> Vec<ProcessId> {
-        let children = self.children.iter();
-        let mut listening: Vec<ProcessId> = children
-            .filter(|(_, child)| child.is_greeted && !child.is_hung && !child.is_dying)
-            .filter(|(_, child)| {
-                child.name == (ChildRole::Connector, config::CONNECTION.to_owned())
-            })
-            .map(|(process, _)| *process)
-            .collect();
-        listening.sort();
-        listening
-    }
-
     /// Posts what waits outside, by the connection whose it is, if it listens.
     pub(super) fn post(&mut self) {
         self.posts
             .retain(|post| !self.oracle.is_excused(&post.event_id));
-        let listening = self.listening();
+        let listening = self.listening(config::CONNECTION);
         for n in 0..self.posts.len() {
             if self.posts[n].is_in_flight {
                 continue;

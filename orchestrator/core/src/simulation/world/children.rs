@@ -14,7 +14,8 @@ use serde_json::value::to_raw_value;
 
 use super::{Child, Happening, Role, World};
 use crate::simulation::agent::Act;
-use crate::simulation::config::REPLY_TOKENS_MAX;
+use crate::simulation::chat::Pressed;
+use crate::simulation::config::{OTHER_CONNECTION, REPLY_TOKENS_MAX};
 use crate::simulation::replies::Requests;
 use crate::{Input, ProcessId, Spawn};
 
@@ -61,6 +62,7 @@ impl World {
             posts: HashMap::new(),
             replies: Requests::default(),
             questions: BTreeSet::new(),
+            pressed: Pressed::new(),
         };
         self.children.insert(process, child);
         self.next_pid += 1;
@@ -77,6 +79,17 @@ impl World {
             process,
             pid: self.next_pid,
         }]
+    }
+
+    /// The processes of a connection that listen.
+    pub(super) fn listening(&self, connection: &str) -> Vec<ProcessId> {
+        let children = self.children.iter();
+        let listening = children
+            .filter(|(_, child)| child.is_greeted && !child.is_hung && !child.is_dying)
+            .filter(|(_, child)| child.name == (ChildRole::Connector, connection.to_owned()));
+        let mut listening: Vec<ProcessId> = listening.map(|(process, _)| *process).collect();
+        listening.sort();
+        listening
     }
 
     /// A child says something, which arrives after all it said before.
@@ -130,11 +143,15 @@ impl World {
                 ToConnector::Welcome(_) => {
                     child.is_greeted = matches!(child.role, Role::Connector);
                     let (ready, detail) = (true, "listening".to_owned());
-                    vec![Act::Say(ToOrchestrator::Status(Status {
+                    let is_showing = child.name.1 == OTHER_CONNECTION;
+                    let status = Act::Say(ToOrchestrator::Status(Status {
                         ready,
                         detail,
                         token: None,
-                    }))]
+                    }));
+                    let follow = ToOrchestrator::ApprovalsFollow(self.chat.follow());
+                    let follow = is_showing.then_some(Act::Say(follow));
+                    follow.into_iter().chain([status]).collect()
                 }
                 ToConnector::Ping(ping) => {
                     let pong = Pong { nonce: ping.nonce };
@@ -163,7 +180,10 @@ impl World {
                     Vec::new()
                 }
                 ToConnector::Shutdown(_) => vec![Act::Exit],
-                _ => Vec::new(),
+                message => {
+                    self.hear_of_buttons(&message);
+                    Vec::new()
+                }
             },
             (_, message) => panic!("`{}` is not for it", message.kind()),
         };

@@ -6,13 +6,14 @@ use goondan_protocol::reply::{Reply, ReplyAwait, ReplyForget};
 
 use super::World;
 use crate::ProcessId;
+use crate::simulation::config::CONNECTION;
 
 impl World {
     /// Somebody waits no longer, asks once more, or for what is none of the connection's business.
     pub(in crate::simulation) fn change_mind(&mut self) {
         match self.rng.u64(0..12) {
             0 => {
-                let listening = self.listening();
+                let listening = self.listening(CONNECTION);
                 if let Some(process) = self.rng.choice(&listening).copied() {
                     self.give_up(process);
                 }
@@ -47,7 +48,7 @@ impl World {
 
     /// Asks for all replies that are wanted, if the connection listens.
     pub(in crate::simulation) fn await_replies(&mut self) {
-        let listening = self.listening();
+        let listening = self.listening(CONNECTION);
         for process in &listening {
             let ended_ms = |event_id: &EventId| self.oracle.ended_ms(event_id);
             self.children[process]
