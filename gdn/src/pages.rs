@@ -1,7 +1,8 @@
 //! Lists that the daemon gives in pages (`OBS-1`).
 
 use goondan_protocol::control::{
-    EventInfo, InstanceSummary, ListEvents, ListInstances, ListProcesses, Method, ProcessInfo,
+    EventInfo, InstanceSummary, ListEvents, ListInstances, ListProcesses, ListTasks, Method,
+    ProcessInfo, TaskInfo,
 };
 
 use crate::client::{CallError, Client};
@@ -40,6 +41,16 @@ impl Paged for ListEvents {
 
     fn turn(&mut self, page: Self::Output, listed: &mut Vec<EventInfo>) -> bool {
         listed.extend(page.events);
+        self.after = page.next;
+        self.after.is_some()
+    }
+}
+
+impl Paged for ListTasks {
+    type Item = TaskInfo;
+
+    fn turn(&mut self, page: Self::Output, listed: &mut Vec<TaskInfo>) -> bool {
+        listed.extend(page.tasks);
         self.after = page.next;
         self.after.is_some()
     }

@@ -115,7 +115,7 @@ pub use task::{
     PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask,
     SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill,
     TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification, TaskNotificationState,
-    TaskRemoved, TaskRestored, TaskRun, TasksPruned,
+    TaskPlace, TaskRemoved, TaskRestored, TaskRun, TasksPage, TasksPruned,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
@@ -297,7 +297,7 @@ methods! {
     /// Makes a task with a work area of its own. Only a person may.
     CreateTask = "task.new" -> TaskInfo;
     /// The tasks.
-    ListTasks = "task.list" -> Vec<TaskInfo>;
+    ListTasks = "task.list" -> TasksPage;
     /// One of them, with all that a person needs to act.
     ShowTask = "task.show" -> TaskDetail;
     /// Starts a task. Only a person may, as with all that changes one.

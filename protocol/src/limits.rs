@@ -42,6 +42,9 @@ pub const MAX_PROCESSES_PAGE: usize = 250;
 /// Events from which on a page of a list of them ends with its conversation (`OBS-1`).
 pub const MAX_EVENTS_PAGE: usize = 1_000;
 
+/// Tasks that one page of a list holds at most (`OBS-1`).
+pub const MAX_TASKS_PAGE: usize = 1_000;
+
 /// Sums that one answer about what replies of models took holds at most.
 pub const MAX_USAGE_ROWS: usize = 10_000;
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentName, ApprovalId, ConnectionName, InstanceKey, WorkspaceId};
+use crate::limits::MAX_TASKS_PAGE;
 use crate::shell::shell_quoted;
 use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -46,7 +47,7 @@ fn custom() -> String {
     "custom".to_owned()
 }
 
-/// `task.list`.
+/// `task.list`: one page of the tasks, by workspace and id (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTasks {
@@ -59,6 +60,57 @@ pub struct ListTasks {
     /// Also those that have ended.
     #[serde(default)]
     pub all: bool,
+    /// The task behind which the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<TaskPlace>,
+    /// Most tasks on the page, at most and if it is not said [`MAX_TASKS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Which task: the place of one in the list of all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskPlace {
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// Its id.
+    pub task_id: TaskId,
+}
+
+/// Result of `task.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TasksPage {
+    /// The tasks.
+    pub tasks: Vec<TaskInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<TaskPlace>,
+}
+
+impl ListTasks {
+    /// Whether a task is not on a page before this one.
+    #[must_use]
+    pub fn is_behind(&self, workspace_id: &WorkspaceId, task_id: &TaskId) -> bool {
+        let after = self.after.as_ref();
+        after.is_none_or(|it| (&it.workspace_id, &it.task_id) < (workspace_id, task_id))
+    }
+
+    /// The page that begins with these tasks, which come by workspace and id and are all behind
+    /// [`after`](Self::after).
+    pub fn page_of(&self, tasks: impl Iterator<Item = TaskInfo>) -> TasksPage {
+        let limit = self.limit.unwrap_or(MAX_TASKS_PAGE);
+        let limit = limit.clamp(1, MAX_TASKS_PAGE);
+        let mut tasks: Vec<_> = tasks.take(limit + 1).collect();
+        let is_last = tasks.len() <= limit;
+        tasks.truncate(limit);
+        let next = tasks.last().filter(|_| !is_last).map(|info| TaskPlace {
+            workspace_id: info.workspace_id.clone(),
+            task_id: info.task_id.clone(),
+        });
+        TasksPage { tasks, next }
+    }
 }
 
 requests_about! {
@@ -574,4 +626,51 @@ pub struct TaskRemoved {
     /// Where its backup is, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn info(workspace: &str, task: &str) -> TaskInfo {
+        let info = json!({
+            "workspaceId": workspace, "taskId": task, "title": task, "type": "custom", "agent": "coder",
+            "status": "running", "currentPhase": 0, "totalPhases": 0, "progress": 0, "tokens": 0, "cost": 0,
+            "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+        });
+        serde_json::from_value(info).unwrap()
+    }
+
+    #[test]
+    fn obs_1_the_pages_of_tasks_miss_and_repeat_none() {
+        for limit in [1, 2, 3, 4, MAX_TASKS_PAGE + 1] {
+            let mut list = ListTasks {
+                limit: Some(limit),
+                ..ListTasks::default()
+            };
+            // Between pages one is removed, and one more is made before what was seen.
+            let mut there = vec![
+                info("v", "b"),
+                info("v", "c"),
+                info("w", "a"),
+                info("w", "d"),
+            ];
+            let mut seen: Vec<String> = Vec::new();
+            loop {
+                let on_it = there.iter();
+                let behind = on_it.filter(|info| list.is_behind(&info.workspace_id, &info.task_id));
+                let page = list.page_of(behind.cloned());
+                assert!(page.tasks.len() <= limit);
+                seen.extend(page.tasks.iter().map(|info| info.title.clone()));
+                list.after = page.next;
+                if list.after.is_none() {
+                    break;
+                }
+                there.retain(|info| info.title != "b");
+                there.insert(0, info("a", "e"));
+            }
+            assert_eq!(seen, ["b", "c", "a", "d"], "{limit}");
+        }
+    }
 }

@@ -32,8 +32,9 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
         workspace_id,
         needs_me: args.needs_me,
         all: args.all,
+        ..ListTasks::default()
     };
-    let mut tasks = client.query(list).await?;
+    let mut tasks = client.all(list).await?;
     // Those that wait longest for a person come first; of the others those that moved last.
     tasks.sort_by_key(|info| {
         let updated = info.updated_at.as_unix_millis();

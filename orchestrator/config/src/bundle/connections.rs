@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::ids::{AgentName, ConnectionName};
+use goondan_connectors::ApprovalChat;
+use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
 use super::members::Membership;
 use super::permissions;
@@ -71,6 +72,7 @@ fn resolve_connection(
     {
         settings::check(connection, described, report);
         check_program(connection, name, report);
+        check_asked_agents(connection, name, membership, report);
         if events.is_empty() {
             events = described_events(described);
         }
@@ -113,6 +115,34 @@ fn resolve_connection(
         sandbox,
         egress: Vec::new(),
     })
+}
+
+/// People can be asked in a chat about the calls of agents that there are (`STEER-3`).
+fn check_asked_agents(
+    connection: &ConnectionSpec,
+    connector: &ResourceName,
+    membership: &Membership,
+    report: &mut Report,
+) {
+    let asked = ApprovalChat::of(connector.as_str(), &connection.config);
+    let asked = asked.iter().flat_map(ApprovalChat::agents).enumerate();
+    for (index, agent) in asked.filter(|(_, agent)| !membership.members.contains(*agent)) {
+        if report.is_partial() || !membership.is_complete() {
+            return;
+        }
+        let place = connection
+            .written
+            .place_of(&format!("approvals.agents[{index}]"));
+        let members = membership.members.iter().map(String::as_str);
+        report.add(
+            Problem::new(
+                codes::UNKNOWN_REFERENCE,
+                place,
+                format!("there is no Agent `{agent}` whose calls could be asked about"),
+            )
+            .rename(agent, nearest(agent, members)),
+        );
+    }
 }
 
 /// The local client takes no settings, and its events have one way to go.

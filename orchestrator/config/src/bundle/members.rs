@@ -112,6 +112,11 @@ impl Membership {
         })
     }
 
+    /// Whether it is known of each name whether it is one of an agent that takes part.
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Checks that a reference names an agent that takes part, and that events can go to.
     pub(super) fn check(
         &self,

@@ -80,3 +80,20 @@ fn steer_3_a_rule_that_cannot_hold_is_told_at_its_place() {
         .join("\n");
     assert!(problems.contains("65 rules; at most 64"), "{problems}");
 }
+
+#[test]
+fn steer_3_a_chat_asks_about_agents_that_there_are() {
+    let project = |agents: &str| {
+        let connection = format!(
+            "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: chat}}\nspec:\n  connectorRef: {{kind: \
+             Connector, name: telegram, package: \"@goondan/base\"}}\n  config: {{approvals: {{chat: -100, users: \
+             [7], agents: {agents}}}}}\n  secrets: {{botToken: {{value: \"1:x\"}}}}\n"
+        );
+        Project::with(&connection)
+    };
+    let found = project("[helper]").load();
+    let chat = found.connections[&"chat".parse().unwrap()].approvals();
+    assert!(chat.unwrap().has_agent("helper"));
+    let told = project("[helper, helpr]").problems().join("\n");
+    assert!(told.contains("there is no Agent `helpr`"), "{told}");
+}

@@ -120,8 +120,8 @@ impl Tasks {
         }
         match call {
             Call::ListTasks(list) => {
-                let tasks = self.list(fleet, &list);
-                fleet.respond(token, &tasks);
+                let page = self.list(fleet, &list);
+                fleet.respond(token, &page);
             }
             Call::CreateTask(create) => self.create(fleet, token, create),
             Call::ImportTask(import) => self.import(fleet, token, import),

@@ -57,7 +57,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
     world.exit(a, None);
     world.exit(b, None);
     world.settle();
-    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap()["tasks"].take();
     assert_eq!(
         (&waiting[0]["blockedBy"], &waiting[1]["blockedBy"]),
         (&json!("shared_budget"), &json!("shared_budget"))

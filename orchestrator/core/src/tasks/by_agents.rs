@@ -5,7 +5,7 @@
 //! after a crash of either side, is the same task.
 
 use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, Question};
-use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, TaskInfo};
+use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, ListTasks, TaskInfo};
 use goondan_protocol::ids::{EventId, InvalidId};
 use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
@@ -180,12 +180,12 @@ impl Tasks {
 
     fn tasks_of(&self, fleet: &Fleet, requester: &Requester) -> AgentAnswer {
         let (id, key) = (&requester.at.workspace_id, &requester.at.instance_key);
-        let list = goondan_protocol::control::ListTasks {
+        let list = ListTasks {
             workspace_id: Some(id.clone()),
             all: true,
-            needs_me: false,
+            ..ListTasks::default()
         };
-        let mut tasks: Vec<TaskInfo> = self.list(fleet, &list);
+        let mut tasks: Vec<TaskInfo> = self.by_urgency(fleet, &list);
         tasks.retain(|task| task.created_by.as_ref() == Some(key));
         let more = tasks.len().saturating_sub(AGENT_TASKS_MAX);
         tasks.truncate(AGENT_TASKS_MAX);

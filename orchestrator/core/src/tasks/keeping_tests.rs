@@ -45,7 +45,7 @@ fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is
         .unwrap();
     world.settle();
     assert!(world.children[&process].is_held);
-    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap()["tasks"].take();
     assert_eq!(waiting[0]["blockedBy"], "quota");
     let refused = world.get("task.resume", &json!({"taskId": "t"}));
     let refused = refused.unwrap_err();
@@ -85,7 +85,7 @@ fn look(world: &mut World) {
 }
 
 fn listed(world: &mut World) -> Vec<String> {
-    let listed = world.get("task.list", &json!({"all": true})).unwrap();
+    let listed = world.get("task.list", &json!({"all": true})).unwrap()["tasks"].take();
     let ids = listed.as_array().unwrap().iter();
     let mut ids: Vec<String> = ids
         .map(|info| info["taskId"].as_str().unwrap().to_owned())

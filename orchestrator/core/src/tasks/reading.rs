@@ -1,7 +1,7 @@
 //! What clients are told of tasks: what is durable of them.
 
 use goondan_protocol::control::{
-    BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo,
+    BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo, TasksPage,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
@@ -28,16 +28,22 @@ impl Tasks {
         }
     }
 
-    /// The tasks, those that wait for a person first, then those that are under way.
-    pub(super) fn list(&self, fleet: &Fleet, list: &ListTasks) -> Vec<TaskInfo> {
+    /// The tasks that are asked for and are on no page before, each with whether it waits for a person; by workspace
+    /// and id.
+    fn listed<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+        list: &'a ListTasks,
+    ) -> impl Iterator<Item = (bool, TaskInfo)> + 'a {
         let only = list.workspace_id.as_ref();
         let spaces = self.spaces.iter();
-        let spaces = spaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
+        let spaces = spaces.filter(move |(id, _)| only.is_none_or(|only| only == *id));
         let entries = spaces.flat_map(|(id, space)| {
             let entries = space.entries.iter();
             entries.map(move |(task, entry)| (TaskRef::new(id, task), entry))
         });
-        let mut found: Vec<(bool, TaskInfo)> = entries
+        entries
+            .filter(|(at, _)| list.is_behind(&at.workspace_id, &at.task_id))
             .filter_map(|(at, entry)| {
                 let needs_person = needs_person(fleet, &at, entry);
                 Some((needs_person, shown(fleet, &at, entry)?))
@@ -46,7 +52,16 @@ impl Tasks {
                 let is_asked_for = list.all || !info.status.is_final() || info.damaged.is_some();
                 (*needs_person || !list.needs_me) && is_asked_for
             })
-            .collect();
+    }
+
+    /// One page of the tasks.
+    pub(super) fn list(&self, fleet: &Fleet, list: &ListTasks) -> TasksPage {
+        list.page_of(self.listed(fleet, list).map(|(_, info)| info))
+    }
+
+    /// All of the tasks, those that wait for a person first, then those that are under way.
+    pub(super) fn by_urgency(&self, fleet: &Fleet, list: &ListTasks) -> Vec<TaskInfo> {
+        let mut found: Vec<(bool, TaskInfo)> = self.listed(fleet, list).collect();
         found.sort_by_key(|(needs_person, info)| {
             let newest_first = std::cmp::Reverse(info.updated_at);
             (!needs_person, info.status.is_final(), newest_first)

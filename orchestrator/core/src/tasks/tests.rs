@@ -81,7 +81,7 @@ fn task_7_a_task_asks_is_answered_and_is_completed() {
     world.exit(process, Some(0));
     world.settle();
     assert_eq!(world.status("t"), "waiting_question");
-    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap();
+    let waiting = world.get("task.list", &json!({"needsMe": true})).unwrap()["tasks"].take();
     assert_eq!(waiting[0]["taskId"], "t");
     let refused = world.get("task.answer", &json!({"taskId": "t", "text": "c"}));
     assert_eq!(refused.unwrap_err().code, ErrorCode::TaskRefused);
@@ -108,9 +108,7 @@ fn task_7_a_task_asks_is_answered_and_is_completed() {
     world.settle();
     assert_eq!(world.status("t"), "completed");
     assert!(
-        world
-            .get("task.list", &json!({}))
-            .unwrap()
+        world.get("task.list", &json!({})).unwrap()["tasks"]
             .as_array()
             .unwrap()
             .is_empty()
@@ -175,7 +173,7 @@ fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk
         world.children.is_empty(),
         "nobody listens to its run any more"
     );
-    let listed = world.get("task.list", &json!({})).unwrap();
+    let listed = world.get("task.list", &json!({})).unwrap()["tasks"].take();
     assert!(listed[0]["damaged"].is_string(), "{listed}");
     world.pass(TASK_RELOAD_MS);
     world.settle();
