@@ -23,8 +23,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::Fuse;
 use goondan_clock::{Instant, sleep, sleep_until};
+use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::ids::ApprovalId;
 use goondan_protocol::ipc::EventRefused;
+use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +57,25 @@ pub(crate) struct Buttons {
     pub(crate) approval_id: ApprovalId,
     /// Whether one of them approves it.
     pub(crate) may_approve: bool,
+}
+
+impl Buttons {
+    /// What the buttons decide, each with what stands on it.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = (ApprovalDecision, &'static str)> {
+        let approve = self
+            .may_approve
+            .then_some((ApprovalDecision::Approved, "Approve"));
+        let deny = (ApprovalDecision::Denied, "Deny");
+        approve.into_iter().chain([deny])
+    }
+}
+
+/// Parameters of a request to a service, with more fields.
+pub(crate) fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]) -> Value {
+    if let Some(params) = params.as_object_mut() {
+        params.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    params
 }
 
 /// Why a message did not get where it was to be.

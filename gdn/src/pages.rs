@@ -16,44 +16,26 @@ pub(crate) trait Paged: Method + Clone {
     fn turn(&mut self, page: Self::Output, listed: &mut Vec<Self::Item>) -> bool;
 }
 
-impl Paged for ListInstances {
-    type Item = InstanceSummary;
+/// Lists of which a page has what is listed in `$items`, and where the next one begins in `next`.
+macro_rules! paged {
+    ($($list:ty: $items:ident of $item:ty;)+) => {$(
+        impl Paged for $list {
+            type Item = $item;
 
-    fn turn(&mut self, page: Self::Output, listed: &mut Vec<InstanceSummary>) -> bool {
-        listed.extend(page.instances);
-        self.after = page.next;
-        self.after.is_some()
-    }
+            fn turn(&mut self, page: Self::Output, listed: &mut Vec<$item>) -> bool {
+                listed.extend(page.$items);
+                self.after = page.next;
+                self.after.is_some()
+            }
+        }
+    )+};
 }
 
-impl Paged for ListProcesses {
-    type Item = ProcessInfo;
-
-    fn turn(&mut self, page: Self::Output, listed: &mut Vec<ProcessInfo>) -> bool {
-        listed.extend(page.processes);
-        self.after = page.next;
-        self.after.is_some()
-    }
-}
-
-impl Paged for ListEvents {
-    type Item = EventInfo;
-
-    fn turn(&mut self, page: Self::Output, listed: &mut Vec<EventInfo>) -> bool {
-        listed.extend(page.events);
-        self.after = page.next;
-        self.after.is_some()
-    }
-}
-
-impl Paged for ListTasks {
-    type Item = TaskInfo;
-
-    fn turn(&mut self, page: Self::Output, listed: &mut Vec<TaskInfo>) -> bool {
-        listed.extend(page.tasks);
-        self.after = page.next;
-        self.after.is_some()
-    }
+paged! {
+    ListInstances: instances of InstanceSummary;
+    ListProcesses: processes of ProcessInfo;
+    ListEvents: events of EventInfo;
+    ListTasks: tasks of TaskInfo;
 }
 
 impl Client {

@@ -8,15 +8,17 @@ use goondan_protocol::ids::ApprovalId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
-use crate::approvals::{Board, Buttons, Message, Trouble};
+use crate::approvals::{Board, Buttons, Message, Trouble, with};
 use crate::listener::Pressed;
 use crate::payload::text;
 
-/// The actions of our buttons, by what they decide.
-const ACTIONS: [(&str, ApprovalDecision); 2] = [
-    ("goondan:approve", ApprovalDecision::Approved),
-    ("goondan:deny", ApprovalDecision::Denied),
-];
+/// The actions of our buttons, by what they decide, and how they look.
+const fn action_of(decision: ApprovalDecision) -> (&'static str, &'static str) {
+    match decision {
+        ApprovalDecision::Approved => ("goondan:approve", "primary"),
+        ApprovalDecision::Denied => ("goondan:deny", "danger"),
+    }
+}
 
 /// Longest text of one block, in characters, of which Slack takes 3000.
 const BLOCK_CHARS_MAX: usize = 2_900;
@@ -27,7 +29,9 @@ pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
         return None;
     }
     let action = text(payload, "/actions/0/action_id")?;
-    let (_, decision) = ACTIONS.iter().find(|(name, _)| *name == action)?;
+    let decisions = [ApprovalDecision::Approved, ApprovalDecision::Denied];
+    let mut decisions = decisions.into_iter();
+    let decision = decisions.find(|decision| action_of(*decision).0 == action)?;
     let user = text(payload, "/user/id")?;
     let channel =
         text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"))?;
@@ -35,7 +39,7 @@ pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
     Some(Pressed {
         press: ApprovalPress {
             approval_id: ApprovalId::new(text(payload, "/actions/0/value")?).ok()?,
-            decision: *decision,
+            decision,
             user: user.to_owned(),
         },
         place: format!("{channel}:{ts}"),
@@ -104,27 +108,15 @@ fn written(message: &Message) -> Value {
 }
 
 fn row(buttons: &Buttons) -> Value {
-    let offered = ACTIONS
-        .iter()
-        .filter(|(_, decision)| buttons.may_approve || *decision == ApprovalDecision::Denied);
-    let elements: Vec<Value> = offered
-        .map(|(action, decision)| {
-            let (label, style) = match decision {
-                ApprovalDecision::Approved => ("Approve", "primary"),
-                ApprovalDecision::Denied => ("Deny", "danger"),
-            };
+    let elements: Vec<Value> = buttons
+        .offered()
+        .map(|(decision, label)| {
+            let (action, style) = action_of(decision);
             json!({"type": "button", "action_id": action, "value": buttons.approval_id,
                 "style": style, "text": {"type": "plain_text", "text": label}})
         })
         .collect();
     json!({"type": "actions", "elements": elements})
-}
-
-fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]) -> Value {
-    if let Some(params) = params.as_object_mut() {
-        params.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    }
-    params
 }
 
 impl Board for Channel {

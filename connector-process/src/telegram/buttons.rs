@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
-use crate::approvals::{Board, Buttons, Message, Trouble};
+use crate::approvals::{Board, Buttons, Message, Trouble, with};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::Pressed;
 use crate::payload::text;
@@ -17,10 +17,12 @@ use crate::payload::text;
 pub(super) const UPDATE: &str = "callback_query";
 
 /// What the data of our buttons begin with, by what they decide. Telegram takes 64 bytes.
-const DATA: [(&str, ApprovalDecision); 2] = [
-    ("goondan:approve:", ApprovalDecision::Approved),
-    ("goondan:deny:", ApprovalDecision::Denied),
-];
+const fn prefix_of(decision: ApprovalDecision) -> &'static str {
+    match decision {
+        ApprovalDecision::Approved => "goondan:approve:",
+        ApprovalDecision::Denied => "goondan:deny:",
+    }
+}
 
 /// Longest answer to whoever pressed that Telegram shows, in characters.
 const ANSWER_CHARS_MAX: usize = 200;
@@ -29,9 +31,10 @@ const ANSWER_CHARS_MAX: usize = 200;
 pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
     let query = update.get(UPDATE)?;
     let data = text(query, "/data")?;
-    let (approval_id, decision) = DATA.iter().find_map(|(prefix, decision)| {
-        let id = ApprovalId::new(data.strip_prefix(prefix)?).ok()?;
-        Some((id, *decision))
+    let decisions = [ApprovalDecision::Approved, ApprovalDecision::Denied];
+    let (approval_id, decision) = decisions.into_iter().find_map(|decision| {
+        let id = ApprovalId::new(data.strip_prefix(prefix_of(decision))?).ok()?;
+        Some((id, decision))
     })?;
     let number = |pointer: &str| query.pointer(pointer).and_then(Value::as_i64);
     let chat = number("/message/chat/id").unwrap_or_default();
@@ -100,15 +103,10 @@ fn written(message: &Message) -> Value {
 }
 
 fn keyboard(buttons: &Buttons) -> Value {
-    let offered = DATA
-        .iter()
-        .filter(|(_, decision)| buttons.may_approve || *decision == ApprovalDecision::Denied);
-    let row: Vec<Value> = offered
-        .map(|(prefix, decision)| {
-            let label = match decision {
-                ApprovalDecision::Approved => "Approve",
-                ApprovalDecision::Denied => "Deny",
-            };
+    let row: Vec<Value> = buttons
+        .offered()
+        .map(|(decision, label)| {
+            let prefix = prefix_of(decision);
             json!({"text": label, "callback_data": format!("{prefix}{}", buttons.approval_id)})
         })
         .collect();
@@ -121,17 +119,9 @@ fn chat_id(chat: &str) -> Value {
         .map_or_else(|_name| json!(chat), |id| json!(id))
 }
 
-fn with(mut params: Value, fields: &[(&str, Value)]) -> Value {
-    if let Some(params) = params.as_object_mut() {
-        let fields = fields.iter();
-        params.extend(fields.map(|(name, value)| ((*name).to_owned(), value.clone())));
-    }
-    params
-}
-
 impl Board for Chat {
     async fn post(&self, message: &Message) -> Result<String, Trouble> {
-        let params = with(written(message), &[("chat_id", chat_id(&self.chat))]);
+        let params = with(written(message), [("chat_id", chat_id(&self.chat))]);
         let posted = self.call("sendMessage", params).await?;
         let number = |pointer: &str| posted.pointer(pointer).and_then(Value::as_i64);
         let chat = number("/chat/id").map_or_else(|| self.chat.clone(), |id| id.to_string());
@@ -143,7 +133,7 @@ impl Board for Chat {
         let (chat, id) = place.rsplit_once(':').unwrap_or_default();
         let id: i64 = id.parse().unwrap_or_default();
         let fields = [("chat_id", chat_id(chat)), ("message_id", json!(id))];
-        let params = with(written(message), &fields);
+        let params = with(written(message), fields);
         self.call("editMessageText", params).await.map(drop)
     }
 
