@@ -1,5 +1,6 @@
 //! Lists in pages, and clients that go on without asking again and again (`OBS-1`).
 
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use goondan_tests::home::Running;
@@ -329,4 +330,42 @@ fn obs_1_whoever_waits_for_more_of_a_log_is_answered_when_the_task_or_the_projec
     follow.wait_for_stdout("Other");
     home.gdn(&["stop"]).exits(0);
     follow.wait().exits(0).tells(&["The project is stopped."]);
+}
+
+/// More turns than any socket and any queue hold what is told of them.
+const TURNS_UNREAD: usize = 600;
+
+#[test]
+fn obs_1_whoever_watches_and_does_not_read_is_cut_off_and_holds_up_nobody() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let id = home.gdn_json(&["workspace", "list"])["workspaces"][0]["workspaceId"].take();
+    let mut deaf = client(&home);
+    send(
+        &mut deaf,
+        &request("workspace.watch", &json!({ "workspaceId": id })),
+    );
+    let mut stream = client(&home);
+    for number in 0..TURNS_UNREAD {
+        let input = format!("echo {number}");
+        let event =
+            json!({"workspaceId": id, "conversationKey": "main", "input": input, "wait": true});
+        send(&mut stream, &request("event.send", &event));
+        let answer = loop {
+            let told = receive(&mut stream);
+            if told["id"].is_number() {
+                break told;
+            }
+        };
+        assert_eq!(
+            answer["result"]["outcome"]["reply"],
+            number.to_string(),
+            "{answer}"
+        );
+    }
+    // Its end comes once all is read that was told before.
+    let mut told = Vec::new();
+    deaf.read_to_end(&mut told).expect("it is cut off");
+    assert!(!told.is_empty());
+    daemon.stop();
 }
