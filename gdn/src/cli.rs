@@ -179,6 +179,7 @@ commands! {
     Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
     Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,
     Metrics(args: metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
+    Studio(args: studio::StudioArgs) => commands::studio::run(&args, context),
     Audit(args: audit::AuditArgs) => commands::audit::run(&args, context).await,
     Restart(args: restart::RestartArgs) => commands::restart::run(args, context).await,
     Reload(args: reload::ReloadArgs) => commands::reload::run(&args, context).await,

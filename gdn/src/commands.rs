@@ -49,6 +49,7 @@ pub(crate) mod service;
 pub(crate) mod shutdown;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod studio;
 pub(crate) mod task;
 pub(crate) mod top;
 pub(crate) mod trace;

@@ -146,8 +146,7 @@ impl Context {
         client: &mut Client,
         wanted: &Wanted,
     ) -> Result<WorkspaceInfo, Failure> {
-        let workspaces = client.query(ListWorkspaces {}).await?;
-        let found = workspaces.into_iter().find(|info| wanted.is(info));
+        let found = client.query(wanted.list()).await?.workspaces.pop();
         found.ok_or_else(|| self.not_registered(wanted))
     }
 
@@ -182,16 +181,25 @@ impl Context {
     }
 }
 
+#[derive(Debug, Clone)]
 enum Wanted {
     Id(WorkspaceId),
     Project(PathBuf),
 }
 
 impl Wanted {
-    fn is(&self, info: &WorkspaceInfo) -> bool {
-        match self {
-            Self::Id(id) => *id == info.workspace_id,
-            Self::Project(root) => *root == info.project_root,
+    /// What to ask for to hear of it alone.
+    fn list(&self) -> ListWorkspaces {
+        let all = ListWorkspaces::default();
+        match self.clone() {
+            Self::Id(id) => ListWorkspaces {
+                workspace_id: Some(id),
+                ..all
+            },
+            Self::Project(root) => ListWorkspaces {
+                project_root: Some(root),
+                ..all
+            },
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "See what happens",
         &[
-            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit",
+            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "studio",
         ],
     ),
     (

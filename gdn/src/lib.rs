@@ -6,7 +6,7 @@
 //!
 //! * `cli`, `help` — the options of every command, the list of commands, and their groups in `gdn --help`.
 //! * `commands` — each command in a file of its own: its arguments with their help, its call, its output.
-//! * `client`, `daemon` — the connection, and starting what it connects to; `pages` — lists that come over it.
+//! * `goondan_client`, `daemon` — the connection, with lists that come over it, and starting what it connects to.
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
@@ -22,11 +22,9 @@
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 mod cli;
-mod client;
 mod commands;
 mod context;
 mod daemon;
@@ -34,7 +32,6 @@ pub mod exit;
 mod failure;
 mod help;
 mod output;
-mod pages;
 mod programs;
 mod project;
 pub mod schemas;
@@ -43,6 +40,7 @@ mod state_format;
 use cli::Cli;
 use exit::Exit;
 use failure::Failure;
+use goondan_client as client;
 use output::Output;
 
 /// The command line as clap knows it, for the reference in `docs/cli.md` and its test.
@@ -89,10 +87,6 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
 /// Answers a command line that is not valid, or that asks for help.
 fn refuse(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|arg| arg == "--json");
-    if let Some(failure) = older_command(error) {
-        Output::new(wants_json, anstream::ColorChoice::Auto).failure(&failure);
-        return failure.exit.into();
-    }
     if !error.use_stderr() || !wants_json {
         // Help that nobody reads is no failure.
         drop(error.print());
@@ -103,22 +97,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let failure = Failure::new(Exit::Usage, message, hint);
     Output::new(true, anstream::ColorChoice::Never).failure(&failure);
     failure.exit.into()
-}
-
-/// The commands of goondan 0.0.3 that there are not, and what does their work (`COMPAT-4`).
-const OLDER_COMMANDS: [(&str, &str); 1] = [(
-    "studio",
-    "`gdn top` shows on one screen what runs, `gdn trace` what took how long, `gdn approvals` what waits for you",
-)];
-
-/// The failure of a command that goondan 0.0.3 had and this one has not.
-fn older_command(error: &clap::Error) -> Option<Failure> {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let (name, ours) = OLDER_COMMANDS.iter().find(|(older, _)| older == name)?;
-    let message = format!("there is no `gdn {name}` any more");
-    Some(Failure::new(Exit::Usage, message, *ours))
 }
 
 /// What is wrong with a command line and what to do, from what clap prints of it: the first paragraph in

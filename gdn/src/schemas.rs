@@ -218,6 +218,8 @@ pub const VALIDATE: &str = "gdn.validate/v1";
 pub const MIGRATE: &str = "gdn.migrate/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
+/// `gdn studio`, one for each address.
+pub const STUDIO: &str = "gdn.studio/v1";
 /// `gdn metrics`.
 pub const METRICS: &str = "gdn.metrics/v1";
 /// `gdn demo`.
@@ -325,6 +327,7 @@ pub const ALL: &[&str] = &[
     VALIDATE,
     MIGRATE,
     CONFIG_SHOW,
+    STUDIO,
     METRICS,
     DEMO,
 ];

@@ -129,7 +129,7 @@ pub use wire::{
 pub use workspace::{
     AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange, ListWorkspaces,
     OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, UnhealthyProcess, Watching,
-    WorkspaceInfo, WorkspaceProblem, WorkspaceReload,
+    WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
 };
 
 /// A method of the control API.
@@ -179,7 +179,7 @@ methods! {
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.
-    ListWorkspaces = "workspace.list" -> Vec<WorkspaceInfo>;
+    ListWorkspaces = "workspace.list" -> WorkspacesPage;
     /// Stops a workspace's processes and forgets the registration; its state stays.
     CloseWorkspace = "workspace.close" -> Done;
     /// Restarts processes of a workspace, after the turns in progress.

@@ -45,6 +45,9 @@ pub const MAX_EVENTS_PAGE: usize = 1_000;
 /// Tasks that one page of a list holds at most (`OBS-1`).
 pub const MAX_TASKS_PAGE: usize = 1_000;
 
+/// Workspaces that one page of a list and the state of the daemon hold at most (`OBS-1`).
+pub const MAX_WORKSPACES_PAGE: usize = 100;
+
 /// Sums that one answer about what replies of models took holds at most.
 pub const MAX_USAGE_ROWS: usize = 10_000;
 

@@ -14,6 +14,9 @@ use crate::log::{Log, message};
 use crate::processes::{self, Signal};
 use crate::wait::{wait_until, within};
 
+/// Programs that ask the daemon, and may outlive it.
+const CLIENTS: [&str; 2] = [crate::home::GDN, crate::home::STUDIO];
+
 /// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
 /// and it must have ended well.
 #[derive(Debug)]
@@ -164,7 +167,7 @@ impl Daemon {
     /// This test's processes, but for the clients that may still run.
     fn processes_left(&self) -> Vec<processes::Process> {
         let mut left = processes::of_home(&self.home);
-        left.retain(|process| process.program() != crate::home::GDN);
+        left.retain(|process| !CLIENTS.contains(&process.program()));
         left
     }
 

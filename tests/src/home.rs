@@ -22,6 +22,8 @@ pub const ORCHESTRATOR: &str = "goondan-orchestrator";
 pub const AGENT: &str = "goondan-agent-process";
 /// The binary of connectors.
 pub const CONNECTOR: &str = "goondan-connector-process";
+/// The binary of the page in the browser.
+pub const STUDIO: &str = "goondan-studio";
 /// The client's binary.
 pub const GDN: &str = "gdn";
 
@@ -382,6 +384,17 @@ impl Running {
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
+    }
+
+    /// What it has told on stderr so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits until its standard output holds this text.

@@ -19,6 +19,13 @@ pub struct Response {
 }
 
 impl Response {
+    /// Reads all that was answered.
+    #[must_use]
+    pub fn read(answer: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(answer);
+        parse(&text).unwrap_or_else(|| panic!("no response: {text:?}"))
+    }
+
     /// The body as JSON.
     #[must_use]
     pub fn json(&self) -> Value {

@@ -27,6 +27,7 @@ pub mod alerts;
 pub mod authorization_server;
 pub mod binaries;
 pub mod cli_agents;
+pub mod copies;
 pub mod daemon;
 pub mod home;
 pub mod http;

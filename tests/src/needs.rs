@@ -14,7 +14,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -63,6 +63,24 @@ pub fn mcp_example(name: &str) -> Option<PathBuf> {
     }
     script
 }
+
+/// Chromium, where a page can be looked at in it, with node and what drives it; if not, the calling test is noted as
+/// left out.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn browser() -> Option<PathBuf> {
+    let driver = Path::new(STUDIO_WEB).join("node_modules/playwright-core");
+    let is_there = program("node")
+        && program("chromium")
+        && (driver.is_dir() || left_out("`npm ci` was not run in gdn/studio/web"));
+    is_there.then(|| path_of("chromium"))?
+}
+
+/// Where the sources of the page are, with the suites that look at it.
+pub const STUDIO_WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gdn/studio/web");
 
 /// Whether modules in JavaScript can be run; if not, the calling test is noted as left out.
 ///

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::wait_until;
 
@@ -102,6 +103,32 @@ impl Terminal {
         self.reader.take().unwrap().join().unwrap();
         (status.code(), self.shown())
     }
+}
+
+/// Set in a process that is one test of a program's own, on a terminal that may be left in disorder.
+const ALONE: &str = "GOONDAN_TEST_ALONE_ON_TERMINAL";
+
+/// Lets the one test of this name, with the modules it is in, do on a terminal of its own what ends its process, and
+/// checks that the terminal edits and echoes lines afterwards. All that was shown there.
+///
+/// The test calls this first: in the other process nothing is returned, and it goes on to what ends it.
+#[must_use]
+pub fn given_back_by(test: &str) -> Option<String> {
+    if std::env::var_os(ALONE).is_some() {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]);
+    command.env(ALONE, "1").env("TERM", "xterm-256color");
+    let mut terminal = Terminal::start(command, 80);
+    let ended = terminal.child.wait().unwrap();
+    terminal.reader.take().unwrap().join().unwrap();
+    let shown = terminal.shown();
+    assert!(!ended.success(), "it ended well:\n{shown}");
+    let modes = tcgetattr(&terminal.person).unwrap().local_flags;
+    let usual = LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG;
+    assert!(modes.contains(usual), "{modes:?}:\n{shown}");
+    Some(shown)
 }
 
 impl Drop for Terminal {

@@ -3,7 +3,6 @@
 use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo,
 };
-use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
 
@@ -78,11 +77,25 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remar
             ": the newest checkpoint of task {task} could not be restored in a drill: `{show}`"
         ));
     }
+    let listed = workspace.failed_drills.len();
+    let more = workspace.failed_drills_total.saturating_sub(listed);
+    if more > 0 {
+        let list = command("task list");
+        warn(format!(
+            ": and of {}: `{list}`",
+            text::count(more, "more task")
+        ));
+    }
     for (key, problem) in &workspace.bundle_problems {
         let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
         let show = command(&format!("bundle status {key}"));
         let problem = text::one_line(problem);
         warn(format!(", conversation {key}: {problem}: `{show}`"));
+    }
+    let listed = workspace.bundle_problems.len();
+    let more = workspace.bundle_problems_total.saturating_sub(listed);
+    if more > 0 {
+        warn(format!(", and {}", text::count(more, "more conversation")));
     }
     remarks.extend(waiting(workspace, command));
     remarks
@@ -208,16 +221,6 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
         .filter(|_| context.output.is_json())
         .collect();
     Err(failure)
-}
-
-/// Those of the workspaces that a command is about.
-pub(super) fn only(
-    workspaces: Vec<WorkspaceInfo>,
-    only: Option<&WorkspaceId>,
-) -> Vec<WorkspaceInfo> {
-    let is_meant =
-        |workspace: &WorkspaceInfo| only.is_none_or(|only| *only == workspace.workspace_id);
-    workspaces.into_iter().filter(is_meant).collect()
 }
 
 #[cfg(test)]

@@ -65,8 +65,11 @@ async fn report_problems(
     only: Option<&WorkspaceId>,
     context: &Context,
 ) -> Result<(), Failure> {
-    let workspaces = client.query(ListWorkspaces {}).await?;
-    let workspaces = health::only(workspaces, only);
+    let meant = ListWorkspaces {
+        workspace_id: only.cloned(),
+        ..ListWorkspaces::default()
+    };
+    let workspaces = client.all(meant).await?;
     for workspace in &workspaces {
         health::report(workspace, context);
     }

@@ -210,12 +210,15 @@ async fn running_instead(
     if failure.exit != Exit::InvalidConfiguration {
         return Ok(None);
     }
-    let workspaces = client.query(ListWorkspaces {}).await?;
-    let mut of_project = workspaces.into_iter().filter(|info| {
-        let is_of_project = info.project_root == project_root;
-        is_of_project && info.config_digest.is_some()
-    });
-    Ok(of_project.next())
+    let of_project = ListWorkspaces {
+        project_root: Some(project_root.to_owned()),
+        ..ListWorkspaces::default()
+    };
+    let of_project = client.all(of_project).await?;
+    let mut running = of_project
+        .into_iter()
+        .filter(|info| info.config_digest.is_some());
+    Ok(running.next())
 }
 
 /// Stops what the daemon fell back to: the workspace, until it is run again.

@@ -3,7 +3,7 @@
 mod observation;
 
 use clap::Args;
-use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
+use goondan_protocol::control::{DaemonStatus, Resource, Watching, WorkspaceInfo};
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::state_format::StateFormat;
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         Reached::Same(client) => client,
         Reached::Other(other) => return of_another_version(other, context),
     };
-    let status = client.query(Status {}).await?;
+    let status = client.status().await?;
     let output = context.output;
     let observation = observation::survey(&status.state_root);
     let shown = Shown {

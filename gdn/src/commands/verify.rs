@@ -42,7 +42,7 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
     let workspaces: Vec<WorkspaceId> = match scope {
         Some(id) => vec![id],
         None => {
-            let all = client.query(ListWorkspaces {}).await?;
+            let all = client.all(ListWorkspaces::default()).await?;
             all.into_iter().map(|info| info.workspace_id).collect()
         }
     };

@@ -35,7 +35,7 @@ pub(crate) async fn run(command: &WorkspaceCommand, context: &Context) -> Result
 
 async fn list(context: &Context) -> Result<(), Failure> {
     let mut client = context.connect().await?;
-    let workspaces = client.query(ListWorkspaces {}).await?;
+    let workspaces = client.all(ListWorkspaces::default()).await?;
     let output = context.output;
     output.object(
         schemas::WORKSPACE_LIST,

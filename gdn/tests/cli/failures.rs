@@ -124,7 +124,7 @@ fn a_project_is_found_from_within() {
 fn a_project_that_is_not_registered_is_told_with_gdn_run() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
-        Call::ListWorkspaces(_) => answer(json!([])),
+        Call::ListWorkspaces(_) => answer(json!({"workspaces": []})),
         _ => vec![],
     });
     home.gdn(&["send", "x"])

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use goondan_protocol::control::Call;
+use goondan_protocol::control::{Call, WorkspaceInfo};
 use serde_json::{Value, json};
 
 use crate::daemon::{Act, Daemon, answer};
@@ -66,10 +66,15 @@ impl Home {
         let workspace = self.workspace();
         Daemon::start(&self.state_root(), move |call| {
             let acts = handler(call);
-            if acts.is_empty() && matches!(call, Call::ListWorkspaces(_)) {
-                return answer(json!([workspace]));
+            match call {
+                Call::ListWorkspaces(list) if acts.is_empty() => {
+                    let own: WorkspaceInfo = serde_json::from_value(workspace.clone()).unwrap();
+                    let is_asked_for = list.is_asked_for(&own.workspace_id, &own.project_root);
+                    let page = list.page_of(is_asked_for.then_some(own).into_iter());
+                    answer(serde_json::to_value(page).unwrap())
+                }
+                _ => acts,
             }
-            acts
         })
     }
 

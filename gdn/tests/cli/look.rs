@@ -2,7 +2,7 @@
 //! `stop`, `shutdown`, `audit`.
 
 use goondan_protocol::control::{Call, InstancePage, ShowInstance};
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
@@ -164,6 +164,12 @@ fn task_logs_follow_asks_for_more_once_what_was_asked_for_has_come() {
 #[test]
 fn obs_1_lists_are_whole_however_many_pages_they_have() {
     let home = Home::new();
+    let own = home.workspace();
+    let workspace = move |id: &str| {
+        let mut workspace = own.clone();
+        workspace["workspaceId"] = json!(id);
+        workspace
+    };
     let named = |name: &str| {
         let mut process = process();
         process["name"] = json!(name);
@@ -197,6 +203,23 @@ fn obs_1_lists_are_whole_however_many_pages_they_have() {
                 json!({"events": [event("e3")]})
             }
         }),
+        Call::Status(_) => {
+            let mut status = status();
+            status["workspaces"] = json!([workspace("v"), workspace(WORKSPACE)]);
+            status["nextWorkspace"] = json!(WORKSPACE);
+            answer(status)
+        }
+        // One alone, as the commands ask that are about one.
+        Call::ListWorkspaces(list) if list.project_root.is_some() => vec![],
+        Call::ListWorkspaces(list) if list.workspace_id.is_some() => vec![],
+        Call::ListWorkspaces(list) => answer(match list.after.as_ref().map(WorkspaceId::as_str) {
+            None => json!({"workspaces": [workspace("v")], "next": "v"}),
+            Some("v") => json!({"workspaces": [workspace(WORKSPACE)], "next": WORKSPACE}),
+            after => {
+                assert_eq!(after, Some(WORKSPACE));
+                json!({"workspaces": [workspace("x")]})
+            }
+        }),
         _ => vec![],
     });
     let listed = |args: &[&str], list: &str, field: &str| {
@@ -209,6 +232,17 @@ fn obs_1_lists_are_whole_however_many_pages_they_have() {
     assert_eq!(processes, ["a", "b", "c", "d"]);
     let events = listed(&["event", "list", "--json"], "events", "eventId");
     assert_eq!(events, ["e1", "e3"]);
+    for args in [&["workspace", "list", "--json"], &["status", "--json"][..]] {
+        let workspaces = listed(args, "workspaces", "workspaceId");
+        assert_eq!(workspaces, ["v", WORKSPACE, "x"], "{args:?}");
+    }
+}
+
+fn status() -> Value {
+    json!({
+        "version": Version::current(), "pid": 4711, "startedAt": ago(7800), "stateRoot": "/s",
+        "droppedLogLines": 0, "stopping": false, "workspaces": [],
+    })
 }
 
 #[test]

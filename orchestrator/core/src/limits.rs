@@ -202,6 +202,14 @@ pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
 /// counted.
 pub(crate) const UNHEALTHY_SHOWN: usize = 20;
 
+/// Tasks of one workspace whose newest checkpoint could not be restored and that are named in `gdn status`; the
+/// others are counted.
+pub(crate) const FAILED_DRILLS_SHOWN: usize = 20;
+
+/// Conversations of one workspace that do not work with what their agents made of them and are named in
+/// `gdn status`; the others are counted.
+pub(crate) const BUNDLE_PROBLEMS_SHOWN: usize = 20;
+
 /// Watched files of one workspace that are named to clients; the others are counted.
 pub(crate) const WATCHED_FILES_SHOWN: usize = 20;
 

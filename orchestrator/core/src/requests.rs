@@ -308,10 +308,10 @@ impl Core {
                 let page = list.page_of(processes);
                 self.fleet.respond(token, &page);
             }
-            Call::ListWorkspaces(_) => {
-                let mut infos = self.fleet.workspace_infos(&self.calls);
-                self.tasks.tell_failed_drills(&mut infos);
-                self.fleet.respond(token, &infos);
+            Call::ListWorkspaces(list) => {
+                let mut page = self.fleet.workspaces_page(&self.calls, &list);
+                self.tasks.tell_failed_drills(&mut page.workspaces);
+                self.fleet.respond(token, &page);
             }
             Call::OpenWorkspace(open) => self.fleet.open_workspace(token, open),
             Call::Reload(reload) => self.reload(token, reload),

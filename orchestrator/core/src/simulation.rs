@@ -359,7 +359,7 @@ fn heal(world: &mut World, edit: Edit) {
             && !world
                 .core
                 .fleet
-                .workspace_infos(&world.core.calls)
+                .every_workspace(&world.core.calls)
                 .is_empty()
     };
     while !is_at_rest(world) {

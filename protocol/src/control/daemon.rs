@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
 use crate::version::Version;
 
@@ -75,8 +76,11 @@ pub struct DaemonStatus {
     pub memory_open: bool,
     /// Whether it is stopping.
     pub stopping: bool,
-    /// The registered workspaces.
+    /// The registered workspaces: the first page of `workspace.list`.
     pub workspaces: Vec<WorkspaceInfo>,
+    /// After which of them the next page begins; none if all are on the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_workspace: Option<WorkspaceId>,
 }
 
 /// The file descriptors of a process.

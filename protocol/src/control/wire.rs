@@ -333,7 +333,7 @@ mod tests {
         let version = Version::current();
         for call in [
             Call::Connect(Connect { version }),
-            Call::ListWorkspaces(ListWorkspaces {}),
+            Call::ListWorkspaces(ListWorkspaces::default()),
         ] {
             let request = Request {
                 jsonrpc: JsonRpc,

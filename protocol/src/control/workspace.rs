@@ -1,13 +1,14 @@
 //! `workspace.*`: projects that the daemon runs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 use crate::ipc::ChildRole;
+use crate::limits::MAX_WORKSPACES_PAGE;
 use crate::task::TaskId;
 use crate::time::Timestamp;
 
@@ -71,12 +72,18 @@ pub struct WorkspaceInfo {
     /// The logins at authorization servers that something in it waits for, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
-    /// Tasks whose newest checkpoint could not be restored in a drill.
+    /// Tasks whose newest checkpoint could not be restored in a drill, the first few of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,
-    /// Why conversations do not work with what their agents made of them, by their keys.
+    /// How many there are, those that are not listed included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_drills_total: usize,
+    /// Why conversations do not work with what their agents made of them, by their keys, the first few of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle_problems: BTreeMap<InstanceKey, String>,
+    /// How many there are, those that are not listed included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bundle_problems_total: usize,
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
@@ -188,10 +195,61 @@ pub struct WorkspaceProblem {
     pub suggestion: String,
 }
 
-/// `workspace.list`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListWorkspaces {}
+/// `workspace.list`: one page of the registered workspaces, by id (`OBS-1`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListWorkspaces {
+    /// Only this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// Only those of this Project Root, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_root: Option<PathBuf>,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<WorkspaceId>,
+    /// Most workspaces on the page, at most and if it is not said [`MAX_WORKSPACES_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `workspace.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspacesPage {
+    /// The workspaces, by id.
+    pub workspaces: Vec<WorkspaceInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<WorkspaceId>,
+}
+
+impl ListWorkspaces {
+    /// Whether a workspace is among those that are asked for, and on no page before.
+    #[must_use]
+    pub fn is_asked_for(&self, id: &WorkspaceId, project_root: &Path) -> bool {
+        let is_wanted = self.workspace_id.as_ref().is_none_or(|only| only == id);
+        let is_there = self
+            .project_root
+            .as_deref()
+            .is_none_or(|only| only == project_root);
+        let is_behind = self.after.as_ref().is_none_or(|after| after < id);
+        is_wanted && is_there && is_behind
+    }
+
+    /// The page that begins with these workspaces, which come by id and are all
+    /// [asked for](Self::is_asked_for).
+    pub fn page_of(&self, workspaces: impl Iterator<Item = WorkspaceInfo>) -> WorkspacesPage {
+        let limit = self.limit.unwrap_or(MAX_WORKSPACES_PAGE);
+        let limit = limit.clamp(1, MAX_WORKSPACES_PAGE);
+        let mut workspaces: Vec<_> = workspaces.take(limit + 1).collect();
+        let is_last = workspaces.len() <= limit;
+        workspaces.truncate(limit);
+        let last = workspaces.last().filter(|_| !is_last);
+        let next = last.map(|info| info.workspace_id.clone());
+        WorkspacesPage { workspaces, next }
+    }
+}
 
 /// `workspace.close`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -336,4 +394,60 @@ pub struct AuditRecord {
     pub workspace_id: Option<WorkspaceId>,
     /// The line: `at`, `event`, and what belongs to the event.
     pub record: JsonObject,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn info(id: &str) -> WorkspaceInfo {
+        serde_json::from_value(json!({
+            "workspaceId": id, "projectRoot": format!("/srv/{id}"), "agents": [], "connections": [],
+            "runningAgents": 0, "pendingEvents": 0,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn obs_1_the_pages_of_workspaces_miss_and_repeat_none() {
+        for limit in [1, 2, 3, 4, MAX_WORKSPACES_PAGE + 1] {
+            let mut there = vec![info("b"), info("c"), info("d"), info("e")];
+            let mut list = ListWorkspaces {
+                limit: Some(limit),
+                ..ListWorkspaces::default()
+            };
+            let mut seen = Vec::new();
+            loop {
+                let asked = there.iter();
+                let asked =
+                    asked.filter(|info| list.is_asked_for(&info.workspace_id, &info.project_root));
+                let page = list.page_of(asked.cloned());
+                assert!(page.workspaces.len() <= limit);
+                seen.extend(page.workspaces.iter().map(|it| it.workspace_id.to_string()));
+                list.after = page.next;
+                if list.after.is_none() {
+                    break;
+                }
+                // What comes before a page changes nothing of it.
+                there.retain(|info| info.workspace_id.as_str() != "b");
+                there.insert(0, info("a"));
+            }
+            assert_eq!(seen, ["b", "c", "d", "e"], "{limit}");
+        }
+    }
+
+    #[test]
+    fn one_workspace_is_asked_for_by_its_id_or_its_place() {
+        let (b, c) = (info("b"), info("c"));
+        let is_asked = |list: &ListWorkspaces, info: &WorkspaceInfo| {
+            list.is_asked_for(&info.workspace_id, &info.project_root)
+        };
+        let by_id: ListWorkspaces = serde_json::from_value(json!({"workspaceId": "c"})).unwrap();
+        let at: ListWorkspaces = serde_json::from_value(json!({"projectRoot": "/srv/c"})).unwrap();
+        for list in [by_id, at] {
+            assert!(is_asked(&list, &c) && !is_asked(&list, &b), "{list:?}");
+        }
+    }
 }

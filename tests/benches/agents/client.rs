@@ -27,7 +27,9 @@ impl Client {
         };
         client.call("daemon.connect", &json!({"version": Version::current()}))?;
         let opened = client.call("workspace.list", &json!({}))?;
-        let id = opened.pointer("/0/workspaceId").and_then(Value::as_str);
+        let id = opened
+            .pointer("/workspaces/0/workspaceId")
+            .and_then(Value::as_str);
         id.ok_or("no workspace runs")?
             .clone_into(&mut client.workspace_id);
         Ok(client)

@@ -1,16 +1,16 @@
 //! How soon `gdn top` shows something where there are many conversations, and what it takes (`OBS-4`).
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
+use goondan_tests::copies::copy_conversation;
 use goondan_tests::home::GDN;
 use goondan_tests::{Daemon, Home};
 use nix::pty::{Winsize, openpty};
@@ -27,10 +27,6 @@ const KEYS: usize = 40;
 const SILENCE: Duration = Duration::from_millis(100);
 /// The longest wait for a frame.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The file that says whose a conversation is, and how it names the one that there is.
-const METADATA: &str = "metadata.json";
-const KEY: &str = "\"main\"";
 
 const SIZE: Winsize = Winsize {
     ws_row: 40,
@@ -57,39 +53,6 @@ pub(crate) fn frames() -> Outcome {
         round(&home, hold_s)?;
     }
     daemon.stop();
-    Ok(())
-}
-
-/// So many copies of the one conversation there is, each under a key of its own.
-fn copy_conversation(home: &Home, copies: usize) -> Outcome {
-    let instances = home.workspace_dir().join("instances");
-    let one = fs::read_dir(&instances)?
-        .next()
-        .ok_or("nothing was sent")??
-        .path();
-    for number in 0..copies {
-        let key = format!("copy{number:05}");
-        copy(home, &one, &instances.join(&key), &key)?;
-    }
-    Ok(())
-}
-
-/// Copies a directory, and gives what says whose it is another key.
-fn copy(home: &Home, from: &Path, to: &Path, key: &str) -> Outcome {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(home, &entry.path(), &target, key)?;
-        } else if entry.file_name() == METADATA {
-            let text = fs::read_to_string(entry.path())?;
-            let text = text.replace(KEY, &format!("\"{key}\""));
-            home.write(&target.to_string_lossy(), &text);
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
     Ok(())
 }
 

@@ -155,6 +155,10 @@ mod services;
 #[cfg(test)]
 mod skills;
 #[cfg(test)]
+mod studio;
+#[cfg(test)]
+mod studio_pages;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod system_documents;

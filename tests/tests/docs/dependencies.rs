@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 24] = [
+const MARKS: [(&str, &str); 26] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -31,6 +31,8 @@ const MARKS: [(&str, &str); 24] = [
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
     ("gdn", "g"),
+    ("gdn/client", "q"),
+    ("gdn/studio", "z"),
     ("tests", "t"),
 ];
 

@@ -86,7 +86,13 @@ fn what_is_killed_goes_on_as_the_readme_says() {
 fn every_binary_is_installed() {
     let install = readme().section("## Install").fences("sh").concat();
     let words: BTreeSet<&str> = install.split([' ', ';', '\n', '"']).collect();
-    for dir in ["gdn", "orchestrator", "agent-process", "connector-process"] {
+    for dir in [
+        "gdn",
+        "gdn/studio",
+        "orchestrator",
+        "agent-process",
+        "connector-process",
+    ] {
         assert!(words.contains(dir), "{dir} is not installed");
         assert!(repository().join(dir).join("src/main.rs").exists());
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 24] = [
+pub(crate) const CRATES: [(&str, &str); 26] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -31,6 +31,8 @@ pub(crate) const CRATES: [(&str, &str); 24] = [
     ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),
     ("gdn", "gdn"),
+    ("goondan_client", "gdn/client"),
+    ("goondan_studio", "gdn/studio"),
     ("goondan_tests", "tests"),
 ];
 

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fs::DirBuilder;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::panic;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 
@@ -53,6 +54,7 @@ pub(super) struct Editor {
 
 impl Editor {
     pub(super) fn start(output: Output) -> Self {
+        give_back_on_panic();
         let (wanted, asked) = std::sync::mpsc::channel();
         let (lines, edited) = mpsc::channel(1);
         let printer = ExternalPrinter::new(SHOWN_MAX);
@@ -88,13 +90,10 @@ impl Editor {
         match edited {
             Some(Ok(Signal::Success(line) | Signal::HostCommand(line))) => Ok(Said::Line(line)),
             Some(Ok(Signal::CtrlC)) => Ok(Said::Interrupted),
-            Some(Ok(_)) | None => Ok(Said::End),
-            Some(Err(error)) => Err(Failure::new(
-                Exit::Internal,
-                "cannot read from the terminal",
-                "pass the text through a pipe: `gdn chat < questions.txt`",
-            )
-            .caused_by(Some(&error))),
+            Some(Ok(_)) => Ok(Said::End),
+            Some(Err(error)) => Err(cannot_read().caused_by(Some(&error))),
+            // Its thread has panicked and said so.
+            None => Err(cannot_read()),
         }
     }
 
@@ -108,13 +107,38 @@ impl Drop for Editor {
     /// Gives the terminal back, whatever ends the chat.
     fn drop(&mut self) {
         if self.is_reading {
-            // A terminal that is gone, after a hang-up, needs nothing.
-            drop(terminal::disable_raw_mode());
-            let mut stderr = std::io::stderr();
-            drop(stderr.execute(DisableBracketedPaste).map(|_| ()));
-            drop(stderr.write_all(b"\r\n"));
+            give_back();
         }
     }
+}
+
+fn cannot_read() -> Failure {
+    Failure::new(
+        Exit::Internal,
+        "cannot read from the terminal",
+        "pass the text through a pipe: `gdn chat < questions.txt`",
+    )
+}
+
+/// Gives the terminal back if somebody has it.
+fn give_back() {
+    // A terminal that is gone, after a hang-up, needs nothing.
+    if !terminal::is_raw_mode_enabled().unwrap_or(false) {
+        return;
+    }
+    drop(terminal::disable_raw_mode());
+    let mut stderr = std::io::stderr();
+    drop(stderr.execute(DisableBracketedPaste).map(|_| ()));
+    drop(stderr.write_all(b"\r\n"));
+}
+
+/// Gives the terminal back before a panic is told: where it is the thread of the editor that panics, nobody else does.
+fn give_back_on_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |what| {
+        give_back();
+        tell(what);
+    }));
 }
 
 fn editor(printer: ExternalPrinter<String>, output: Output) -> Reedline {
@@ -173,5 +197,38 @@ impl Prompt for You {
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         Cow::Owned(format!("(search: {}) ", search.term))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use anstream::ColorChoice;
+    use goondan_tests::terminal::given_back_by;
+
+    use super::*;
+
+    #[test]
+    fn steer_4_a_panic_gives_the_terminal_back() {
+        const ITSELF: &str =
+            "commands::chat::editor::tests::steer_4_a_panic_gives_the_terminal_back";
+        if let Some(shown) = given_back_by(ITSELF) {
+            let (before, after) = shown.split_once("a panic in a chat").unwrap();
+            assert!(before.contains("you> "), "{shown:?}");
+            // Pastes came in marks, and do no longer.
+            assert!(before.contains("\x1b[?2004h"), "{shown:?}");
+            assert!(before.contains("\x1b[?2004l"), "{shown:?}");
+            assert!(!after.contains("\x1b[?2004h"), "{shown:?}");
+            return;
+        }
+        let mut editor = Editor::start(Output::new(false, ColorChoice::Never));
+        editor.is_reading = editor.wanted.send(()).is_ok();
+        while !terminal::is_raw_mode_enabled().unwrap() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // As the thread that reads would: nothing unwinds through what gives the terminal back.
+        drop(panic::catch_unwind(|| panic!("a panic in a chat")));
+        std::process::abort();
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use goondan_protocol::control::Status;
 use nix::unistd::Uid;
 
 use super::finding::Finding;
@@ -152,7 +151,7 @@ pub(super) async fn daemon(context: &Context) -> Finding {
             return Finding::bad(CHECK, error.to_string(), hint);
         }
     };
-    let status = match client.query(Status {}).await {
+    let status = match client.status().await {
         Ok(status) => status,
         Err(error) => {
             let logs = context.daemon_command("logs");

@@ -277,9 +277,12 @@ pub(super) async fn facts(
         ..ListProcesses::default()
     };
     let processes = client.all(list).await?;
-    let workspaces = client.query(ListWorkspaces {}).await?.into_iter();
-    let mut own = workspaces.filter(|info| info.workspace_id == *workspace_id);
-    Ok(own.next().map(|workspace| Facts {
+    let own = ListWorkspaces {
+        workspace_id: Some(workspace_id.clone()),
+        ..ListWorkspaces::default()
+    };
+    let own = client.query(own).await?.workspaces.pop();
+    Ok(own.map(|workspace| Facts {
         workspace,
         processes,
     }))

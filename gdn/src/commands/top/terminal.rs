@@ -77,3 +77,31 @@ fn key_of(key: KeyEvent) -> Option<Key> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use goondan_tests::terminal::given_back_by;
+
+    use super::*;
+
+    #[test]
+    fn obs_4_a_panic_gives_the_terminal_back() {
+        const ITSELF: &str =
+            "commands::top::terminal::tests::obs_4_a_panic_gives_the_terminal_back";
+        if let Some(shown) = given_back_by(ITSELF) {
+            let (before, after) = shown.split_once("a panic in top").unwrap();
+            // The whole screen was taken, and given back before the panic was told.
+            let taken = before.find("\x1b[?1049h").unwrap();
+            let given_back = before.find("\x1b[?1049l").unwrap();
+            assert!(taken < given_back, "{shown:?}");
+            assert!(!after.contains("\x1b[?1049h"), "{shown:?}");
+            return;
+        }
+        let _screen = Screen::take().unwrap();
+        // As in a thread of its own: nothing unwinds through what gives the terminal back.
+        drop(panic::catch_unwind(|| panic!("a panic in top")));
+        std::process::abort();
+    }
+}

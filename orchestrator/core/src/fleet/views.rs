@@ -5,8 +5,8 @@ use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    Achieved, Confinement, Connected, DaemonStatus, OpenFiles, ProcessInfo, ProcessKey, Watching,
-    WorkspaceInfo,
+    Achieved, Confinement, Connected, DaemonStatus, ListWorkspaces, OpenFiles, ProcessInfo,
+    ProcessKey, Watching, WorkspaceInfo, WorkspacesPage,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Confined};
@@ -21,7 +21,7 @@ use super::runs::Run;
 use super::slot::Up;
 use super::{Fleet, Workspace, health};
 use crate::Now;
-use crate::limits::WATCHED_FILES_SHOWN;
+use crate::limits::{BUNDLE_PROBLEMS_SHOWN, WATCHED_FILES_SHOWN};
 
 /// What is known elsewhere of the work that processes do for others.
 pub(crate) trait Work {
@@ -48,6 +48,7 @@ impl Fleet {
     }
 
     pub(crate) fn daemon_status(&self, work: &impl Work) -> DaemonStatus {
+        let workspaces = self.workspaces_page(work, &ListWorkspaces::default());
         DaemonStatus {
             version: self.version(),
             pid: self.facts.pid,
@@ -69,13 +70,28 @@ impl Fleet {
             },
             memory_open: self.facts.is_memory_open,
             stopping: self.is_stopping(),
-            workspaces: self.workspace_infos(work),
+            workspaces: workspaces.workspaces,
+            next_workspace: workspaces.next,
         }
     }
 
-    pub(crate) fn workspace_infos(&self, work: &impl Work) -> Vec<WorkspaceInfo> {
-        self.workspaces
-            .iter()
+    /// One page of the workspaces.
+    pub(crate) fn workspaces_page(
+        &self,
+        work: &impl Work,
+        list: &ListWorkspaces,
+    ) -> WorkspacesPage {
+        let workspaces = self.workspaces.iter();
+        let asked = workspaces
+            .filter(|(id, workspace)| list.is_asked_for(id, &workspace.record.project_root));
+        list.page_of(asked.map(|(id, workspace)| self.info(work, id, workspace)))
+    }
+
+    /// All of the workspaces, however many there are.
+    #[cfg(test)]
+    pub(crate) fn every_workspace(&self, work: &impl Work) -> Vec<WorkspaceInfo> {
+        let workspaces = self.workspaces.iter();
+        workspaces
             .map(|(id, workspace)| self.info(work, id, workspace))
             .collect()
     }
@@ -183,6 +199,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     let watched = || workspace.sources.files().filter(|_| is_watched);
     let unhealthy = health::unhealthy_of(workspace);
     let unhealthy_total = unhealthy.len();
+    let bundle_problems = workspace.bundle_problems.iter();
     WorkspaceInfo {
         workspace_id: id.clone(),
         project_root: workspace.record.project_root.clone(),
@@ -209,7 +226,12 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         questions: 0,
         consents: Vec::new(),
         failed_drills: Vec::new(),
-        bundle_problems: workspace.bundle_problems.clone(),
+        failed_drills_total: 0,
+        bundle_problems: bundle_problems
+            .take(BUNDLE_PROBLEMS_SHOWN)
+            .map(|(key, problem)| (key.clone(), problem.clone()))
+            .collect(),
+        bundle_problems_total: workspace.bundle_problems.len(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,

@@ -739,7 +739,7 @@ impl World {
         let pending: usize = self
             .core
             .fleet
-            .workspace_infos(&self.core.calls)
+            .every_workspace(&self.core.calls)
             .iter()
             .map(|info| info.pending_events)
             .sum();

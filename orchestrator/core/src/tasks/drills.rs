@@ -11,7 +11,7 @@ use super::entry::{Decision, Entry};
 use super::retention::due_at;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::limits::{TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS};
+use crate::limits::{FAILED_DRILLS_SHOWN, TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS};
 use crate::{LogEvent, RequestToken};
 
 impl Tasks {
@@ -77,8 +77,10 @@ impl Tasks {
             let entries = self.spaces.get(&info.workspace_id).into_iter();
             let entries = entries.flat_map(|space| &space.entries);
             let is_failed = |entry: &Entry| entry.durable().is_some_and(State::is_drill_failed);
-            let failed = entries.filter(|(_, entry)| is_failed(entry));
-            info.failed_drills = failed.map(|(id, _)| id.clone()).collect();
+            let failed: Vec<_> = entries.filter(|(_, entry)| is_failed(entry)).collect();
+            info.failed_drills_total = failed.len();
+            let named = failed.into_iter().take(FAILED_DRILLS_SHOWN);
+            info.failed_drills = named.map(|(id, _)| id.clone()).collect();
         }
     }
 

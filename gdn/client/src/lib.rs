@@ -6,6 +6,10 @@
 //!   a [`Client`] that exists has checked both. Only [`Client::reach`] gives one for another version.
 //! * One request is in flight at a time; notifications that arrive meanwhile go to its watcher.
 
+mod pages;
+
+pub use pages::Paged;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,29 +46,39 @@ const CHANGE_TIMEOUT_MS: u64 = DEFAULT_GRACE_PERIOD_MS + 30_000;
 
 /// Why there is no connection to the daemon.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
+pub enum ConnectError {
     /// Nobody listens on the socket.
     #[error("no daemon runs on {}", state_root.display())]
-    NotRunning { state_root: PathBuf },
+    NotRunning {
+        /// The daemon's.
+        state_root: PathBuf,
+    },
     /// The socket's path cannot be used.
     #[error("the socket path {} cannot be used", socket.display())]
     BadPath {
+        /// Where the daemon is to listen.
         socket: PathBuf,
+        /// What the system said.
         #[source]
         source: std::io::Error,
     },
     /// The socket is there but cannot be reached.
     #[error("cannot reach the daemon at {}", socket.display())]
     Unreachable {
+        /// Where the daemon is to listen.
         socket: PathBuf,
+        /// What the system said.
         #[source]
         source: std::io::Error,
     },
     /// Another user's process listens on the socket.
     #[error("the process that listens on {} belongs to user id {theirs}, not to yours ({ours})", socket.display())]
     ForeignPeer {
+        /// Where the daemon is to listen.
         socket: PathBuf,
+        /// The other user's id.
         theirs: u32,
+        /// Our own user's id.
         ours: u32,
     },
     /// The daemon accepts but does not answer.
@@ -73,7 +87,9 @@ pub(crate) enum ConnectError {
     /// The daemon is of another version.
     #[error("this gdn ({}) cannot talk to the running daemon", Version::current())]
     VersionMismatch {
+        /// The daemon's process, where the system tells it.
         daemon_pid: Option<u32>,
+        /// What the daemon said of its version.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -84,7 +100,7 @@ pub(crate) enum ConnectError {
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
+pub enum CallError {
     /// The daemon refused it.
     #[error("the daemon refused")]
     Refused(#[source] ControlError),
@@ -98,20 +114,26 @@ pub(crate) enum CallError {
     /// The daemon did not answer in time.
     #[error("the daemon did not answer `{method}` within {} s", limit.as_secs())]
     TimedOut {
+        /// The method.
         method: &'static str,
+        /// How long it was waited for.
         limit: Duration,
     },
     /// The daemon's answer is not what the method returns.
     #[error("the daemon's answer to `{method}` cannot be read")]
     Unreadable {
+        /// The method.
         method: &'static str,
+        /// What is wrong with it.
         #[source]
         source: serde_json::Error,
     },
     /// The request does not fit a frame.
     #[error("the request `{method}` is too large")]
     TooLarge {
+        /// The method.
         method: &'static str,
+        /// How large it is.
         #[source]
         source: FrameError,
     },
@@ -119,14 +141,14 @@ pub(crate) enum CallError {
 
 impl CallError {
     /// Whether the daemon may have died, so that asking again after its restart makes sense.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 }
 
 /// What arrives while a request is in progress.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub enum Notice {
     /// One runtime event of the turn.
     Progress(Box<RuntimeEvent>),
     /// A part of what comes of a call in the turn.
@@ -141,7 +163,7 @@ pub(crate) enum Notice {
 
 /// How long a request may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum RequestTimeout {
+pub enum RequestTimeout {
     /// It only reads.
     Query,
     /// It may wait for processes to stop.
@@ -163,11 +185,11 @@ impl RequestTimeout {
 /// A request as it is written. The protocol's own `Request` holds any call; this one is of one method
 /// and borrows its parameters.
 #[derive(Serialize)]
-struct Outgoing<'a, M> {
+struct Outgoing<'a, P: ?Sized> {
     jsonrpc: JsonRpc,
     id: u64,
     method: &'static str,
-    params: &'a M,
+    params: &'a P,
 }
 
 /// What `daemon.status` has in every version (`REL-1`).
@@ -192,7 +214,7 @@ impl Method for AskAny {
 
 /// Who answered.
 #[derive(Debug)]
-pub(crate) enum Reached {
+pub enum Reached {
     /// A daemon of our version.
     Same(Client),
     /// One of another.
@@ -201,31 +223,35 @@ pub(crate) enum Reached {
 
 /// A daemon of another version: it takes `daemon.status` and `daemon.shutdown` from any client (`REL-1`).
 #[derive(Debug)]
-pub(crate) struct OtherDaemon {
+pub struct OtherDaemon {
     /// For these two requests only.
-    pub(crate) client: Client,
+    pub client: Client,
     /// Its answer to `daemon.status`, in its own form.
-    pub(crate) status: Value,
+    pub status: Value,
     /// Why nothing else can be asked.
-    pub(crate) why: ConnectError,
+    pub why: ConnectError,
 }
 
 /// A connection whose peer is ours and of our version, unless it is that of an [`OtherDaemon`].
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     frames: Framed<Stream, FrameCodec>,
     request_id: u64,
     daemon: Connected,
 }
 
 /// Where the daemon of `state_root` listens.
-pub(crate) fn socket_path(state_root: &Path) -> PathBuf {
+pub fn socket_path(state_root: &Path) -> PathBuf {
     state_root.join("run").join("orchestrator.sock")
 }
 
 impl Client {
     /// Connects to the daemon of `state_root` and checks its user and version.
-    pub(crate) async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] says why there is no connection.
+    pub async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
         let greeted = timeout(limit, Self::handshake(state_root)).await;
         match greeted.unwrap_or(Err(ConnectError::NoAnswer))? {
@@ -239,7 +265,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Self::connect`]: a daemon of another version that does not tell its status cannot be reached.
-    pub(crate) async fn reach(state_root: &Path) -> Result<Reached, ConnectError> {
+    pub async fn reach(state_root: &Path) -> Result<Reached, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
         let reaching = async {
             match Self::handshake(state_root).await? {
@@ -304,17 +330,25 @@ impl Client {
     }
 
     /// What the daemon said of itself.
-    pub(crate) fn daemon(&self) -> &Connected {
+    pub fn daemon(&self) -> &Connected {
         &self.daemon
     }
 
     /// Makes a request that only reads.
-    pub(crate) async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says why there is no result. After [`CallError::TimedOut`] as with [`Self::watch`].
+    pub async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
         self.watch(call, RequestTimeout::Query, &mut |_| {}).await
     }
 
     /// Makes a request that may wait for processes to stop.
-    pub(crate) async fn change<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::query`].
+    pub async fn change<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
         self.watch(call, RequestTimeout::Change, &mut |_| {}).await
     }
 
@@ -322,36 +356,72 @@ impl Client {
     ///
     /// After a time-out, or when the future is dropped, the connection must not be used again: its
     /// next response would be the one to this request.
-    pub(crate) async fn watch<M: Method>(
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::query`].
+    pub async fn watch<M: Method>(
         &mut self,
         call: M,
         request_timeout: RequestTimeout,
         on_notice: &mut dyn FnMut(Notice),
     ) -> Result<M::Output, CallError> {
         let exchange = self.exchange(&call, on_notice);
-        match request_timeout.limit() {
-            None => exchange.await,
-            Some(limit) => timeout(limit, exchange)
-                .await
-                .unwrap_or(Err(CallError::TimedOut {
-                    method: M::NAME,
-                    limit,
-                })),
-        }
+        within(request_timeout, M::NAME, exchange).await
+    }
+
+    /// Makes a request whose parameters and result are JSON that is passed on as it is, and hands what arrives
+    /// meanwhile under it to `on_notification`, by its method and parameters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::watch`], after which what is said there holds, too.
+    pub async fn forward(
+        &mut self,
+        method: &'static str,
+        params: &RawValue,
+        request_timeout: RequestTimeout,
+        mut on_notification: impl FnMut(&str, &RawValue),
+    ) -> Result<Box<RawValue>, CallError> {
+        let mut on_any = |method: &str, params: &RawValue, _: u64| {
+            on_notification(method, params);
+            Ok(())
+        };
+        let answer = self.answer(method, params, &mut on_any);
+        within(request_timeout, method, answer).await
     }
 
     async fn exchange<M: Method>(
         &mut self,
         call: &M,
-        on_notice: &mut dyn FnMut(Notice),
+        on_notice: &mut (impl FnMut(Notice) + ?Sized),
     ) -> Result<M::Output, CallError> {
-        let method = M::NAME;
+        let mut on_any = |method: &str, params: &RawValue, request_id: u64| {
+            if let Some(notice) = notice(method, params.get(), request_id)? {
+                on_notice(notice);
+            }
+            Ok(())
+        };
+        let result = self.answer(M::NAME, call, &mut on_any).await?;
+        serde_json::from_str(result.get()).map_err(|source| CallError::Unreadable {
+            method: M::NAME,
+            source,
+        })
+    }
+
+    /// Sends a request, and waits for its result.
+    async fn answer<P: Serialize + ?Sized>(
+        &mut self,
+        method: &'static str,
+        params: &P,
+        on_notification: &mut impl FnMut(&str, &RawValue, u64) -> Result<(), serde_json::Error>,
+    ) -> Result<Box<RawValue>, CallError> {
         self.request_id += 1;
         let request = Outgoing {
             jsonrpc: JsonRpc,
             id: self.request_id,
             method,
-            params: call,
+            params,
         };
         let unreadable = |source| CallError::Unreadable { method, source };
         let body = serde_json::to_vec(&request).map_err(unreadable)?;
@@ -373,53 +443,64 @@ impl Client {
                 return Err(CallError::Refused(error.into()));
             }
             if incoming.id == Some(self.request_id) {
-                let result = incoming.result.as_deref().map_or("null", RawValue::get);
-                return serde_json::from_str(result).map_err(unreadable);
+                return Ok(incoming.result.unwrap_or_else(|| RawValue::NULL.to_owned()));
             }
-            let params = incoming.params.as_deref().map_or("null", RawValue::get);
-            let notice = notice(incoming.method.as_deref(), params, self.request_id);
-            if let Some(notice) = notice.map_err(unreadable)? {
-                on_notice(notice);
+            if let (Some(name), Some(params)) = (&incoming.method, &incoming.params) {
+                on_notification(name, params, self.request_id).map_err(unreadable)?;
             }
         }
     }
 
     /// Waits until the daemon closes the connection.
-    pub(crate) async fn closed(mut self) {
+    pub async fn closed(mut self) {
         while let Some(Ok(_)) = self.frames.next().await {}
+    }
+}
+
+/// Waits for an answer as long as it may take.
+async fn within<T>(
+    request_timeout: RequestTimeout,
+    method: &'static str,
+    answer: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    match request_timeout.limit() {
+        None => answer.await,
+        Some(limit) => timeout(limit, answer)
+            .await
+            .unwrap_or(Err(CallError::TimedOut { method, limit })),
     }
 }
 
 /// What a notification says, if it belongs to the request.
 fn notice(
-    method: Option<&str>,
+    method: &str,
     params: &str,
     request_id: u64,
 ) -> Result<Option<Notice>, serde_json::Error> {
     let (of, notice) = match method {
-        Some(TURN_PROGRESS) => {
+        TURN_PROGRESS => {
             let progress: TurnProgress = serde_json::from_str(params)?;
             let of = progress.request_id;
             (of, Notice::Progress(Box::new(progress.event)))
         }
-        Some(TURN_PIECE) => {
+        TURN_PIECE => {
             let piece: TurnPiece = serde_json::from_str(params)?;
             (piece.request_id, Notice::Piece(Box::new(piece)))
         }
-        Some(LOG_LINE) => {
+        LOG_LINE => {
             let line: LogLine = serde_json::from_str(params)?;
             (line.request_id, Notice::Line(line.line))
         }
-        Some(WORKSPACE_CHANGE) => {
+        WORKSPACE_CHANGE => {
             let change: WorkspaceChange = serde_json::from_str(params)?;
             (change.request_id, Notice::Change(Box::new(change)))
         }
-        Some(PROCESS_CHANGE) => {
+        PROCESS_CHANGE => {
             let change: ProcessChange = serde_json::from_str(params)?;
             (change.request_id, Notice::Processes(change))
         }
         // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.
-        Some(_) | None => return Ok(None),
+        _ => return Ok(None),
     };
     Ok((of == request_id).then_some(notice))
 }

@@ -1,14 +1,14 @@
 //! Lists that the daemon gives in pages (`OBS-1`).
 
 use goondan_protocol::control::{
-    EventInfo, InstanceSummary, ListEvents, ListInstances, ListProcesses, ListTasks, Method,
-    ProcessInfo, TaskInfo,
+    DaemonStatus, EventInfo, InstanceSummary, ListEvents, ListInstances, ListProcesses, ListTasks,
+    ListWorkspaces, Method, ProcessInfo, Status, TaskInfo, WorkspaceInfo,
 };
 
-use crate::client::{CallError, Client};
+use crate::{CallError, Client};
 
 /// A request for one page of a list.
-pub(crate) trait Paged: Method + Clone {
+pub trait Paged: Method + Clone {
     /// What is listed.
     type Item;
 
@@ -36,11 +36,33 @@ paged! {
     ListProcesses: processes of ProcessInfo;
     ListEvents: events of EventInfo;
     ListTasks: tasks of TaskInfo;
+    ListWorkspaces: workspaces of WorkspaceInfo;
 }
 
 impl Client {
+    /// The daemon's state with all of its workspaces, also those behind the first page.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::query`].
+    pub async fn status(&mut self) -> Result<DaemonStatus, CallError> {
+        let mut status = self.query(Status {}).await?;
+        if let Some(after) = status.next_workspace.take() {
+            let behind = ListWorkspaces {
+                after: Some(after),
+                ..ListWorkspaces::default()
+            };
+            status.workspaces.extend(self.all(behind).await?);
+        }
+        Ok(status)
+    }
+
     /// All that is on the pages of a list, from the one that is asked for to the last.
-    pub(crate) async fn all<L: Paged>(&mut self, mut list: L) -> Result<Vec<L::Item>, CallError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::query`].
+    pub async fn all<L: Paged>(&mut self, mut list: L) -> Result<Vec<L::Item>, CallError> {
         let mut listed = Vec::new();
         loop {
             let page = self.query(list.clone()).await?;

@@ -1,0 +1,159 @@
+//! `gdn studio`: the page in the browser (`OBS-5`). The program that shows it is another one; this starts it, shows
+//! its address, and ends it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{programs, schemas};
+
+/// The program that shows the page.
+const STUDIO: &str = "goondan-studio";
+
+/// See and steer agents in a browser
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn studio                            look only
+  gdn studio --write                    approve, answer, apply and cancel there, too
+  gdn studio --port 4711 --host localhost:8080
+                                        behind `ssh -L 8080:127.0.0.1:4711`
+
+The address is good once, and for a minute: press Enter for another. Studio is heard on this machine alone, asks the
+daemon as this command would, and ends with Ctrl-C.")]
+pub(crate) struct StudioArgs {
+    /// Let the page change things, not only show them
+    #[arg(long)]
+    write: bool,
+    /// Listen on this port; without it, on any that is free
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    port: u16,
+    /// Answer to this address, too, as where a tunnel ends (can be repeated)
+    #[arg(long, value_name = "NAME:PORT")]
+    host: Vec<String>,
+}
+
+/// What Studio says of itself.
+#[derive(Deserialize)]
+struct Announced {
+    address: String,
+}
+
+pub(crate) fn run(args: &StudioArgs, context: &Context) -> Result<(), Failure> {
+    let mut studio = start(args, context)?;
+    let asks = studio.stdin.take();
+    let stdout = studio.stdout.take();
+    // Studio ends when nobody can ask it for an address any more, so whoever holds this end holds it alive.
+    let (asking, kept) = split(asks)?;
+    std::thread::spawn(move || ask_for_more(asking));
+    let mut is_first = true;
+    for line in stdout
+        .into_iter()
+        .flat_map(|stdout| BufReader::new(stdout).lines())
+    {
+        let line = line.map_err(|error| ended(&error.to_string()))?;
+        let announced: Announced =
+            serde_json::from_str(&line).map_err(|error| ended(&error.to_string()))?;
+        show(&announced, is_first, args, context)?;
+        is_first = false;
+    }
+    let status = studio.wait().map_err(|error| ended(&error.to_string()))?;
+    drop(kept);
+    match status.success() {
+        true => Ok(()),
+        // It has said why.
+        false => Err(ended(&status.to_string())),
+    }
+}
+
+fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
+    let program = programs::place_of(STUDIO).ok_or_else(|| {
+        Failure::new(
+            Exit::Internal,
+            format!("the program `{STUDIO}` is neither beside gdn nor in PATH"),
+            "install all programs of goondan together",
+        )
+    })?;
+    let mut command = Command::new(&program);
+    command.arg("--state-root").arg(&context.state_root);
+    command.args(["--port", &args.port.to_string()]);
+    for host in &args.host {
+        command.args(["--host", host]);
+    }
+    if args.write {
+        command.arg("--write");
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().map_err(|error| {
+        let message = format!("cannot start {}", program.display());
+        Failure::new(
+            Exit::Internal,
+            message,
+            "install all programs of goondan together",
+        )
+        .caused_by(Some(&error))
+    })
+}
+
+/// Both of these hold the end of the pipe that Studio reads.
+fn split(stdin: Option<ChildStdin>) -> Result<(ChildStdin, ChildStdin), Failure> {
+    let stdin = stdin.ok_or_else(|| ended("it has no standard input"))?;
+    let other = std::os::fd::AsFd::as_fd(&stdin).try_clone_to_owned();
+    let other = other.map_err(|error| ended(&error.to_string()))?;
+    Ok((stdin, ChildStdin::from(other)))
+}
+
+/// Asks for an address for each line that a person types.
+fn ask_for_more(mut studio: ChildStdin) {
+    let mut lines = std::io::stdin().lines();
+    while let Some(Ok(_)) = lines.next() {
+        if studio
+            .write_all(b"\n")
+            .and_then(|()| studio.flush())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn show(
+    announced: &Announced,
+    is_first: bool,
+    args: &StudioArgs,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    let shown = json!({ "address": announced.address, "write": args.write });
+    output.object(schemas::STUDIO, &shown)?;
+    output.data(&announced.address)?;
+    if is_first && output.is_interactive() {
+        output.note("good once, and for a minute; Enter: another address, Ctrl-C: the end");
+        if !args.write {
+            let write = context.daemon_command("studio --write");
+            output.note(format!(
+                "this page only shows; one that may change things: `{write}`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn ended(why: &str) -> Failure {
+    Failure::new(
+        Exit::Internal,
+        format!("Studio has ended: {why}"),
+        "start it again: `gdn studio`",
+    )
+}

@@ -1,0 +1,260 @@
+//! What the daemon is asked for the page. Each request has a connection of its own: one that has been lost with a
+//! daemon is never used for the next.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use goondan_client::{CallError, Client, ConnectError, RequestTimeout};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use crate::limits::{CALLS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAMS_MAX};
+use crate::methods::Access;
+
+/// Why the page gets no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("{STREAMS_MAX} streams are open already")]
+    TooManyStreams,
+}
+
+/// An error as the page shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Told {
+    /// The daemon's stable code, or one of Studio's own.
+    pub(crate) code: String,
+    /// What failed.
+    pub(crate) message: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) suggestion: Option<String>,
+}
+
+impl Told {
+    pub(crate) fn new(code: &str, message: &dyn std::fmt::Display, suggestion: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: format!("{message}"),
+            suggestion: Some(suggestion.to_owned()),
+        }
+    }
+}
+
+impl Failed {
+    /// What the page is told, and the status of the response.
+    pub(crate) fn told(&self) -> (StatusCode, Told) {
+        match self {
+            Self::Call(CallError::Refused(refused)) => {
+                let code = serde_json::to_value(refused.code).unwrap_or_default();
+                let told = Told {
+                    code: code.as_str().unwrap_or("internal").to_owned(),
+                    message: refused.message.clone(),
+                    suggestion: refused.suggestion.clone(),
+                };
+                (StatusCode::OK, told)
+            }
+            Self::Call(error) => {
+                let why = with_causes(error);
+                let told = Told::new(
+                    "lost",
+                    &why,
+                    "look whether it was done before you do it again",
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, told)
+            }
+            Self::Connect(error) => {
+                let suggestion = match error {
+                    ConnectError::NotRunning { .. } => "start it in your project: `gdn run`",
+                    ConnectError::VersionMismatch { .. } => {
+                        "end Studio, and start it again: `gdn studio`"
+                    }
+                    _ => "see what is wrong: `gdn doctor`",
+                };
+                let told = Told::new("unreachable", &with_causes(error), suggestion);
+                (StatusCode::SERVICE_UNAVAILABLE, told)
+            }
+            Self::TooManyStreams => {
+                let told = Told::new("overloaded", self, "close tabs of other browsers");
+                (StatusCode::TOO_MANY_REQUESTS, told)
+            }
+        }
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        told.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    told
+}
+
+/// The daemon of one state root.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    state_root: PathBuf,
+    calls: Semaphore,
+    streams: Arc<Semaphore>,
+    /// Each ends when its browser goes.
+    following: TaskTracker,
+}
+
+impl Daemon {
+    pub(crate) fn new(state_root: PathBuf) -> Self {
+        Self {
+            state_root,
+            calls: Semaphore::new(CALLS_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            following: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn state_root(&self) -> &std::path::Path {
+        &self.state_root
+    }
+
+    /// Asks for one thing. The result is JSON as the daemon wrote it.
+    pub(crate) async fn call(
+        &self,
+        method: &'static str,
+        access: Access,
+        params: &RawValue,
+    ) -> Result<Box<RawValue>, Failed> {
+        let _permit = self.calls.acquire().await;
+        let mut client = Client::connect(&self.state_root).await?;
+        let limit = match access {
+            Access::Reads => RequestTimeout::Query,
+            Access::Writes => RequestTimeout::Change,
+        };
+        let answer = client.forward(method, params, limit, |_, _| {});
+        Ok(answer.await?)
+    }
+
+    /// Begins to tell what happens, line by line.
+    pub(crate) async fn stream(
+        &self,
+        method: &'static str,
+        params: Box<RawValue>,
+    ) -> Result<Lines, Failed> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| Failed::TooManyStreams)?;
+        let client = Client::connect(&self.state_root).await?;
+        let (sender, lines) = mpsc::channel(STREAM_LINES_MAX);
+        self.following.spawn(follow(client, method, params, sender));
+        Ok(Lines {
+            lines,
+            _permit: permit,
+        })
+    }
+}
+
+/// Hands on what the daemon tells, until it ends, or the browser goes or does not read.
+async fn follow(
+    mut client: Client,
+    method: &'static str,
+    params: Box<RawValue>,
+    lines: mpsc::Sender<Bytes>,
+) {
+    let cut_off = Notify::new();
+    let on_notification = |name: &str, params: &RawValue| {
+        let is_taken = told(name, params).is_none_or(|line| lines.try_send(line).is_ok());
+        if !is_taken {
+            cut_off.notify_one();
+        }
+    };
+    let following = client.forward(method, &params, RequestTimeout::Endless, on_notification);
+    let outcome = tokio::select! {
+        outcome = following => outcome,
+        () = cut_off.notified() => return,
+        () = lines.closed() => return,
+    };
+    let last = match outcome {
+        Ok(result) => json!({ "result": result }),
+        Err(error) => json!({ "error": Failed::Call(error).told().1 }),
+    };
+    // Whoever does not hear it sees that the stream has ended.
+    drop(lines.try_send(line(&last)));
+}
+
+/// A notification as the page reads it: without the number of a request that it has not made.
+fn told(name: &str, params: &RawValue) -> Option<Bytes> {
+    let mut params: Map<String, Value> = serde_json::from_str(params.get()).ok()?;
+    params.remove("requestId");
+    Some(line(&json!({ "notice": name, "params": params })))
+}
+
+fn line(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}
+
+/// The lines of a stream, as they come.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    lines: mpsc::Receiver<Bytes>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Lines {
+    /// The next line; in silence, one that says that the stream is alive. None at its end.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        let silence = Duration::from_millis(STREAM_ALIVE_MS);
+        match timeout(silence, self.lines.recv()).await {
+            Ok(line) => line,
+            Err(_) => Some(line(&json!({ "alive": true }))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::control::{ControlError, ErrorCode};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_daemon_is_told_as_it_said_it() {
+        let refused = ControlError::new(ErrorCode::EventNotFound, "no event e1").suggest("look");
+        let (status, told) = Failed::Call(CallError::Refused(refused)).told();
+        assert_eq!(status, StatusCode::OK);
+        let json = json!({"code": "eventNotFound", "message": "no event e1", "suggestion": "look"});
+        assert_eq!(serde_json::to_value(&told).unwrap(), json);
+    }
+
+    #[test]
+    fn a_notification_has_no_number_of_a_request() {
+        let params = r#"{"requestId":7,"cursor":"1.2","event":{"type":"turnBegan"}}"#;
+        let params = RawValue::from_string(params.to_owned()).unwrap();
+        let line = told("workspace.change", &params).unwrap();
+        let written = "{\"notice\":\"workspace.change\",\
+                       \"params\":{\"cursor\":\"1.2\",\"event\":{\"type\":\"turnBegan\"}}}\n";
+        assert_eq!(line, written);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_says_that_it_is_alive_and_ends_with_its_sender() {
+        let streams = Arc::new(Semaphore::new(1));
+        let (sender, lines) = mpsc::channel(1);
+        let mut lines = Lines {
+            lines,
+            _permit: streams.try_acquire_owned().unwrap(),
+        };
+        assert_eq!(lines.next().await.unwrap(), "{\"alive\":true}\n");
+        sender.try_send(Bytes::from_static(b"x\n")).unwrap();
+        assert_eq!(lines.next().await.unwrap(), "x\n");
+        drop(sender);
+        assert_eq!(lines.next().await, None);
+    }
+}

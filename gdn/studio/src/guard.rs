@@ -1,0 +1,195 @@
+//! Which requests are looked at (`OBS-5`): those that a browser makes for our own page, and no others.
+//!
+//! * The `Host` is one of ours, letter by letter: a name that somebody makes point here (DNS rebinding) is not.
+//! * What asks for anything but files names our own page as its `Origin`; a page of others cannot, and what names
+//!   none is no browser that shows our page.
+//! * `Sec-Fetch-Site`, which pages cannot forge, says the same where the browser sends it.
+
+use axum::http::{HeaderMap, HeaderName, Method, header};
+
+/// The addresses that the page has.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// `127.0.0.1:4711` and others, in lower case.
+    hosts: Vec<String>,
+}
+
+/// Why a request is not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("the request names a host that is not this page's")]
+    Host,
+    #[error("the request does not come from this page")]
+    Origin,
+    #[error("the request is not JSON")]
+    NotJson,
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+impl Guard {
+    /// Of a page that is heard on that port of this machine, and has those further addresses (`name:port`).
+    pub(crate) fn new(port: u16, more: &[String]) -> Self {
+        let own = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
+        let more = more.iter().map(|host| host.to_ascii_lowercase());
+        Self {
+            hosts: own.into_iter().chain(more).collect(),
+        }
+    }
+
+    /// Whether a request is looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] says why it is not.
+    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = only(headers, &header::HOST).ok_or(Refused::Host)?;
+        if !self.hosts.iter().any(|own| own == host) {
+            return Err(Refused::Host);
+        }
+        let is_ask = method != Method::GET && method != Method::HEAD;
+        match only(headers, &SEC_FETCH_SITE) {
+            // Typed or followed from outside of the browser; what asks is always the page.
+            Some("none") if !is_ask => {}
+            Some("same-origin") => {}
+            None if !headers.contains_key(SEC_FETCH_SITE) => {}
+            _ => return Err(Refused::Origin),
+        }
+        if !is_ask {
+            return Ok(());
+        }
+        // One of the page's own addresses is not enough: it is the one that is asked.
+        let origin = only(headers, &header::ORIGIN).ok_or(Refused::Origin)?;
+        if origin.strip_prefix("http://") != Some(host) {
+            return Err(Refused::Origin);
+        }
+        match only(headers, &header::CONTENT_TYPE) {
+            Some("application/json") => Ok(()),
+            _ => Err(Refused::NotJson),
+        }
+    }
+}
+
+/// A header that is there once and is text.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none());
+    value?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &[(&str, &str)] = &[
+        ("host", "127.0.0.1:4711"),
+        ("origin", "http://127.0.0.1:4711"),
+        ("content-type", "application/json"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+
+    /// A request of our own page, but for one header; none leaves it out.
+    fn check(
+        method: &Method,
+        name: &'static str,
+        value: Option<&'static str>,
+    ) -> Result<(), Refused> {
+        let guard = Guard::new(4711, &["desk.example:8080".to_owned()]);
+        let mut headers = HeaderMap::new();
+        for (header, own) in OWN {
+            let own = if *header == name { value } else { Some(*own) };
+            if let Some(own) = own {
+                headers.insert(*header, own.parse().unwrap());
+            }
+        }
+        guard.check(method, &headers)
+    }
+
+    #[test]
+    fn obs_5_our_own_page_is_heard() {
+        assert_eq!(check(&Method::POST, "-", None), Ok(()));
+        assert_eq!(check(&Method::GET, "-", None), Ok(()));
+        // Older browsers do not say where a request comes from.
+        assert_eq!(check(&Method::POST, "sec-fetch-site", None), Ok(()));
+        assert_eq!(check(&Method::GET, "sec-fetch-site", Some("none")), Ok(()));
+        assert_eq!(check(&Method::GET, "origin", None), Ok(()));
+    }
+
+    #[test]
+    fn obs_5_a_name_that_was_made_to_point_here_is_refused() {
+        for host in [
+            "attacker.example:4711",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "127.0.0.1:4711.",
+        ] {
+            for method in [Method::GET, Method::POST] {
+                assert_eq!(
+                    check(&method, "host", Some(host)),
+                    Err(Refused::Host),
+                    "{host}"
+                );
+            }
+        }
+        assert_eq!(check(&Method::GET, "host", None), Err(Refused::Host));
+    }
+
+    #[test]
+    fn obs_5_pages_of_others_and_no_page_are_refused() {
+        let others = [
+            None,
+            Some("null"),
+            Some("http://attacker.example"),
+            Some("https://127.0.0.1:4711"),
+            Some("http://127.0.0.1:4712"),
+            // An address of ours, and not the one that is asked.
+            Some("http://localhost:4711"),
+            Some("http://127.0.0.1:4711/"),
+        ];
+        for origin in others {
+            assert_eq!(
+                check(&Method::POST, "origin", origin),
+                Err(Refused::Origin),
+                "{origin:?}"
+            );
+        }
+        for site in ["cross-site", "same-site", "none", "?"] {
+            let of_post = check(&Method::POST, "sec-fetch-site", Some(site));
+            assert_eq!(of_post, Err(Refused::Origin), "{site}");
+        }
+        let of_get = check(&Method::GET, "sec-fetch-site", Some("cross-site"));
+        assert_eq!(of_get, Err(Refused::Origin));
+    }
+
+    #[test]
+    fn obs_5_what_a_form_can_send_is_refused() {
+        for kind in [
+            None,
+            Some("text/plain"),
+            Some("application/x-www-form-urlencoded"),
+        ] {
+            assert_eq!(
+                check(&Method::POST, "content-type", kind),
+                Err(Refused::NotJson),
+                "{kind:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_further_address_is_heard_as_it_was_given() {
+        let guard = Guard::new(4711, &["Desk.example:8080".to_owned()]);
+        let mut headers = HeaderMap::new();
+        headers.insert("host", "desk.example:8080".parse().unwrap());
+        assert_eq!(guard.check(&Method::GET, &headers), Ok(()));
+    }
+
+    #[test]
+    fn a_header_that_comes_twice_is_none() {
+        let guard = Guard::new(4711, &[]);
+        let mut headers = HeaderMap::new();
+        headers.append("host", "127.0.0.1:4711".parse().unwrap());
+        headers.append("host", "127.0.0.1:4711".parse().unwrap());
+        assert_eq!(guard.check(&Method::GET, &headers), Err(Refused::Host));
+    }
+}

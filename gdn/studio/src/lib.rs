@@ -1,0 +1,184 @@
+//! `goondan-studio`: what people see and steer in a browser (`OBS-5`).
+//!
+//! It is a client of the daemon like `gdn`, and a process of its own: the daemon speaks no HTTP, and connectors, which
+//! face the network, have none of a person's rights. `gdn studio` starts it, shows its address and ends it.
+//!
+//! # Where things are
+//!
+//! * `guard` — which requests are looked at; `sessions` — who may ask; `methods` — what may be asked.
+//! * `serving` — connections; `server` — the responses; `assets` — the files of the page, which are made from `web/`.
+//! * `daemon` — what the daemon is asked, and the streams of what happens.
+//! * `limits` — every limit.
+//!
+//! # Invariants
+//!
+//! * It is heard on this machine alone, and keeps nothing: what the page shows is what the daemon says.
+//! * Nothing is asked of the daemon for a request without a token, and nothing is changed without `--write`.
+//! * It ends with whoever started it.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+mod assets;
+mod daemon;
+mod guard;
+mod limits;
+mod methods;
+mod server;
+mod serving;
+mod sessions;
+
+use daemon::Daemon;
+use guard::Guard;
+use server::Studio;
+
+/// The page of goondan in the browser, for the daemon of one state root.
+///
+/// People use `gdn studio`, which starts it. It writes one line of JSON with its address to stdout, another for each
+/// line it reads from stdin, since an address is good once, and ends when stdin does.
+#[derive(Debug, Parser)]
+#[command(name = "goondan-studio", version)]
+struct Args {
+    /// Directory of the daemon's durable state
+    #[arg(long, value_name = "DIR")]
+    state_root: PathBuf,
+    /// Listen on this port of this machine; 0 is any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Let the page change things, not only show them
+    #[arg(long)]
+    write: bool,
+    /// Answer to this address, too, as where a tunnel ends (can be repeated)
+    #[arg(long, value_name = "NAME:PORT", value_parser = host_of)]
+    host: Vec<String>,
+}
+
+/// A host as a browser names it.
+fn host_of(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':');
+    let is_host = parts.is_some_and(|(name, port)| {
+        let is_name = |char: char| char.is_ascii_alphanumeric() || "-.:[]".contains(char);
+        !name.is_empty() && name.chars().all(is_name) && port.parse::<u16>().is_ok()
+    });
+    match is_host {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("write it as the browser shows it, such as localhost:8080".to_owned()),
+    }
+}
+
+/// Why there is no Studio.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("cannot listen on {address}: {source}; another port: `gdn studio --port 0`")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("cannot say where the page is: {0}")]
+    Announce(std::io::Error),
+    #[error("the system has no random numbers to give: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error("cannot begin: {0}")]
+    Begin(std::io::Error),
+}
+
+/// Runs Studio with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(run(args));
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(error) => Err(Failure::Begin(error)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            tell(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "there is nobody else to tell")]
+fn tell(failure: &Failure) {
+    eprintln!("goondan-studio: {failure}");
+}
+
+async fn run(args: Args) -> Result<(), Failure> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| Failure::Listen { address, source })?;
+    let address = listener.local_addr().map_err(Failure::Begin)?;
+    let guard = Guard::new(address.port(), &args.host);
+    let daemon = Daemon::new(args.state_root);
+    let studio = Arc::new(Studio::new(guard, daemon, args.write));
+    announce(&studio, address)?;
+    let mut asked = asked_for_more();
+    let more_addresses = async {
+        while asked.recv().await.is_some() {
+            announce(&studio, address)?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        never = serving::serve(listener, server::router(Arc::clone(&studio))) => match never {},
+        outcome = more_addresses => outcome,
+        () = told_to_end() => Ok(()),
+    }
+}
+
+/// Says where the page is, with a new ticket.
+fn announce(studio: &Studio, address: SocketAddr) -> Result<(), Failure> {
+    let ticket = studio.ticket()?;
+    let page = format!("http://{address}/#t={}", ticket.as_str());
+    let line = format!("{}\n", json!({ "address": page }));
+    let mut stdout = std::io::stdout();
+    let written = stdout.write_all(line.as_bytes());
+    written
+        .and_then(|()| stdout.flush())
+        .map_err(Failure::Announce)
+}
+
+/// Each line of stdin asks for a new address; its end ends this, too.
+fn asked_for_more() -> mpsc::Receiver<()> {
+    let (asks, asked) = mpsc::channel(1);
+    // The thread ends with the process: a read from stdin cannot be asked to stop waiting.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            if line.is_err() || asks.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (interrupt, terminate) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    );
+    let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,37 @@
+//! Limits of Studio: each has a name, and its home is here.
+
+/// How long a ticket in an address can be exchanged for a token, in milliseconds.
+pub(crate) const TICKET_LIFE_MS: u64 = 60_000;
+
+/// How long a token is good, in milliseconds: a day of work.
+pub(crate) const TOKEN_LIFE_MS: u64 = 12 * 60 * 60 * 1_000;
+
+/// Tickets and tokens that are good at one time, of each; the oldest makes room for another.
+pub(crate) const SESSIONS_MAX: usize = 16;
+
+/// Connections that are open at one time; further ones wait.
+pub(crate) const CONNECTIONS_MAX: usize = 128;
+
+/// Time for the headers of a request, in milliseconds; then its connection is closed.
+pub(crate) const HEADER_READ_TIMEOUT_MS: u64 = 10_000;
+
+/// Time for the body of a request, in milliseconds.
+pub(crate) const BODY_READ_TIMEOUT_MS: u64 = 30_000;
+
+/// Pause after a connection that could not be taken, in milliseconds.
+pub(crate) const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Longest body of a request, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Requests that the daemon is asked at one time; further ones wait.
+pub(crate) const CALLS_MAX: usize = 8;
+
+/// Streams that are open at one time; a further one is refused.
+pub(crate) const STREAMS_MAX: usize = 16;
+
+/// Lines of a stream that a browser has not read yet; behind more it is cut off and comes back with its cursor.
+pub(crate) const STREAM_LINES_MAX: usize = 4_096;
+
+/// After how long a silent stream says that it is alive, in milliseconds.
+pub(crate) const STREAM_ALIVE_MS: u64 = 15_000;

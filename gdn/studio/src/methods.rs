@@ -1,0 +1,125 @@
+//! What the page may ask the daemon: nothing that is not named here.
+//!
+//! What stops the daemon, what opens and closes workspaces, and what is about secrets or packages is left to `gdn`.
+
+/// What a method does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It only reads.
+    Reads,
+    /// It changes something: only with `gdn studio --write`.
+    Writes,
+}
+
+/// Each method of the page, its name and what it does.
+pub(crate) const METHODS: &[(&str, Access)] = &[
+    ("daemon.status", Access::Reads),
+    ("daemon.processes", Access::Reads),
+    ("workspace.list", Access::Reads),
+    ("workspace.audit", Access::Reads),
+    ("workspace.usage", Access::Reads),
+    ("instance.list", Access::Reads),
+    ("instance.show", Access::Reads),
+    ("instance.page", Access::Reads),
+    ("instance.turns", Access::Reads),
+    ("instance.checkpoints", Access::Reads),
+    ("trace.get", Access::Reads),
+    ("event.list", Access::Reads),
+    ("question.list", Access::Reads),
+    ("question.show", Access::Reads),
+    ("approval.list", Access::Reads),
+    ("approval.show", Access::Reads),
+    ("sandbox.list", Access::Reads),
+    ("sandbox.show", Access::Reads),
+    ("proposal.list", Access::Reads),
+    ("proposal.show", Access::Reads),
+    ("proposal.diff", Access::Reads),
+    ("proposal.check", Access::Reads),
+    ("bundle.status", Access::Reads),
+    ("bundle.log", Access::Reads),
+    ("bundle.show", Access::Reads),
+    ("task.list", Access::Reads),
+    ("task.show", Access::Reads),
+    ("task.logs", Access::Reads),
+    ("task.checkpoints", Access::Reads),
+    ("oauth.list", Access::Reads),
+    ("oauth.show", Access::Reads),
+    ("event.send", Access::Writes),
+    ("event.retry", Access::Writes),
+    ("event.drop", Access::Writes),
+    ("event.cancel", Access::Writes),
+    ("event.pause", Access::Writes),
+    ("event.resume", Access::Writes),
+    ("event.move", Access::Writes),
+    ("question.answer", Access::Writes),
+    ("question.decline", Access::Writes),
+    ("approval.decide", Access::Writes),
+    ("instance.checkpoint", Access::Writes),
+    ("instance.rewind", Access::Writes),
+    ("proposal.apply", Access::Writes),
+    ("proposal.reject", Access::Writes),
+    ("proposal.revert", Access::Writes),
+    ("proposal.merge", Access::Writes),
+    ("bundle.approve", Access::Writes),
+    ("bundle.reject", Access::Writes),
+    ("bundle.revert", Access::Writes),
+    ("bundle.pin", Access::Writes),
+    ("task.start", Access::Writes),
+    ("task.pause", Access::Writes),
+    ("task.resume", Access::Writes),
+    ("task.cancel", Access::Writes),
+    ("task.provide", Access::Writes),
+    ("task.answer", Access::Writes),
+    ("task.approve", Access::Writes),
+    ("task.rework", Access::Writes),
+    ("task.budget", Access::Writes),
+    ("task.checkpoint", Access::Writes),
+    ("task.restore", Access::Writes),
+];
+
+/// What tells of what happens, as it happens.
+pub(crate) const STREAMS: &[&str] = &["workspace.watch", "process.watch", "logs.follow"];
+
+/// A method of the page by its name.
+pub(crate) fn method(name: &str) -> Option<(&'static str, Access)> {
+    METHODS.iter().copied().find(|(known, _)| *known == name)
+}
+
+/// A stream of the page by its name.
+pub(crate) fn stream(name: &str) -> Option<&'static str> {
+    STREAMS.iter().copied().find(|known| *known == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::control::Call;
+
+    use super::*;
+
+    #[test]
+    fn every_method_is_one_of_the_daemons_and_named_once() {
+        let names = METHODS.iter().map(|(name, _)| *name);
+        let mut names: Vec<_> = names.chain(STREAMS.iter().copied()).collect();
+        for name in &names {
+            assert!(Call::NAMES.contains(name), "{name}");
+        }
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn obs_5_what_ends_the_daemon_or_is_about_secrets_is_left_to_gdn() {
+        for name in Call::NAMES {
+            let is_left = ["daemon.shutdown", "daemon.connect", "root.verify"].contains(name)
+                || ["secret.", "package."]
+                    .iter()
+                    .any(|kind| name.starts_with(kind))
+                || ["workspace.open", "workspace.close", "instance.delete"].contains(name);
+            if is_left {
+                assert!(method(name).is_none() && stream(name).is_none(), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The page over HTTP: its files, the login, and what it asks (`OBS-5`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use goondan_protocol::version::Version;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::assets::{self, Asset};
+use crate::daemon::{Daemon, Failed, Told};
+use crate::guard::Guard;
+use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
+use crate::methods::{self, Access};
+use crate::sessions::{Secret, Sessions};
+
+/// Nothing runs on the page but its own files, it asks nobody but us, and nobody frames it.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types lit-html";
+
+/// What every response says beside that.
+const ALWAYS: [(&str, &str); 7] = [
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    (
+        "permissions-policy",
+        "camera=(), geolocation=(), microphone=()",
+    ),
+];
+
+/// All that a request is answered with.
+#[derive(Debug)]
+pub(crate) struct Studio {
+    guard: Guard,
+    daemon: Daemon,
+    sessions: Mutex<Sessions>,
+    begun: Instant,
+    may_write: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    ticket: String,
+}
+
+/// A method of the daemon with its parameters.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    method: String,
+    params: Box<RawValue>,
+}
+
+/// Why a request is answered with an error.
+struct Declined(StatusCode, Told);
+
+impl From<Failed> for Declined {
+    fn from(failed: Failed) -> Self {
+        let (status, told) = failed.told();
+        Self(status, told)
+    }
+}
+
+impl Studio {
+    pub(crate) fn new(guard: Guard, daemon: Daemon, may_write: bool) -> Self {
+        Self {
+            guard,
+            daemon,
+            sessions: Mutex::default(),
+            begun: Instant::now(),
+            may_write,
+        }
+    }
+
+    /// A new ticket, good from now on.
+    ///
+    /// # Errors
+    ///
+    /// The system has no randomness to give.
+    pub(crate) fn ticket(&self) -> Result<Secret, getrandom::Error> {
+        let ticket = Secret::random()?;
+        let now_ms = self.now_ms();
+        self.sessions().admit(&ticket, now_ms);
+        Ok(ticket)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response, Declined> {
+        let (head, body) = request.into_parts();
+        self.guard
+            .check(&head.method, &head.headers)
+            .map_err(|refused| {
+                let hint = "open the address that `gdn studio` shows";
+                Declined(
+                    StatusCode::FORBIDDEN,
+                    Told::new("forbidden", &refused, hint),
+                )
+            })?;
+        let path = head.uri.path();
+        if head.method == Method::GET {
+            let asset = assets::find(path).ok_or_else(|| no_such(path))?;
+            return Ok(file(asset, &head.headers));
+        }
+        if head.method != Method::POST {
+            let hint = "open the address that `gdn studio` shows";
+            let told = Told::new("methodNotAllowed", &"there is GET and POST", hint);
+            return Err(Declined(StatusCode::METHOD_NOT_ALLOWED, told));
+        }
+        if path == "/api/login" {
+            return self.log_in(&read::<Login>(body).await?);
+        }
+        let token = bearer(&head.headers);
+        let token = token.filter(|token| self.sessions().knows(token, self.now_ms()));
+        let token = token.ok_or_else(unknown)?;
+        match path {
+            "/api/logout" => {
+                self.sessions().end(token, self.now_ms());
+                Ok(json_of(StatusCode::OK, &json!({ "result": {} })))
+            }
+            "/api/call" => self.call(read(body).await?).await,
+            "/api/stream" => self.stream(read(body).await?).await,
+            _ => Err(no_such(path)),
+        }
+    }
+
+    fn log_in(&self, login: &Login) -> Result<Response, Declined> {
+        let token = Secret::random().map_err(|error| {
+            let told = Told::new(
+                "internal",
+                &error,
+                "end Studio, and start it again: `gdn studio`",
+            );
+            Declined(StatusCode::INTERNAL_SERVER_ERROR, told)
+        })?;
+        let now_ms = self.now_ms();
+        if !self.sessions().exchange(&login.ticket, &token, now_ms) {
+            return Err(unknown());
+        }
+        let logged_in = json!({
+            "token": token.as_str(),
+            "write": self.may_write,
+            "goondan": Version::current().goondan,
+            "stateRoot": self.daemon.state_root(),
+        });
+        Ok(json_of(StatusCode::OK, &logged_in))
+    }
+
+    async fn call(&self, asked: Asked) -> Result<Response, Declined> {
+        let known = methods::method(&asked.method);
+        let (method, access) = known.ok_or_else(|| not_for_pages(&asked.method))?;
+        if access == Access::Writes && !self.may_write {
+            let message = format!("Studio only reads: `{method}` changes something");
+            let hint = "end Studio, and start it so that it may: `gdn studio --write`";
+            return Err(Declined(
+                StatusCode::FORBIDDEN,
+                Told::new("readOnly", &message, hint),
+            ));
+        }
+        let result = self.daemon.call(method, access, &asked.params).await?;
+        // The daemon's result is JSON already.
+        let body = format!("{{\"result\":{result}}}");
+        Ok(respond(
+            StatusCode::OK,
+            "application/json",
+            "no-store",
+            Body::from(body),
+        ))
+    }
+
+    async fn stream(&self, asked: Asked) -> Result<Response, Declined> {
+        let known = methods::stream(&asked.method);
+        let method = known.ok_or_else(|| not_for_pages(&asked.method))?;
+        let lines = self.daemon.stream(method, asked.params).await?;
+        let lines = stream::unfold(lines, |mut lines| async {
+            let line = lines.next().await?;
+            Some((Ok::<_, std::convert::Infallible>(line), lines))
+        });
+        let kind = "application/x-ndjson";
+        Ok(respond(
+            StatusCode::OK,
+            kind,
+            "no-store",
+            Body::from_stream(lines),
+        ))
+    }
+}
+
+/// Answers every request.
+pub(crate) fn router(studio: Arc<Studio>) -> Router {
+    Router::new().fallback(handle).with_state(studio)
+}
+
+async fn handle(State(studio): State<Arc<Studio>>, request: Request) -> Response {
+    let answer = studio.answer(request).await;
+    answer.unwrap_or_else(|Declined(status, told)| json_of(status, &json!({ "error": told })))
+}
+
+/// Reads a request's body.
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Declined> {
+    let hint = "load the page again";
+    let limit = Duration::from_millis(BODY_READ_TIMEOUT_MS);
+    let body = timeout(limit, to_bytes(body, REQUEST_BYTES_MAX)).await;
+    let body = body.ok().and_then(Result::ok).ok_or_else(|| {
+        let message = format!(
+            "the request is longer than {REQUEST_BYTES_MAX} bytes, was cut off, or came too slowly"
+        );
+        Declined(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Told::new("tooLarge", &message, hint),
+        )
+    })?;
+    serde_json::from_slice(&body).map_err(|error| {
+        let told = Told::new(
+            "invalidRequest",
+            &format!("the request cannot be read: {error}"),
+            hint,
+        );
+        Declined(StatusCode::BAD_REQUEST, told)
+    })
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    value.strip_prefix("Bearer ")
+}
+
+fn unknown() -> Declined {
+    let message = "this page is not logged in, or not any more";
+    let hint = "open the next address that `gdn studio` shows: each is good once, and for a minute";
+    Declined(
+        StatusCode::UNAUTHORIZED,
+        Told::new("unauthorized", &message, hint),
+    )
+}
+
+fn no_such(path: &str) -> Declined {
+    let message = format!("there is no {path}");
+    let hint = "open the address that `gdn studio` shows";
+    Declined(StatusCode::NOT_FOUND, Told::new("notFound", &message, hint))
+}
+
+fn not_for_pages(method: &str) -> Declined {
+    let message = format!("Studio does not ask for `{method}`");
+    let told = Told::new("forbidden", &message, "see what gdn can do: `gdn --help`");
+    Declined(StatusCode::FORBIDDEN, told)
+}
+
+fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
+    let accepted = headers
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok());
+    let is_zipped = accepted.is_some_and(|all| all.split(',').any(|one| one.trim() == "gzip"));
+    let (body, encoding) = match is_zipped {
+        true => (Bytes::from_static(asset.zipped()), Some("gzip")),
+        false => (Bytes::from_static(asset.bytes()), None),
+    };
+    // A page of another version must not run beside a Studio of this one.
+    let mut response = respond(StatusCode::OK, asset.kind(), "no-cache", Body::from(body));
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if let Some(encoding) = encoding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    response
+}
+
+fn json_of(status: StatusCode, value: &Value) -> Response {
+    respond(
+        status,
+        "application/json",
+        "no-store",
+        Body::from(value.to_string()),
+    )
+}
+
+fn respond(status: StatusCode, kind: &'static str, cached: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    for (name, value) in ALWAYS {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cached));
+    response
+}

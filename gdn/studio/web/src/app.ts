@@ -1,0 +1,214 @@
+// The frame around the pages: the way to each of them, the workspace, how the stream stands, and what is said aloud.
+
+import { html, LitElement, nothing, type TemplateResult } from 'lit';
+import { keyed } from 'lit/directives/keyed.js';
+import { type ApiError, asApiError } from './api.js';
+import { countOf, readNeeds } from './needs.js';
+import { isEvent } from './page.js';
+import { NAVIGATION, pageView } from './pages.js';
+import { oneLine } from './parts/text.js';
+import { failureView, standingView } from './parts/views.js';
+import { type Route, routeOf } from './router.js';
+import { session } from './session.js';
+import { studio } from './studio.js';
+import type { WorkspaceChange } from './types.js';
+
+const NEEDS_SETTLE_MS = 300;
+
+/** What is said to people who do not see the page, by the event's type. */
+const SAID: Record<string, string> = {
+  'approval.asked': 'A tool call waits for a person.',
+  'question.asked': 'A question waits for a person.',
+  'event.parked': 'An event was parked.',
+  'proposal.created': 'A proposal was handed in.',
+  'budget.warning': 'A budget is nearly spent.',
+};
+
+class Studio extends LitElement {
+  #route: Route = routeOf(location.hash);
+  #failure: ApiError | null = null;
+  #needs = 0;
+  #said = '';
+  #isReady = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  protected override createRenderRoot(): HTMLElement {
+    return this;
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    this.textContent = '';
+    studio.announce = (text) => this.#say(text);
+    studio.listen((change) => this.#hear(change));
+    session.onChange = () => void this.#sessionChanged();
+    window.addEventListener('hashchange', () => this.#moved());
+    window.addEventListener('keydown', (event) => this.#key(event));
+    window.addEventListener('gdn-needs', (event) => {
+      this.#needs = (event as CustomEvent<number>).detail;
+      this.requestUpdate();
+    });
+    document.addEventListener('visibilitychange', () => this.#countNeeds());
+    void session.start();
+  }
+
+  async #sessionChanged(): Promise<void> {
+    this.requestUpdate();
+    if (session.current === null) {
+      studio.select(null);
+      this.#isReady = false;
+      return;
+    }
+    await this.#readWorkspaces();
+  }
+
+  async #readWorkspaces(): Promise<void> {
+    try {
+      await studio.readWorkspaces();
+      this.#failure = null;
+      this.#isReady = true;
+      this.#countNeeds();
+    } catch (thrown) {
+      this.#failure = asApiError(thrown);
+      if (session.current !== null) setTimeout(() => void this.#readWorkspaces(), 2000);
+    }
+    this.requestUpdate();
+  }
+
+  #hear(change: WorkspaceChange | null): void {
+    const type = change?.event?.type;
+    const said = type === undefined ? undefined : SAID[type];
+    if (said !== undefined) this.#say(said);
+    const kinds = ['approval.', 'question.', 'event.', 'proposal.', 'task.', 'budget.', 'configuration.', 'workspace.'];
+    const isWhole = change !== null && change.snapshot !== undefined;
+    if (isWhole || isEvent(change, ...kinds)) this.#countNeeds();
+    this.requestUpdate();
+  }
+
+  /** Counts what needs a person, unless its own page does so already. */
+  #countNeeds(): void {
+    if (this.#route.page === 'needs' || studio.workspaceId === null || document.hidden) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      void readNeeds().then((needs) => {
+        this.#needs = countOf(needs);
+        this.requestUpdate();
+      });
+    }, NEEDS_SETTLE_MS);
+  }
+
+  #say(text: string): void {
+    this.#said = text;
+    this.requestUpdate();
+  }
+
+  #moved(): void {
+    const route = routeOf(location.hash);
+    this.#route = route;
+    const asked = route.query.get('w');
+    if (asked !== null && session.current !== null) studio.select(asked);
+    this.requestUpdate();
+    window.scrollTo(0, 0);
+    void this.updateComplete.then(() => requestAnimationFrame(() => this.querySelector('h1')?.focus({ preventScroll: true })));
+  }
+
+  #key(event: KeyboardEvent): void {
+    const isTyping = (event.target as HTMLElement).matches('input, textarea, select');
+    if (event.key !== '/' || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+    const search = this.querySelector<HTMLElement>('main [data-search]');
+    if (search === null) return;
+    event.preventDefault();
+    search.focus();
+  }
+
+  protected override render(): TemplateResult {
+    if (session.locked !== null) return this.#locked();
+    if (session.current === null) return html`<main class="locked"><h1>goondan Studio</h1><p>Logging in…</p></main>`;
+    const route = this.#route;
+    return html`
+      <a class="skip" href="#main" @click=${(event: Event) => this.#skip(event)}>Skip to the page</a>
+      <header class="top">
+        <a class="brand" href=${studio.href('needs')}>goondan <b>Studio</b></a>
+        ${this.#workspaces()} ${this.#standing()}
+      </header>
+      <div class="frame">
+        <nav aria-label="Pages">
+          <ul>
+            ${NAVIGATION.map(
+              ({ page, title }) => html`<li><a href=${studio.href(page)} aria-current=${isAt(route, page) ? 'page' : nothing}>
+                ${title}${page === 'needs' && this.#needs > 0
+                  ? html` <span class="count">${this.#needs}<span class="hidden"> waiting</span></span>`
+                  : nothing}
+              </a></li>`,
+            )}
+          </ul>
+        </nav>
+        <main id="main" tabindex="-1">${this.#page(route)}</main>
+      </div>
+      <div class="hidden" role="status" aria-live="polite">${this.#said}</div>
+    `;
+  }
+
+  #page(route: Route): TemplateResult {
+    if (this.#failure !== null && !this.#isReady) {
+      return html`<h1 tabindex="-1">Not connected</h1>${failureView(this.#failure)}<p>Studio goes on trying.</p>`;
+    }
+    if (!this.#isReady) return html`<h1 tabindex="-1">goondan Studio</h1><p class="faint">Reading…</p>`;
+    if (studio.workspaceId === null) {
+      return html`<h1 tabindex="-1">No workspace</h1><p>Nothing runs. In the directory of a project, type:
+        <code class="command">gdn run</code></p>
+        <p><button type="button" @click=${() => void this.#readWorkspaces()}>Look again</button></p>`;
+    }
+    return html`${keyed(`${studio.workspaceId} ${route.page} ${route.arg} ${route.query.get('q') ?? ''}`, pageView(route))}`;
+  }
+
+  #locked(): TemplateResult {
+    const { message, suggestion } = session.locked!;
+    document.title = 'Logged out · goondan Studio';
+    return html`<main class="locked" id="main"><h1>goondan Studio</h1>
+      <p role="alert">${oneLine(message)}</p><p>To do: ${oneLine(suggestion)}</p>
+      <p><code class="command">gdn studio</code></p></main>`;
+  }
+
+  #workspaces(): TemplateResult | typeof nothing {
+    const { workspaces, workspaceId } = studio;
+    if (workspaces.length === 0) return nothing;
+    const choose = (event: Event): void => {
+      const chosen = (event.target as HTMLSelectElement).value;
+      studio.select(chosen);
+      location.hash = studio.href(this.#route.page);
+    };
+    const isGone = workspaceId !== null && !workspaces.some((one) => one.workspaceId === workspaceId);
+    return html`<label class="workspace"><span>Workspace</span>
+      <select @change=${choose} @focus=${() => void studio.lookAgain()}>
+        ${isGone ? html`<option value=${workspaceId} selected>${oneLine(workspaceId)} (closed)</option>` : nothing}
+        ${workspaces.map(
+          (one) => html`<option value=${one.workspaceId} ?selected=${one.workspaceId === workspaceId}>
+            ${oneLine(one.package ?? one.projectRoot)}
+          </option>`,
+        )}
+      </select></label>`;
+  }
+
+  #standing(): TemplateResult {
+    const { feed } = studio;
+    const words = { connecting: 'connecting', live: 'live', lost: 'not connected' };
+    const standing = feed?.standing ?? 'connecting';
+    return html`<span class="side" title=${feed?.failure?.message ?? ''} data-standing=${standing}>
+      ${standingView(standing === 'live' ? 'live' : standing === 'lost' ? 'lost' : 'connecting')}
+      ${standing === 'lost' ? html`<span class="hidden">${words[standing]}</span>` : nothing}
+      ${studio.write ? nothing : html`<span class="standing" title="Start gdn studio with --write to change things">read-only</span>`}</span>`;
+  }
+
+  #skip(event: Event): void {
+    event.preventDefault();
+    this.querySelector<HTMLElement>('#main')?.focus();
+  }
+}
+
+/** Whether a route is of the part that a page of the navigation begins. */
+function isAt(route: Route, page: string): boolean {
+  return route.page === page || (page === 'conversations' && route.page === 'conversation');
+}
+
+customElements.define('gdn-studio', Studio);

@@ -1,0 +1,3 @@
+// Where the program begins.
+
+import './app.js';

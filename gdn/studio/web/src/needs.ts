@@ -1,0 +1,108 @@
+// What waits for a person in the shown workspace, gathered from all who may wait.
+
+import { ApiError, asApiError, call } from './api.js';
+import { studio } from './studio.js';
+import { readWorkspace } from './workspaces.js';
+import type { Approval, Budget, Json, Proposal, Question, Task, UsageReport, WaitingEvent, Workspace } from './types.js';
+
+/** An approval with its arguments, as far as they were read. */
+export interface ApprovalWithInput {
+  approval: Approval;
+  input: Json | undefined;
+}
+
+/** All that waits for a person. */
+export interface Needs {
+  approvals: ApprovalWithInput[];
+  questions: Question[];
+  parked: WaitingEvent[];
+  paused: WaitingEvent[];
+  proposals: Proposal[];
+  tasks: Task[];
+  consents: string[];
+  budgets: Budget[];
+  /** What could not be read. */
+  failures: ApiError[];
+}
+
+/** Of that many approvals the arguments are read at once. */
+const INPUTS_MAX = 30;
+/** The most pages of events that are looked through. */
+const EVENT_PAGES_MAX = 20;
+/** A budget is nearly spent from this part on. */
+const NEARLY_SPENT = 0.9;
+
+/** How many things wait. */
+export function countOf(needs: Needs): number {
+  const { approvals, questions, parked, paused, proposals, tasks, consents, budgets } = needs;
+  return [approvals, questions, parked, paused, proposals, tasks, consents, budgets].reduce((sum, of) => sum + of.length, 0);
+}
+
+/** The part of a budget that is spent or set aside: the larger one of tokens and money. */
+export function spentPart({ limit, spent, reserved }: Budget): number {
+  const part = (of: 'tokens' | 'microUsd'): number => {
+    const bound = limit[of];
+    return bound === undefined || bound === 0 ? 0 : ((spent[of] ?? 0) + (reserved[of] ?? 0)) / bound;
+  };
+  return Math.max(part('tokens'), part('microUsd'));
+}
+
+/** Reads all of it. What cannot be read is told beside what can. */
+export async function readNeeds(): Promise<Needs> {
+  const failures: ApiError[] = [];
+  const or = async <T>(what: Promise<T>, otherwise: T): Promise<T> =>
+    what.catch((thrown: unknown) => {
+      failures.push(asApiError(thrown));
+      return otherwise;
+    });
+  const [approvals, questions, events, proposals, tasks, workspace, usage] = await Promise.all([
+    or(readApprovals(), []),
+    or(call<Question[]>('question.list', studio.of()), []),
+    or(readEvents(), []),
+    or(call<Proposal[]>('proposal.list', studio.of()), []),
+    or(readTasks(), []),
+    or<Workspace | null>(readWorkspace(studio.workspaceId), null),
+    or(call<UsageReport | null>('workspace.usage', studio.of({ by: 'agent' })), null),
+  ]);
+  return {
+    approvals,
+    questions,
+    parked: events.filter((event) => event.standing === 'parked'),
+    paused: events.filter((event) => event.standing === 'paused'),
+    proposals: proposals.filter((proposal) => proposal.state === 'open'),
+    tasks,
+    consents: workspace?.consents ?? [],
+    budgets: (usage?.budgets ?? []).filter((budget) => spentPart(budget) >= NEARLY_SPENT),
+    failures,
+  };
+}
+
+async function readApprovals(): Promise<ApprovalWithInput[]> {
+  const list = await call<Approval[]>('approval.list', studio.of());
+  const shown = list.map(async (approval, at): Promise<ApprovalWithInput> => {
+    if (at >= INPUTS_MAX) return { approval, input: undefined };
+    const params = { workspaceId: approval.workspaceId, approvalId: approval.approvalId };
+    // One that was decided meanwhile is shown by its summary until the list is read again.
+    const whole = await call<{ input: Json }>('approval.show', params).catch(() => null);
+    return { approval, input: whole?.input };
+  });
+  return Promise.all(shown);
+}
+
+async function readEvents(): Promise<WaitingEvent[]> {
+  const events: WaitingEvent[] = [];
+  let after: string | undefined;
+  for (let page = 0; page < EVENT_PAGES_MAX; page += 1) {
+    const params = studio.of({ parked: false, limit: 1000, ...(after === undefined ? {} : { after }) });
+    const told = await call<{ events: WaitingEvent[]; next?: string }>('event.list', params);
+    events.push(...told.events.filter(({ standing }) => standing === 'parked' || standing === 'paused'));
+    if (told.next === undefined) return events;
+    after = told.next;
+  }
+  throw new ApiError('tooMany', 'There are more events than are looked through here.', 'type `gdn event list`');
+}
+
+async function readTasks(): Promise<Task[]> {
+  const told = await call<{ tasks: Task[] }>('task.list', studio.of({ needsMe: true, all: false }));
+  return told.tasks;
+}

@@ -1,0 +1,82 @@
+// Agents: those of the workspace, and which of them had which others work in the latest trace.
+
+import { html, nothing, svg, type SVGTemplateResult, type TemplateResult } from 'lit';
+import { ApiError, call } from '../api.js';
+import { isEvent, Page } from '../page.js';
+import { count } from '../parts/figures.js';
+import { head, oneLine } from '../parts/text.js';
+import * as view from '../parts/views.js';
+import { studio } from '../studio.js';
+import type { RuntimeEvent, WorkspaceChange } from '../types.js';
+import { type Asked, askedOf, waterfallOf } from '../waterfall.js';
+
+/** More do not fit into the picture; the table has all. */
+const DRAWN_MAX = 24;
+const SIDE = 480;
+
+class AgentsPage extends Page {
+  #asked: Asked[] = [];
+  #turns = new Map<string, number>();
+
+  protected heading(): string {
+    return 'Agents';
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    return super.concerns(change) || isEvent(change, 'turn.committed', 'configuration.');
+  }
+
+  protected async read(): Promise<void> {
+    const told = await call<{ events: RuntimeEvent[] }>('trace.get', studio.of()).catch((thrown: unknown) => {
+      // Nothing has happened yet.
+      if (thrown instanceof ApiError && thrown.code === 'eventNotFound') return { events: [] };
+      throw thrown;
+    });
+    const waterfall = waterfallOf(told.events);
+    this.#asked = askedOf(waterfall);
+    this.#turns = new Map();
+    for (const span of waterfall.spans) {
+      if (span.kind === 'turn') this.#turns.set(span.agentName, (this.#turns.get(span.agentName) ?? 0) + 1);
+    }
+  }
+
+  protected content(): TemplateResult {
+    const { agents = [], entryAgent } = studio.workspace ?? {};
+    const names = [...new Set([...agents, ...this.#turns.keys()])];
+    return html`<p class="faint">Lines are of the latest <a href=${studio.href('trace')}>trace</a>: who had whom work.</p>
+      ${names.length > 0 && names.length <= DRAWN_MAX ? this.#graph(names) : nothing}
+      ${view.tableView('Agents', ['Agent', 'Turns in the latest trace', 'Had work'], names.map((agent) => [
+        html`<span class="name">${oneLine(agent)}</span>${agent === entryAgent ? ' (entry agent)' : ''}`,
+        html`<span class="number">${count(this.#turns.get(agent) ?? 0)}</span>`,
+        this.#asked.filter(({ from }) => from === agent).map(({ to, times }) => `${oneLine(to)} ${times}×`).join(', '),
+      ]))}`;
+  }
+
+  #graph(names: string[]): TemplateResult {
+    const middle = SIDE / 2;
+    const places = new Map(names.map((agent, at) => {
+      const angle = (2 * Math.PI * at) / names.length - Math.PI / 2;
+      const radius = names.length === 1 ? 0 : middle - 60;
+      return [agent, { x: middle + radius * Math.cos(angle), y: middle + radius * Math.sin(angle) }] as const;
+    }));
+    const line = ({ from, to, times }: Asked): SVGTemplateResult | typeof nothing => {
+      const a = places.get(from);
+      const b = places.get(to);
+      if (a === undefined || b === undefined) return nothing;
+      const length = Math.hypot(b.x - a.x, b.y - a.y);
+      const short = (length - 30) / length;
+      return svg`<line x1=${a.x} y1=${a.y} x2=${a.x + (b.x - a.x) * short} y2=${a.y + (b.y - a.y) * short}
+        stroke-width=${Math.min(1 + times, 6)} marker-end="url(#arrow)"></line>`;
+    };
+    const label = this.#asked.map(({ from, to, times }) => `${from} had ${to} work ${times} times`).join('; ');
+    return html`<svg class="graph" viewBox="0 0 ${SIDE} ${SIDE}" role="img" aria-label=${oneLine(label === '' ? 'Agents; none had another work' : label)}>
+      <defs><marker id="arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="10" markerHeight="10" markerUnits="userSpaceOnUse" orient="auto">
+        <path d="M0 0L6 3L0 6z"></path></marker></defs>
+      ${this.#asked.map(line)}
+      ${[...places].map(([agent, { x, y }]) => svg`<circle cx=${x} cy=${y} r="18"></circle>
+        <text x=${x} y=${y + 36} text-anchor="middle">${head(agent, 24)}</text>`)}
+    </svg>`;
+  }
+}
+
+customElements.define('gdn-agents', AgentsPage);

@@ -1,0 +1,64 @@
+// Audit: the end of the audit log, newest first.
+
+import { html, type TemplateResult } from 'lit';
+import { call } from '../api.js';
+import { Page } from '../page.js';
+import { counted } from '../parts/figures.js';
+import { oneLine } from '../parts/text.js';
+import * as view from '../parts/views.js';
+import { studio } from '../studio.js';
+import type { Json, WorkspaceChange } from '../types.js';
+
+interface AuditPageTold {
+  records: { workspaceId?: string; record: Record<string, Json> }[];
+  earlier: boolean;
+  unreadable: number;
+}
+
+const RECORDS = 200;
+const RECORDS_MAX = 10_000;
+/** Events come in a row; the log is read again after a pause. */
+const SETTLE_MS = 1000;
+
+class AuditPage extends Page {
+  #told: AuditPageTold = { records: [], earlier: false, unreadable: 0 };
+  #records = RECORDS;
+  #containing = '';
+
+  protected heading(): string {
+    return 'Audit';
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    if (change?.event !== undefined) this.readSoon(SETTLE_MS);
+    return super.concerns(change);
+  }
+
+  protected async read(): Promise<void> {
+    this.#told = await call<AuditPageTold>('workspace.audit', studio.of({ records: this.#records }));
+  }
+
+  protected content(): TemplateResult {
+    const text = this.#containing.toLowerCase();
+    const found = this.#told.records.filter(({ record }) => text === '' || JSON.stringify(record).toLowerCase().includes(text));
+    const rows = [...found].reverse().map(({ record: { at, event, ...fields } }) => [
+      view.timeView(String(at)),
+      oneLine(String(event)),
+      oneLine(Object.entries(fields).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ')),
+    ]);
+    const more = (): void => {
+      this.#records = Math.min(this.#records * 5, RECORDS_MAX);
+      void this.reload();
+    };
+    return html`<p class="field search"><label for="search">Only records with this</label>
+        <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => {
+          this.#containing = (event.target as HTMLInputElement).value.trim();
+          this.requestUpdate();
+        }}></p>
+      ${this.#told.unreadable > 0 ? html`<p class="warn">${counted(this.#told.unreadable, 'line')} cannot be read.</p>` : ''}
+      ${view.tableView('Records, the newest first', ['When', 'What', 'Facts'], rows)}
+      ${this.#told.earlier && this.#records < RECORDS_MAX ? html`<p><button type="button" @click=${more}>Earlier records</button></p>` : ''}`;
+  }
+}
+
+customElements.define('gdn-audit', AuditPage);

@@ -1,0 +1,353 @@
+// One conversation: its messages from the end on, the turn in progress, what waits, and what a person may do.
+
+import { html, nothing, type TemplateResult } from 'lit';
+import { repeat } from 'lit/directives/repeat.js';
+import { call } from '../api.js';
+import { type MessagesState, NO_MESSAGES, withEarlier, withNewest } from '../messages.js';
+import { isEvent, Page } from '../page.js';
+import { ask, fieldText } from '../parts/dialog.js';
+import { counted, dollars, duration } from '../parts/figures.js';
+import { messageView } from '../parts/message.js';
+import { head, oneLine } from '../parts/text.js';
+import * as view from '../parts/views.js';
+import { rewind } from '../rewind.js';
+import { studio } from '../studio.js';
+import { type Turn, turnsOf } from '../turns.js';
+import type { Checkpoint, Instance, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
+
+const PAGE_MESSAGES = 50;
+/** Most pages that are read to close a gap; a longer one begins anew at the end. */
+const GAP_PAGES_MAX = 20;
+/** The messages of a turn in progress are told by nobody: they are read this often. */
+const PENDING_MS = 1000;
+/** The turns at the end that are shown. */
+const TURNS_SHOWN = 20;
+/** From so near to its end on, a conversation follows what arrives. */
+const NEAR_END_PX = 80;
+
+class ConversationPage extends Page {
+  #state: MessagesState = NO_MESSAGES;
+  #events: WaitingEvent[] = [];
+  #turns: Turn[] = [];
+  #fullPages: { events: RuntimeEvent[]; offset: number } = { events: [], offset: 0 };
+  #checkpoints: Checkpoint[] = [];
+  #instance: (Instance & { workDir?: string }) | null = null;
+  #isAtEnd = true;
+  /** What the end was when it was last shown. */
+  #end = '';
+  #isReadingEarlier = false;
+  #pending: ReturnType<typeof setTimeout> | undefined;
+  readonly #scrolled = (): void => this.#onScroll();
+
+  get #key(): string {
+    return this.route.arg;
+  }
+
+  protected heading(): string {
+    return `Conversation ${oneLine(this.#key)}`;
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    window.addEventListener('scroll', this.#scrolled, { passive: true });
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    window.removeEventListener('scroll', this.#scrolled);
+    clearTimeout(this.#pending);
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    if (super.concerns(change)) return true;
+    if (change?.event?.instanceKey !== this.#key) return false;
+    if (isEvent(change, 'instance.rewound', 'instance.deleted')) {
+      this.#state = NO_MESSAGES;
+      this.#fullPages = { events: [], offset: 0 };
+    }
+    return true;
+  }
+
+  protected async read(): Promise<void> {
+    const of = studio.of({ instanceKey: this.#key });
+    const before = this.#state;
+    const [page, events, turns, instance, checkpoints] = await Promise.all([
+      call<MessagePage>('instance.page', { ...of, limit: PAGE_MESSAGES }),
+      call<{ events: WaitingEvent[] }>('event.list', { ...of, parked: false, limit: 200 }).catch(() => ({ events: [] })),
+      this.#readTurns(of),
+      call<Instance>('instance.show', of),
+      call<Checkpoint[]>('instance.checkpoints', of).catch(() => []),
+    ]);
+    this.#state = await this.#joined(before, page, of);
+    this.#events = events.events;
+    this.#turns = turnsOf(turns);
+    this.#instance = instance;
+    this.#checkpoints = checkpoints;
+    const arrived = this.#state.total - before.total;
+    if (before.total > 0 && arrived > 0) studio.announce(`${counted(arrived, 'new message')}.`);
+    this.#readPendingLater();
+  }
+
+  /** What is known, joined with the newest page; pages between them are read first. */
+  async #joined(before: MessagesState, newest: MessagePage, of: Record<string, unknown>): Promise<MessagesState> {
+    let page = newest;
+    for (let pages = 0; pages < GAP_PAGES_MAX; pages += 1) {
+      const { state, fit } = withNewest(before, page);
+      if (fit !== 'gap' || page.previous === undefined) return state;
+      const params = { ...of, before: page.previous, limit: PAGE_MESSAGES };
+      const earlier = await call<MessagePage>('instance.page', params);
+      page = { ...page, messages: [...earlier.messages, ...page.messages], previous: earlier.previous! };
+      if (earlier.previous === undefined) delete page.previous;
+    }
+    return withNewest(NO_MESSAGES, page).state;
+  }
+
+  /** The runtime events of all turns. Pages that are full do not change any more, and are read once. */
+  async #readTurns(of: Record<string, unknown>): Promise<RuntimeEvent[]> {
+    for (;;) {
+      const offset = this.#fullPages.offset;
+      const page = await call<{ events: RuntimeEvent[]; next?: number }>('instance.turns', { ...of, offset });
+      const events = [...this.#fullPages.events, ...page.events];
+      if (page.next === undefined) return events;
+      this.#fullPages = { events, offset: page.next };
+    }
+  }
+
+  #readPendingLater(): void {
+    clearTimeout(this.#pending);
+    const isBusy = this.#events.some((event) => event.standing === 'processing');
+    if (!isBusy) return;
+    this.#pending = setTimeout(() => {
+      if (document.hidden) this.#readPendingLater();
+      else void this.#readPending();
+    }, PENDING_MS);
+  }
+
+  async #readPending(): Promise<void> {
+    try {
+      const page = await call<MessagePage>('instance.page', studio.of({ instanceKey: this.#key, limit: PAGE_MESSAGES }));
+      const { state, fit } = withNewest(this.#state, page);
+      if (fit === 'joined') this.#state = state;
+      else this.readSoon();
+      this.requestUpdate();
+    } catch {
+      // The stream tells when the daemon is back, and then everything is read.
+    }
+    this.#readPendingLater();
+  }
+
+  #onScroll(): void {
+    const root = document.documentElement;
+    this.#isAtEnd = root.scrollHeight - root.scrollTop - root.clientHeight < NEAR_END_PX;
+    if (root.scrollTop < NEAR_END_PX * 4 && this.isRead) void this.#readEarlier();
+  }
+
+  async #readEarlier(): Promise<void> {
+    const { previous } = this.#state;
+    if (previous === null || this.#isReadingEarlier) return;
+    this.#isReadingEarlier = true;
+    try {
+      const params = studio.of({ instanceKey: this.#key, before: previous, limit: PAGE_MESSAGES });
+      const page = await call<MessagePage>('instance.page', params);
+      if (this.#state.previous !== previous) return;
+      const root = document.documentElement;
+      const below = root.scrollHeight - root.scrollTop;
+      this.#state = withEarlier(this.#state, page);
+      this.requestUpdate();
+      await this.updateComplete;
+      root.scrollTop = root.scrollHeight - below;
+    } catch {
+      this.readSoon();
+    } finally {
+      this.#isReadingEarlier = false;
+    }
+  }
+
+  protected override updated(): void {
+    const { messages, pending } = this.#state;
+    const end = JSON.stringify([messages.at(-1)?.id, pending.map((message) => message.id)]);
+    const isFurther = end !== this.#end;
+    this.#end = end;
+    if (isFurther && this.#isAtEnd && this.isRead) {
+      const root = document.documentElement;
+      root.scrollTop = root.scrollHeight;
+    }
+  }
+
+  protected content(): TemplateResult | typeof nothing {
+    if (!this.isRead) return nothing;
+    const { messages, pending, previous, total } = this.#state;
+    return html`${this.#about()} ${this.#controls()}
+      <details><summary>Turns (${this.#turns.length})</summary>${this.#turnsView()}</details>
+      <details><summary>Checkpoints (${this.#checkpoints.length})</summary>${this.#checkpointsView()}</details>
+      <section aria-label="Messages" class="messages">
+        ${previous === null
+          ? nothing
+          : html`<p><button type="button" @click=${() => void this.#readEarlier()}>
+              Earlier messages (${total - messages.length})
+            </button></p>`}
+        ${repeat(messages, (message) => message.id, (message) => messageView(message, false))}
+        ${repeat(pending, (message) => message.id, (message) => messageView(message, true))}
+        ${messages.length + pending.length === 0 ? html`<p>No messages yet.</p>` : nothing}
+      </section>
+      ${this.#waiting()} ${this.#send()}`;
+  }
+
+  #about(): TemplateResult | typeof nothing {
+    const instance = this.#instance;
+    if (instance === null) return nothing;
+    const turn = studio.feed?.state.turns[this.#key];
+    const latest = this.#turns.at(-1);
+    return html`<p>Agent ${oneLine(instance.agentName)} · ${view.standingView(turn === undefined ? instance.status : 'processing')}
+      · began ${view.timeView(instance.createdAt)} · ${counted(this.#state.total, 'message')}
+      ${latest === undefined ? nothing : html`· <a href=${studio.href('trace', latest.traceId)}>Trace of the latest turn</a>`}
+      · <a href=${studio.href('bundles', this.#key)}>Bundle</a></p>`;
+  }
+
+  #controls(): TemplateResult {
+    const processing = this.#events.find((event) => event.standing === 'processing');
+    if (!studio.write) {
+      const cancel = processing === undefined ? nothing : view.commandView('gdn', 'cancel', '--instance', this.#key);
+      return html`<p class="instead">Type instead: ${cancel}
+        ${view.commandView('gdn', 'send', '--instance', this.#key, 'TEXT')} ${view.commandView('gdn', 'rewind', this.#key)}</p>`;
+    }
+    return html`<p class="actions">
+      ${processing === undefined
+        ? nothing
+        : html`<button type="button" class="danger" ?disabled=${this.isBusy} @click=${() => void this.#cancel(processing)}>
+            Cancel the turn…
+          </button>`}
+      <button type="button" ?disabled=${this.isBusy} @click=${() => void this.#checkpoint()}>Make a checkpoint…</button>
+    </p>`;
+  }
+
+  async #cancel(event: WaitingEvent): Promise<void> {
+    const body = html`<p>Its tools are ended, and what it has done so far stays. It answers:</p>
+      <blockquote>${head(event.input, 200)}</blockquote>`;
+    const title = 'Cancel the turn in progress';
+    if ((await ask({ title, body, confirm: 'Cancel the turn', isDangerous: true })) === null) return;
+    await this.act('Cancelling', async () => {
+      await call('event.cancel', studio.of({ instanceKey: this.#key, eventId: event.eventId }));
+      return 'The turn was cancelled.';
+    });
+  }
+
+  async #checkpoint(): Promise<void> {
+    const answer = await ask({
+      title: 'Make a checkpoint',
+      body: html`<p class="field"><label for="name">Its name (may be left empty; one with a name is kept)</label>
+        <input id="name" name="name" autocomplete="off"></p>`,
+      confirm: 'Make it',
+    });
+    if (answer === null) return;
+    const name = fieldText(answer, 'name').trim();
+    await this.act('Making a checkpoint', async () => {
+      const params = studio.of({ instanceKey: this.#key, ...(name === '' ? {} : { name }) });
+      const made = await call<Checkpoint>('instance.checkpoint', params);
+      return `${made.checkpointId} is made.`;
+    });
+  }
+
+  #turnsView(): TemplateResult {
+    const rows = this.#turns.slice(-TURNS_SHOWN).reverse().map((turn) => [
+      view.timeView(turn.startedAt),
+      turn.durationMs === undefined ? '' : duration(turn.durationMs),
+      view.standingView(turn.outcome),
+      `${turn.steps} / ${turn.tools}`,
+      turn.costMicroUsd === undefined ? '' : dollars(turn.costMicroUsd),
+      html`<a href=${studio.href('trace', turn.traceId)} class="name">${oneLine(turn.turnId)}</a>`,
+      turn.reason === undefined ? '' : oneLine(turn.reason),
+    ]);
+    return view.tableView('Turns', ['Began', 'Took', 'Outcome', 'Steps / tools', 'Cost', 'Trace', 'Reason'], rows);
+  }
+
+  #checkpointsView(): TemplateResult {
+    const rows = [...this.#checkpoints].reverse().map((checkpoint) => [
+      oneLine(checkpoint.checkpointId),
+      view.timeView(checkpoint.createdAt),
+      oneLine(checkpoint.name ?? checkpoint.type),
+      checkpoint.damaged === undefined ? this.#rewindView(checkpoint) : html`<span class="warn">${oneLine(checkpoint.damaged)}</span>`,
+    ]);
+    return view.tableView('Checkpoints', ['Checkpoint', 'Made', 'Name', 'Go back to it'], rows);
+  }
+
+  #rewindView({ checkpointId }: Checkpoint): TemplateResult {
+    if (!studio.write) return view.commandView('gdn', 'rewind', this.#key, '--to', checkpointId);
+    const go = (): Promise<boolean> => this.act('Rewinding', () => rewind(this.#key, checkpointId));
+    return html`<button type="button" ?disabled=${this.isBusy} @click=${() => void go()}
+      aria-label=${`Rewind to ${checkpointId}`}>Rewind…</button>`;
+  }
+
+  #waiting(): TemplateResult | typeof nothing {
+    const waiting = this.#events.filter((event) => event.standing !== 'processing');
+    if (waiting.length === 0) return nothing;
+    const rows = waiting.map((event) => [
+      html`<span class="name">${oneLine(event.eventId)}</span>`,
+      view.standingView(event.standing),
+      head(event.input, 120),
+      this.#eventAction(event),
+    ]);
+    return html`<h2>Events that wait</h2>${view.tableView('Events that wait', ['Event', 'Standing', 'Input', 'Action'], rows)}`;
+  }
+
+  #eventAction(event: WaitingEvent): TemplateResult {
+    const actions: Record<string, [string, string]> = {
+      waiting: ['pause', 'Pause'],
+      paused: ['resume', 'Resume'],
+      parked: ['retry', 'Retry'],
+    };
+    const [verb, label] = actions[event.standing] ?? ['list', 'List'];
+    if (!studio.write) return view.commandView('gdn', 'event', verb, event.eventId);
+    return html`<button type="button" ?disabled=${this.isBusy} aria-label=${`${label} ${oneLine(event.eventId)}`}
+      @click=${() => void this.act(label, async () => {
+        await call(`event.${verb}`, studio.of({ instanceKey: event.instanceKey, eventId: event.eventId }));
+      })}>${label}</button>`;
+  }
+
+  /** The key as `event.send` wants it: of another agent than the entry agent without the agent in front. */
+  #conversationKey(): string | null {
+    const agent = this.#instance?.agentName;
+    if (agent === undefined || agent === studio.workspace?.entryAgent) return this.#key;
+    return this.#key.startsWith(`${agent}:`) ? this.#key.slice(agent.length + 1) : null;
+  }
+
+  #send(): TemplateResult | typeof nothing {
+    if (!studio.write) return nothing;
+    if (this.#conversationKey() === null) {
+      return html`<p class="faint">Messages come into this conversation by its connection alone.</p>`;
+    }
+    return html`<form class="send" @submit=${(event: SubmitEvent) => void this.#submit(event)}>
+      <label for="message">Message to ${oneLine(this.#instance?.agentName ?? 'the agent')}</label>
+      <textarea id="message" name="message" rows="3" required @keydown=${sendByKey}></textarea>
+      <p class="actions"><button type="submit" class="primary" ?disabled=${this.isBusy}>Send</button>
+        <span class="faint">Ctrl-Enter sends, too.</span></p>
+    </form>`;
+  }
+
+  async #submit(event: SubmitEvent): Promise<void> {
+    event.preventDefault();
+    const field = this.querySelector<HTMLTextAreaElement>('#message');
+    const input = field?.value ?? '';
+    if (field === null || input === '') return;
+    // The same message under the same id is one turn, if the answer to this request is lost and it is sent again.
+    const eventId = (field.dataset['eventId'] ??= `studio-${crypto.randomUUID()}`);
+    const isSent = await this.act('Sending', async () => {
+      const to = { agent: this.#instance?.agentName, conversationKey: this.#conversationKey() };
+      const done = await call<{ instanceKey: string }>('event.send', studio.of({ ...to, input, eventId, wait: false }));
+      return done.instanceKey === this.#key ? 'The message was accepted.' : `The message went to ${oneLine(done.instanceKey)}.`;
+    });
+    if (!isSent) return;
+    field.value = '';
+    delete field.dataset['eventId'];
+    this.#isAtEnd = true;
+    field.focus();
+  }
+}
+
+function sendByKey(event: KeyboardEvent): void {
+  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  (event.target as HTMLTextAreaElement).form?.requestSubmit();
+}
+
+customElements.define('gdn-conversation', ConversationPage);

@@ -1,0 +1,169 @@
+// Proposals: what workers handed in, as patches; a person applies or rejects them.
+
+import { html, nothing, type TemplateResult } from 'lit';
+import { call } from '../api.js';
+import { isEvent, Page } from '../page.js';
+import { ask, fieldText } from '../parts/dialog.js';
+import { diffView, readDiff } from '../parts/diff.js';
+import { bytes, counted } from '../parts/figures.js';
+import { harmless, oneLine } from '../parts/text.js';
+import * as view from '../parts/views.js';
+import { studio } from '../studio.js';
+import type { Proposal, ProposalCheck, Sandbox, WorkspaceChange } from '../types.js';
+
+/** Refusals that a person may pass over. */
+const MOVED = ['baseChanged', 'headMoved'];
+/** Refusals that a merge may help against. */
+const STALE = ['changed', 'deleted', 'created', ...MOVED];
+
+class ProposalsPage extends Page {
+  #list: Proposal[] = [];
+  #proposal: Proposal | null = null;
+  #check: ProposalCheck | null = null;
+  #diff = '';
+
+  protected heading(): string {
+    return this.route.arg === '' ? 'Proposals' : `Proposal ${oneLine(this.route.arg)}`;
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    return super.concerns(change) || isEvent(change, 'proposal.');
+  }
+
+  /** The run and the worker of the address: neither has a slash in it. */
+  get #sandbox(): Sandbox {
+    const [runId = '', agentId = ''] = this.route.arg.split('/');
+    return { runId, agentId };
+  }
+
+  protected async read(): Promise<void> {
+    if (this.route.arg === '') {
+      this.#list = await call<Proposal[]>('proposal.list', studio.of());
+      return;
+    }
+    const of = studio.of({ sandbox: this.#sandbox });
+    const proposal = await call<Proposal>('proposal.show', of);
+    // The patch and the check have to be of what is shown: they are read again when it is another one.
+    if (proposal.digest !== this.#proposal?.digest || this.#diff === '') this.#diff = await readDiff(this.#sandbox);
+    this.#check = proposal.state === 'open' ? await call<ProposalCheck>('proposal.check', of) : null;
+    this.#proposal = proposal;
+  }
+
+  protected content(): TemplateResult | typeof nothing {
+    if (this.route.arg !== '') return this.#one();
+    const rows = [...this.#list].reverse().map((proposal) => [
+      proposalLink(proposal),
+      view.standingView(proposal.state),
+      counted(proposal.changedFiles, 'file'),
+      view.timeView(proposal.createdAt),
+      oneLine(proposal.problem ?? proposal.notes ?? ''),
+    ]);
+    return view.tableView('Proposals, the newest first', ['Proposal', 'State', 'Changes', 'Handed in', 'Notes'], rows);
+  }
+
+  #one(): TemplateResult | typeof nothing {
+    const proposal = this.#proposal;
+    if (proposal === null) return nothing;
+    const check = this.#check;
+    const files = (proposal.files ?? []).map((file) => [
+      html`<span class="name">${oneLine(file.path)}</span>`,
+      oneLine(file.status),
+      `${file.oldBytes === undefined ? '—' : bytes(file.oldBytes)} → ${file.newBytes === undefined ? '—' : bytes(file.newBytes)}`,
+    ]);
+    const history = (proposal.history ?? []).map((line) => [view.timeView(line.at), oneLine(line.type), oneLine(line.detail ?? '')]);
+    return html`<p><a href=${studio.href('proposals')}>All proposals</a></p>
+      <p>${view.standingView(proposal.state)} handed in ${view.timeView(proposal.createdAt)} · ${counted(proposal.changedFiles, 'changed file')}</p>
+      ${proposal.problem === undefined ? nothing : html`<p class="warn">${harmless(proposal.problem)}</p>`}
+      ${proposal.notes === undefined ? nothing : html`<blockquote>${harmless(proposal.notes)}</blockquote>`}
+      ${check === null ? nothing : this.#checkView(check)} ${this.#actions(proposal, check)}
+      <h2>Patch</h2>${diffView(this.#diff, 'Patch')}
+      <h2>Files</h2>${view.tableView('Files', ['File', 'What', 'Size'], files)}
+      ${proposal.summary === undefined ? nothing : html`<h2>Summary of the worker</h2>${view.blockView(proposal.summary, 'Summary')}`}
+      ${proposal.testLog === undefined ? nothing : html`<h2>What the tests said</h2>${view.blockView(proposal.testLog, 'Test log')}`}
+      <h2>History</h2>${view.tableView('History', ['When', 'What', 'Detail'], history)}`;
+  }
+
+  #checkView(check: ProposalCheck): TemplateResult {
+    if (check.canApply) return html`<p class="good">It can be applied.</p>`;
+    return html`<p class="warn">It cannot be applied as it is:</p>
+      <ul>${check.refusals.map(
+        ({ path, reason }) => html`<li>${path === undefined ? '' : html`${view.nameView(path)}: `}${oneLine(reason)}</li>`,
+      )}</ul>`;
+  }
+
+  #actions(proposal: Proposal, check: ProposalCheck | null): TemplateResult | typeof nothing {
+    const words = (verb: string): TemplateResult => view.commandView('gdn', 'proposal', verb, proposal.runId, proposal.agentId);
+    if (proposal.state === 'applied') {
+      if (!studio.write) return html`<p class="instead">Type instead: ${words('revert')}</p>`;
+      return html`<p class="actions">${this.#button('Take it back…', 'danger', () => this.#revert())}</p>`;
+    }
+    if (proposal.state !== 'open' || check === null) return nothing;
+    const refusals = check.refusals.map(({ kind }) => kind);
+    const isOnlyMoved = !check.canApply && refusals.every((kind) => MOVED.includes(kind));
+    const isStale = !check.canApply && refusals.every((kind) => STALE.includes(kind));
+    if (!studio.write) {
+      return html`<p class="instead">Type instead: ${words('apply')} ${isStale ? words('merge') : ''} ${words('reject')}</p>`;
+    }
+    return html`<p class="actions">
+      ${check.canApply ? this.#button('Apply…', 'primary', () => this.#apply(proposal, false)) : nothing}
+      ${isOnlyMoved ? this.#button('Apply though the project moved…', '', () => this.#apply(proposal, true)) : nothing}
+      ${isStale ? this.#button('Merge', '', () => this.#merge()) : nothing}
+      ${this.#button('Reject…', 'danger', () => this.#reject())}
+    </p>`;
+  }
+
+  #button(label: string, tone: string, go: () => Promise<unknown>): TemplateResult {
+    return html`<button type="button" class=${tone} ?disabled=${this.isBusy} @click=${() => void go()}>${label}</button>`;
+  }
+
+  async #apply(proposal: Proposal, allowMovedBase: boolean): Promise<void> {
+    const body = html`<p>${counted(proposal.changedFiles, 'file')} of the project ${proposal.changedFiles === 1 ? 'is' : 'are'} changed:
+      exactly the patch that is shown, all of it or nothing.</p>`;
+    if ((await ask({ title: 'Apply the proposal', body, confirm: 'Apply' })) === null) return;
+    await this.act('Applying', async () => {
+      const params = studio.of({ sandbox: this.#sandbox, digest: proposal.digest, allowMovedBase });
+      const done = await call<{ files: string[]; kept?: unknown }>('proposal.apply', params);
+      return `It is applied: ${counted(done.files.length, 'file')}.`;
+    });
+  }
+
+  async #reject(): Promise<void> {
+    const answer = await ask({
+      title: 'Reject the proposal',
+      body: html`<p class="field"><label for="reason">Why, for whoever made it (may be left empty)</label>
+        <textarea id="reason" name="reason" rows="3"></textarea></p>`,
+      confirm: 'Reject',
+      isDangerous: true,
+    });
+    if (answer === null) return;
+    const reason = fieldText(answer, 'reason').trim();
+    await this.act('Rejecting', async () => {
+      await call('proposal.reject', studio.of({ sandbox: this.#sandbox, ...(reason === '' ? {} : { reason }) }));
+      return 'It is rejected.';
+    });
+  }
+
+  async #merge(): Promise<void> {
+    await this.act('Merging', async () => {
+      const done = await call<{ proposal: Proposal | null; conflicts: { path?: string }[] }>('proposal.merge', studio.of({ sandbox: this.#sandbox }));
+      if (done.proposal !== null) return `A new proposal is made: ${done.proposal.runId}/${done.proposal.agentId}.`;
+      return `Nothing was made: both changed the same place in ${done.conflicts.map(({ path }) => oneLine(path ?? '')).join(', ')}.`;
+    });
+  }
+
+  async #revert(): Promise<void> {
+    const body = html`<p>The files are as they were before it was applied, all of them or none.</p>`;
+    if ((await ask({ title: 'Take the proposal back', body, confirm: 'Take it back', isDangerous: true })) === null) return;
+    await this.act('Taking it back', async () => {
+      const done = await call<{ files: string[] }>('proposal.revert', studio.of({ sandbox: this.#sandbox }));
+      return `It is taken back: ${counted(done.files.length, 'file')}.`;
+    });
+  }
+}
+
+function proposalLink({ runId, agentId }: Sandbox): TemplateResult {
+  const name = `${runId}/${agentId}`;
+  return html`<a href=${studio.href('proposals', name)} class="name">${oneLine(name)}</a>`;
+}
+
+customElements.define('gdn-proposals', ProposalsPage);

@@ -1,0 +1,209 @@
+// One task: how it stands, what it waits for, its checkpoints, and what a person may do about it.
+
+import { html, nothing, type TemplateResult } from 'lit';
+import { call } from '../api.js';
+import { isEvent, Page } from '../page.js';
+import { ask, fieldText } from '../parts/dialog.js';
+import { bytes, count, counted, dollars } from '../parts/figures.js';
+import { harmless, oneLine } from '../parts/text.js';
+import * as view from '../parts/views.js';
+import { studio } from '../studio.js';
+import type { Checkpoint, TaskAsk, TaskDetail, WorkspaceChange } from '../types.js';
+
+/** So much of the end of the log is shown. */
+const LOG_BYTES = 8192;
+const ENDED = ['completed', 'failed', 'cancelled'];
+
+class TaskPage extends Page {
+  #detail: TaskDetail | null = null;
+  #checkpoints: Checkpoint[] = [];
+  #log = '';
+
+  protected heading(): string {
+    return `Task ${oneLine(this.#detail?.info.title ?? this.route.arg)}`;
+  }
+
+  get #id(): string {
+    return this.route.arg;
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    return super.concerns(change) || (isEvent(change, 'task.', 'process.', 'approval.') && (change?.event?.taskId ?? this.#id) === this.#id);
+  }
+
+  protected async read(): Promise<void> {
+    const of = studio.of({ taskId: this.#id });
+    const [detail, checkpoints, log] = await Promise.all([
+      call<TaskDetail>('task.show', of),
+      call<Checkpoint[]>('task.checkpoints', of).catch(() => []),
+      call<{ text: string }>('task.logs', { ...of, log: 'agent', offset: -LOG_BYTES, wait: false }).catch(() => ({ text: '' })),
+    ]);
+    this.#detail = detail;
+    this.#checkpoints = checkpoints;
+    this.#log = log.text;
+  }
+
+  protected content(): TemplateResult | typeof nothing {
+    const detail = this.#detail;
+    if (detail === null) return nothing;
+    const { info } = detail;
+    return html`<p><a href=${studio.href('tasks')}>All tasks</a></p>
+      ${(detail.asks ?? []).map((one) => this.#ask(one))}
+      ${(detail.approvals ?? []).map((id) => html`<p class="warn">The call ${oneLine(id)} waits for a person:
+        <a href=${studio.href('needs')}>Needs a person</a></p>`)}
+      ${detail.review === undefined ? nothing : this.#review(detail.review, detail.documents ?? [])}
+      ${this.#buttons(info.status)}
+      ${view.factsView([
+        ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
+        ['Why it failed', detail.failure === undefined ? '' : oneLine(detail.failure)],
+        ['Phase', info.totalPhases === 0 ? '' : `${info.currentPhase} of ${info.totalPhases}`],
+        ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
+        ['Agent', oneLine(info.agent)],
+        ['Took', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
+        ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
+        ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
+        ['Last drill', drillText(detail.drill)],
+      ])}
+      <h2>What it is about</h2>${view.blockView(detail.description, 'Description')}
+      ${detail.plan === undefined
+        ? nothing
+        : html`<h2>Plan</h2>
+            <ol>${detail.plan.map((step) => html`<li>${oneLine(step.title)} ${view.standingView(step.state)}</li>`)}</ol>`}
+      <h2>Checkpoints</h2>${this.#checkpointsView(info.status)}
+      <h2>What happened last</h2>${view.tableView('What happened last', ['When', 'What', 'Detail'],
+        (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
+      <h2>Log</h2>${view.blockView(this.#log, 'The end of the log')}`;
+  }
+
+  #do(method: string, what: string, more: Record<string, unknown> = {}): Promise<boolean> {
+    return this.act(what, async () => {
+      await call(`task.${method}`, studio.of({ taskId: this.#id, ...more }));
+    });
+  }
+
+  #button(label: string, tone: string, go: () => Promise<unknown>): TemplateResult {
+    return html`<button type="button" class=${tone} ?disabled=${this.isBusy} @click=${() => void go()}>${label}</button>`;
+  }
+
+  #ask(one: TaskAsk): TemplateResult {
+    const isAnswered = one.kind === 'question' || one.kind === 'permission';
+    const choices = one.kind === 'permission' ? ['allow', 'refuse'] : (one.options ?? []);
+    return html`<section class="item" aria-label=${`It waits for: ${oneLine(one.id)}`}>
+      <h2>${oneLine(one.kind)} <small>${oneLine(one.id)}</small></h2>
+      <blockquote>${harmless(one.text)}${one.description === undefined ? '' : `\n${harmless(one.description)}`}</blockquote>
+      ${one.until === undefined
+        ? nothing
+        : html`<p>At ${view.timeView(one.until)}
+            ${one.default === undefined ? 'it is over' : `the answer is “${oneLine(one.default)}”`}.</p>`}
+      ${!studio.write
+        ? html`<p class="instead">Type instead: ${isAnswered
+            ? view.commandView('gdn', 'task', 'answer', this.#id, choices[0] ?? 'ANSWER', '--id', one.id)
+            : view.commandView('gdn', 'task', 'provide', this.#id, one.id)}</p>`
+        : html`<p class="actions">
+            ${choices.map((choice) => this.#button(oneLine(choice), '', () => this.#do('answer', 'Answering', { id: one.id, text: choice })))}
+            ${isAnswered
+              ? this.#button('Answer…', 'primary', () => this.#answer(one))
+              : this.#button('Provide…', 'primary', () => this.#provide(one))}
+          </p>`}
+    </section>`;
+  }
+
+  async #answer(one: TaskAsk): Promise<void> {
+    const answer = await ask({
+      title: `Answer ${oneLine(one.id)}`,
+      body: html`<blockquote>${harmless(one.text)}</blockquote><p class="field"><label for="text">The answer</label>
+        <textarea id="text" name="text" rows="3" required></textarea></p>`,
+      confirm: 'Answer',
+    });
+    if (answer !== null) await this.#do('answer', 'Answering', { id: one.id, text: fieldText(answer, 'text') });
+  }
+
+  async #provide(one: TaskAsk): Promise<void> {
+    const answer = await ask({
+      title: `Provide ${oneLine(one.text)}`,
+      body: html`<p class="field"><label for="value">Its value; it is kept encrypted</label>
+        <input id="value" name="value" type=${one.kind === 'secret' ? 'password' : 'text'} autocomplete="off" required></p>`,
+      confirm: 'Provide',
+    });
+    if (answer !== null) await this.#do('provide', 'Providing', { id: one.id, value: fieldText(answer, 'value') });
+  }
+
+  #review(phase: number, documents: string[]): TemplateResult {
+    const rework = async (): Promise<void> => {
+      const answer = await ask({
+        title: `Have phase ${phase} done better`,
+        body: html`<p class="field"><label for="text">What is to be better</label><textarea id="text" name="text" rows="4" required></textarea></p>`,
+        confirm: 'Rework',
+      });
+      if (answer !== null) await this.#do('rework', 'Asking for rework', { phase, text: fieldText(answer, 'text') });
+    };
+    return html`<section class="item" aria-label="Review"><h2>Phase ${phase} waits for a review</h2>
+      ${documents.length === 0 ? nothing : html`<p>Its documents: ${documents.map(oneLine).join(', ')}</p>`}
+      ${studio.write
+        ? html`<p class="actions">${this.#button('Approve the phase', 'primary', () => this.#do('approve', 'Approving', { phase }))}
+            ${this.#button('Rework…', '', rework)}</p>`
+        : html`<p class="instead">Type instead: ${view.commandView('gdn', 'task', 'approve', this.#id)}
+            ${view.commandView('gdn', 'task', 'rework', this.#id, 'TEXT')}</p>`}
+    </section>`;
+  }
+
+  #buttons(status: string): TemplateResult | typeof nothing {
+    if (ENDED.includes(status)) return nothing;
+    const verbs = status === 'idle' ? ['start'] : status === 'paused' ? ['resume'] : ['pause'];
+    if (!studio.write) {
+      return html`<p class="instead">Type instead: ${[...verbs, 'cancel'].map((verb) => html`${view.commandView('gdn', 'task', verb, this.#id)} `)}</p>`;
+    }
+    const labels: Record<string, string> = { start: 'Start', resume: 'Resume', pause: 'Pause' };
+    const cancel = async (): Promise<void> => {
+      const body = html`<p>It ends for good, with all that it started. Its work area stays.</p>`;
+      if ((await ask({ title: 'Cancel the task', body, confirm: 'Cancel the task', isDangerous: true })) !== null) {
+        await this.#do('cancel', 'Cancelling');
+      }
+    };
+    return html`<p class="actions">${verbs.map((verb) => this.#button(labels[verb]!, '', () => this.#do(verb, labels[verb]!)))}
+      ${this.#button('Make a checkpoint', '', () => this.#do('checkpoint', 'Making a checkpoint'))}
+      ${this.#button('Cancel…', 'danger', cancel)}</p>`;
+  }
+
+  #checkpointsView(status: string): TemplateResult {
+    const rows = [...this.#checkpoints].reverse().map((checkpoint) => [
+      oneLine(checkpoint.checkpointId),
+      view.timeView(checkpoint.createdAt),
+      oneLine(checkpoint.name ?? checkpoint.type),
+      bytes(checkpoint.snapshotSize),
+      checkpoint.damaged !== undefined
+        ? html`<span class="warn">${oneLine(checkpoint.damaged)}</span>`
+        : studio.write && status !== 'running'
+          ? html`<button type="button" ?disabled=${this.isBusy} aria-label=${`Restore ${checkpoint.checkpointId}`}
+              @click=${() => void this.#restore(checkpoint.checkpointId)}>Restore…</button>`
+          : view.commandView('gdn', 'task', 'restore', this.#id, checkpoint.checkpointId),
+    ]);
+    return view.tableView('Checkpoints', ['Checkpoint', 'Made', 'Name', 'Size', 'Go back to it'], rows);
+  }
+
+  async #restore(checkpointId: string): Promise<void> {
+    await this.act('Restoring', async () => {
+      type Restored = { added: string[]; changed: string[]; removed: string[]; preRestore?: string };
+      const of = studio.of({ taskId: this.#id, checkpointId });
+      const plan = await call<Restored>('task.restore', { ...of, dryRun: true });
+      const line = (what: string, paths: string[]) => html`<li>${counted(paths.length, 'file')} ${what}: ${paths.slice(0, 20).map(oneLine).join(', ')}</li>`;
+      const answer = await ask({
+        title: `Restore ${oneLine(checkpointId)}`,
+        body: html`<ul>${line('put back', plan.added)}${line('as they were then', plan.changed)}${line('removed', plan.removed)}</ul>
+          <p>What there is now is kept in a checkpoint of its own first.</p>`,
+        confirm: 'Restore',
+        isDangerous: true,
+      });
+      if (answer === null) return 'Nothing was changed.';
+      const done = await call<Restored>('task.restore', { ...of, dryRun: false });
+      return `The work area is as it was at ${checkpointId}; before, it was as in ${done.preRestore ?? 'no checkpoint'}.`;
+    });
+  }
+}
+
+function drillText(drill: TaskDetail['drill']): string {
+  if (drill === undefined) return '';
+  return oneLine(drill.problem ?? `${drill.checkpointId} could be restored`);
+}
+
+customElements.define('gdn-task', TaskPage);

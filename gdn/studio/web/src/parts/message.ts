@@ -1,0 +1,50 @@
+// A message of a conversation. All of it was written by others: it is text.
+
+import { html, nothing, type TemplateResult } from 'lit';
+import { partsOf } from '../messages.js';
+import type { Json, Message, Part } from '../types.js';
+import { harmless, oneLine } from './text.js';
+import { blockView, jsonView, textView, timeView } from './views.js';
+
+/** Results longer than this are folded. */
+const FOLDED_CHARACTERS = 600;
+
+const WHO: Record<string, string> = { user: 'User', assistant: 'Agent', tool: 'Tool', system: 'System' };
+
+/** A message; `isPending` if it is of the turn in progress. */
+export function messageView(message: Message, isPending: boolean): TemplateResult {
+  const { role } = message.data;
+  const from = message.source.extensionName ?? message.source.toolName;
+  return html`<article class="message ${role}" data-message=${message.id} aria-label=${`${WHO[role] ?? oneLine(role)} message`}>
+    <header><strong>${WHO[role] ?? oneLine(role)}</strong> ${from === undefined ? nothing : html`<span class="name">${oneLine(from)}</span>`}
+      ${timeView(message.createdAt)} ${isPending ? html`<span class="standing waits">turn in progress</span>` : nothing}</header>
+    ${partsOf(message).map(partView)}
+  </article>`;
+}
+
+function partView(part: Part): TemplateResult {
+  if (part.type === 'text' && typeof part.text === 'string') {
+    return html`<div class="said" data-text>${textView(part.text)}</div>`;
+  }
+  if (part.type === 'tool-call') {
+    const name = oneLine(String(part.toolName));
+    return html`<div class="call"><p>Calls <span class="name">${name}</span></p>
+      ${jsonView((part as { input?: Json }).input, `Arguments of ${name}`)}</div>`;
+  }
+  if (part.type === 'tool-result') return resultView(part as ResultPart);
+  return jsonView(part as Json, `A part of the type ${oneLine(part.type)}`);
+}
+
+type ResultPart = { toolName: string; output?: { type?: string; value?: Json } };
+
+function resultView({ toolName, output }: ResultPart): TemplateResult {
+  const value = output?.value;
+  const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
+  const isError = output?.type?.startsWith('error') === true;
+  const label = `${isError ? 'Error' : 'Result'} of ${oneLine(toolName)}`;
+  const block = blockView(text, label);
+  if (text.length <= FOLDED_CHARACTERS) return html`<div class=${isError ? 'result bad' : 'result'}><p>${label}</p>${block}</div>`;
+  return html`<details class=${isError ? 'result bad' : 'result'}>
+    <summary>${label}: ${harmless(text.slice(0, 80).split('\n')[0] ?? '')}…</summary>${block}
+  </details>`;
+}

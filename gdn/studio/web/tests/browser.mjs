@@ -1,0 +1,62 @@
+// Runs the browser suites against the fake server: `node tests/browser.mjs [SUITE…]`.
+import { spawn } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { message } from './fake-data.mjs';
+import { startFake } from './fake.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+/** What the driver does when a suite says that it is ready. */
+const DRIVERS = {
+  approve: async () => 'go',
+  kill: async (fake, round) => {
+    const { daemon } = fake;
+    if (round === 3) return 'end';
+    daemon.kill();
+    daemon.append('main', message(`k${round}:u`, 'user', `after kill ${round}`, 5000 + round));
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    daemon.restart();
+    if (round === 1) for (let n = 0; n < 120; n += 1) daemon.append('main', message(`x${n}`, 'assistant', `many ${n}`, 6000 + n));
+    if (round === 2) daemon.histories.get('main').splice(2, 1);
+    return JSON.stringify({ messages: daemon.histories.get('main'), pending: [] });
+  },
+  tabs: async (fake) => {
+    fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
+    return 'go';
+  },
+};
+
+async function run(name) {
+  const fake = await startFake({ write: name !== 'readonly' });
+  const extra = '#/conversation/main #/tasks/fix-the-login #/proposals/r1%2Fcoder #/conversation/no-such-one';
+  const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra };
+  const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+  let round = 0;
+  createInterface({ input: child.stdout }).on('line', async (line) => {
+    console.log(`  ${line}`);
+    if (!line.startsWith('ready ')) return;
+    const answer = await (DRIVERS[name] ?? (async () => 'go'))(fake, round);
+    round += 1;
+    child.stdin.write(`${answer}\n`);
+  });
+  const code = await new Promise((resolve) => child.on('close', resolve));
+  const streams = fake.daemon.streamsMax;
+  fake.close();
+  if (name === 'tabs' && streams !== 1) {
+    console.error(`the server saw ${streams} streams at once`);
+    return false;
+  }
+  return code === 0;
+}
+
+const asked = process.argv.slice(2);
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'scale', 'hostile', 'kill', 'tabs', 'send'];
+const failed = [];
+for (const name of names) {
+  console.log(name);
+  if (!(await run(name))) failed.push(name);
+}
+if (failed.length > 0) console.error(`failed: ${failed.join(', ')}`);
+process.exitCode = failed.length > 0 ? 1 : 0;

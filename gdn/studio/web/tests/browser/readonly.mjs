@@ -1,0 +1,3 @@
+// Every page of a session that may not write: no button changes anything. The same as `pages`, told so.
+process.env.STUDIO_READONLY = '1';
+await import('./pages.mjs');

@@ -1,0 +1,275 @@
+// A server that obeys Studio's contract with generated data, and a daemon behind it that can be killed and restarted.
+// `node tests/fake.mjs [--write]` prints an address to open.
+import { createServer } from 'node:http';
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as data from './fake-data.mjs';
+
+const DIST = join(dirname(fileURLToPath(import.meta.url)), '../dist');
+const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
+  "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
+const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
+
+const refusal = (code, message, suggestion) => ({ error: { code, message, suggestion } });
+
+/** The daemon behind the server. */
+export class FakeDaemon {
+  isUp = true;
+  epoch = 1;
+  events = [];
+  streams = new Set();
+  streamsMax = 0;
+  conversations = data.conversations(10_000);
+  histories = data.histories();
+  trace = data.longTrace(10_000);
+  decided = [];
+  sent = [];
+  constructor() {
+    const { events, ...others } = data.waits();
+    Object.assign(this, others, { waiting: events });
+  }
+  cursor(count = this.events.length) {
+    return `${this.epoch.toString(16).padStart(16, '0')}.${count}`;
+  }
+  /** Something happens, and all who watch are told. */
+  tell(event) {
+    this.events.push({ at: new Date().toISOString(), event });
+    this.#toAll('workspace.watch', 'workspace.change', { cursor: this.cursor(), ...this.events.at(-1) });
+  }
+  #toAll(method, notice, params) {
+    for (const stream of this.streams) if (stream.method === method) stream.write({ notice, params });
+  }
+  log(text) {
+    this.#toAll('logs.follow', 'logs.line', { line: data.logLine(1000, text) });
+  }
+  /** A message is put behind a conversation. */
+  append(key, message) {
+    this.histories.get(key).push(message);
+  }
+  kill() {
+    this.isUp = false;
+    for (const stream of this.streams) stream.end();
+  }
+  restart() {
+    this.isUp = true;
+    this.epoch += 1;
+    this.events = [];
+  }
+  /** Begins a stream: what is told first. */
+  begin(stream, params) {
+    if (stream.method === 'workspace.watch') {
+      const [epoch, count] = (params.after ?? '').split('.');
+      if (Number.parseInt(epoch, 16) === this.epoch) {
+        for (let n = Number(count); n < this.events.length; n += 1) {
+          stream.write({ notice: 'workspace.change', params: { cursor: this.cursor(n + 1), ...this.events[n] } });
+        }
+        stream.write({ alive: true });
+        return;
+      }
+      const [first, ...rest] = data.processes();
+      const snapshot = (processes, more) => ({ cursor: this.cursor(), at: new Date().toISOString(), snapshot: { workspace: data.workspace(), processes, ...(more ? { more } : {}) } });
+      stream.write({ notice: 'workspace.change', params: snapshot([first], true) });
+      stream.write({ notice: 'workspace.change', params: snapshot(rest, false) });
+    } else if (stream.method === 'process.watch') {
+      stream.write({ notice: 'process.change', params: { at: new Date().toISOString(), processes: data.processes(), gone: [] } });
+    } else {
+      for (let n = 0; n < 200; n += 1) stream.write({ notice: 'logs.line', params: { line: data.logLine(n, n === 7 ? data.HOSTILE[2] : undefined) } });
+    }
+  }
+  call(method, params) {
+    const handler = CALLS[method];
+    return handler === undefined ? refusal('invalidRequest', `There is no method ${method}.`, 'ask for another') : handler(this, params);
+  }
+}
+
+const ok = (result) => ({ result });
+
+function page(of, { instanceKey, before, limit = 50 }) {
+  const all = of.histories.get(instanceKey) ?? [];
+  const end = before ?? all.length;
+  const first = Math.max(0, end - limit);
+  return ok({ messages: all.slice(first, end), pending: [], ...(first > 0 ? { previous: first } : {}), total: all.length });
+}
+
+function list(of, { containing = '', after, limit = 1000 }) {
+  const text = containing.toLowerCase();
+  const all = of.conversations.filter((one) => one.instanceKey.toLowerCase().includes(text) || one.agentName.includes(text));
+  const first = after === undefined ? 0 : all.findIndex((one) => one.instanceKey === after.instanceKey) + 1;
+  const instances = all.slice(first, first + limit);
+  const last = instances.at(-1);
+  const next = first + limit < all.length ? { next: { workspaceId: last.workspaceId, instanceKey: last.instanceKey, updatedAt: last.updatedAt } } : {};
+  return ok({ instances, total: all.length, ...next });
+}
+
+function decide(of, { approvalId, decision }) {
+  const at = of.approvals.findIndex((one) => one.approvalId === approvalId);
+  if (at === -1) return refusal('approvalNotFound', 'No such call waits.', 'type `gdn approvals`');
+  const [approval] = of.approvals.splice(at, 1);
+  of.decided.push({ approvalId, decision });
+  of.tell({ type: 'approval.closed', instanceKey: approval.instanceKey, approvalId, toolName: approval.toolName, how: decision });
+  return ok({ approvalId, decision, instanceKey: approval.instanceKey, toolName: approval.toolName });
+}
+
+function stand(of, { eventId }, standing) {
+  const found = of.waiting.find((one) => one.eventId === eventId);
+  if (found === undefined) return refusal('eventNotFound', 'No such event waits.', 'type `gdn event list`');
+  if (standing === null) of.waiting.splice(of.waiting.indexOf(found), 1);
+  else found.standing = standing;
+  of.tell({ type: 'event.moved', instanceKey: found.instanceKey, eventId });
+  return ok({});
+}
+
+function send(of, { conversationKey = 'main', input, eventId }) {
+  of.sent.push({ eventId, input });
+  const history = of.histories.get(conversationKey) ?? of.histories.set(conversationKey, []).get(conversationKey);
+  of.tell({ type: 'event.accepted', instanceKey: conversationKey, eventId });
+  of.tell({ type: 'turn.started', instanceKey: conversationKey, turnId: eventId, eventId, attempt: 1 });
+  setTimeout(() => {
+    history.push(data.message(`${eventId}:u`, 'user', input), data.message(`${eventId}:a`, 'assistant', `You said: ${input}`));
+    of.tell({ type: 'turn.committed', instanceKey: conversationKey, turnId: eventId, eventId, outcome: 'completed' });
+  }, 100);
+  return ok({ eventId, instanceKey: conversationKey, agent: 'clerk', traceId: 'c'.repeat(32), duplicate: false });
+}
+
+const rewound = { checkpointId: 'checkpoint_001', isChanged: true, messagesRemoved: 1, messagesRestored: 0, removedMessages: [{ id: 'x', role: 'user', head: 'Hi' }], added: [], changed: ['work/b.txt'], removed: [], extensions: [], preRewind: 'checkpoint_003', notRewound: ['money spent'] };
+
+const CALLS = {
+  'daemon.status': () => ok({ version: { protocol: 2, goondan: '0.1.0' }, pid: 4242, startedAt: data.at(0), stateRoot: '/home/ada/.goondan', openFiles: { open: 41, limit: 524288 }, stopping: false, workspaces: [data.workspace()] }),
+  'workspace.list': () => ok({ workspaces: [data.workspace()] }),
+  'workspace.usage': (_, { by }) => ok(data.usageReport(by)),
+  'workspace.audit': () => ok({ records: [{ workspaceId: data.WORKSPACE, record: { at: data.at(0), event: 'instance.created', instanceKey: 'main', agentName: data.HOSTILE[0] } }], earlier: true, unreadable: 0 }),
+  'daemon.processes': () => ok({ processes: data.processes() }),
+  'instance.list': list,
+  'instance.page': page,
+  'instance.show': (of, { instanceKey }) => {
+    const found = of.conversations.find((one) => one.instanceKey === instanceKey);
+    if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn instance list`');
+    return ok({ ...found, directory: '/d', workDir: '/d/work', messages: of.histories.get(instanceKey)?.length ?? 0, baseBytes: 1, pendingEvents: 0, extensions: {} });
+  },
+  'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
+  'instance.checkpoints': (_, { instanceKey }) => ok(instanceKey === 'main' ? data.checkpoints : []),
+  'instance.checkpoint': () => ok(data.checkpoints[0]),
+  'instance.rewind': () => ok(rewound),
+  'trace.get': (of, { of: id }) => {
+    if (id === undefined || id === 'last') return ok({ traceId: 'b'.repeat(32), events: of.trace, partial: true });
+    if (id === 'a'.repeat(32) || id === 't') return ok({ traceId: 'a'.repeat(32), events: data.turnEvents, partial: false });
+    return refusal('eventNotFound', `There is no trace of ${id}.`, 'type `gdn trace`');
+  },
+  'approval.list': (of) => ok(of.approvals),
+  'approval.show': (of, { approvalId }) => ok({ approval: of.approvals.find((one) => one.approvalId === approvalId), input: of.inputs[approvalId] }),
+  'approval.decide': decide,
+  'question.list': (of) => ok(of.questions),
+  'question.show': (of) => ok({ question: of.questions[0], form: of.form }),
+  'question.answer': (of, { questionId, content }) => {
+    of.answered = content;
+    of.questions = [];
+    of.tell({ type: 'question.closed', instanceKey: 'main', questionId, how: 'accept' });
+    return ok({ questionId, action: 'accept' });
+  },
+  'question.decline': (of, { questionId }) => {
+    of.questions = [];
+    return ok({ questionId, action: 'decline' });
+  },
+  'event.list': (of, { instanceKey }) => ok({ events: of.waiting.filter((one) => instanceKey === undefined || one.instanceKey === instanceKey) }),
+  'event.retry': (of, params) => stand(of, params, 'waiting'),
+  'event.resume': (of, params) => stand(of, params, 'waiting'),
+  'event.pause': (of, params) => stand(of, params, 'paused'),
+  'event.drop': (of, params) => stand(of, params, null),
+  'event.send': send,
+  'proposal.list': (of) => ok(of.proposals),
+  'proposal.show': (of) => ok({ ...of.proposals[0] }),
+  'proposal.diff': () => ok({ data: Buffer.from(data.DIFF).toString('base64'), total: data.DIFF.length }),
+  'proposal.check': (of) => ok({ proposal: of.proposals[0], canApply: true, refusals: [], base: {} }),
+  'proposal.apply': (of) => {
+    of.proposals[0].state = 'applied';
+    return ok({ proposal: of.proposals[0], files: ['src/a.rs'] });
+  },
+  'proposal.reject': (of) => {
+    of.proposals[0].state = 'rejected';
+    return ok(of.proposals[0]);
+  },
+  'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting')) : of.tasks }),
+  'task.show': (of) => ok({ info: of.tasks[0], ...data.taskDetail }),
+  'task.checkpoints': () => ok(data.checkpoints),
+  'task.answer': (of) => {
+    of.tasks[0].status = 'running';
+    return ok(of.tasks[0]);
+  },
+  'task.logs': () => ok({ text: 'Phase 1: The brief\n', next: 19, isEnd: true, isOver: false }),
+  'bundle.status': (_, { instanceKey }) => (instanceKey === 'main' ? ok(data.bundle) : refusal('invalidRequest', 'Nothing was proposed in this conversation.', 'see docs/bundles.md')),
+  'bundle.show': () => ok({ changeset: data.bundle.changesets[0], diff: data.DIFF }),
+};
+
+async function bodyOf(request) {
+  let text = '';
+  for await (const chunk of request) text += chunk;
+  return JSON.parse(text);
+}
+
+function openStream(daemon, response, { method, params }) {
+  response.writeHead(200, { 'Content-Type': 'application/x-ndjson', 'Content-Security-Policy': CSP, 'Cache-Control': 'no-store' });
+  const stream = { method, write: (line) => response.write(`${JSON.stringify(line)}\n`), end: () => response.destroy() };
+  const alive = setInterval(() => stream.write({ alive: true }), 15_000);
+  daemon.streams.add(stream);
+  daemon.streamsMax = Math.max(daemon.streamsMax, daemon.streams.size);
+  response.on('close', () => {
+    clearInterval(alive);
+    daemon.streams.delete(stream);
+  });
+  daemon.begin(stream, params);
+}
+
+/** Starts the server. Each call of `ticket()` gives an address with a ticket of its own. */
+export async function startFake({ write = true, port = 0 } = {}) {
+  const daemon = new FakeDaemon();
+  const tickets = new Set();
+  const tokens = new Set();
+  const server = createServer((request, response) => void serve(request, response).catch((error) => response.destroy(error)));
+  const answer = (response, status, body) => {
+    response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Security-Policy': CSP, 'Cache-Control': 'no-store' });
+    response.end(JSON.stringify(body));
+  };
+  async function serve(request, response) {
+    const path = request.url.split('?')[0];
+    if (request.method === 'GET') return file(path, response);
+    const body = await bodyOf(request);
+    if (path === '/api/login') {
+      if (!tickets.delete(body.ticket)) return answer(response, 401, refusal(undefined, 'The ticket was used, or is too old.', 'run `gdn studio` again'));
+      const token = randomBytes(16).toString('hex');
+      tokens.add(token);
+      return answer(response, 200, { token, write, goondan: '0.1.0', stateRoot: '/home/ada/.goondan' });
+    }
+    if (!tokens.has((request.headers.authorization ?? '').replace('Bearer ', ''))) return answer(response, 401, refusal(undefined, 'Not logged in.', 'run `gdn studio` again'));
+    if (!daemon.isUp) return answer(response, 503, refusal('unreachable', 'No daemon can be reached.', 'start it: `gdn run`'));
+    if (path === '/api/stream') return openStream(daemon, response, body);
+    return answer(response, 200, await daemon.call(body.method, body.params));
+  }
+  async function file(path, response) {
+    const name = path === '/' ? 'index.html' : /^\/assets\/[a-z.]+$/.test(path) ? path.slice(1) : null;
+    const bytes = name === null ? null : await readFile(join(DIST, name)).catch(() => null);
+    if (bytes === null) return answer(response, 404, refusal(undefined, 'There is no such file.'));
+    response.writeHead(200, { 'Content-Type': TYPES[name.split('.').pop()], 'Content-Security-Policy': CSP });
+    response.end(bytes);
+  }
+  await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  const ticket = () => {
+    const fresh = randomBytes(16).toString('hex');
+    tickets.add(fresh);
+    return `${origin}/#t=${fresh}`;
+  };
+  const close = () => {
+    daemon.kill();
+    server.close();
+    server.closeAllConnections();
+  };
+  return { daemon, origin, ticket, tokens, close };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const fake = await startFake({ write: process.argv.includes('--write') });
+  console.log(fake.ticket());
+}

@@ -1,0 +1,47 @@
+//! Many conversations on disk, without asking an agent for each.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use crate::Home;
+
+/// The file that says whose a conversation is, and how it names the one that there is.
+const METADATA: &str = "metadata.json";
+const KEY: &str = "\"main\"";
+
+/// So many copies of the conversation `main`, which is the only one, each under a key of its own: `copy00000` and so
+/// on. No daemon may run.
+///
+/// # Errors
+///
+/// If there is no conversation, or the disk does not take them.
+pub fn copy_conversation(home: &Home, copies: usize) -> io::Result<()> {
+    let instances = home.workspace_dir().join("instances");
+    let one = fs::read_dir(&instances)?.next();
+    let one = one.ok_or(ErrorKind::NotFound)??.path();
+    for number in 0..copies {
+        let key = format!("copy{number:05}");
+        copy(home, &one, &instances.join(&key), &key)?;
+    }
+    Ok(())
+}
+
+/// Copies a directory, and gives what says whose it is another key.
+fn copy(home: &Home, from: &Path, to: &Path, key: &str) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(home, &entry.path(), &target, key)?;
+        } else if entry.file_name() == METADATA {
+            let text = fs::read_to_string(entry.path())?;
+            let text = text.replace(KEY, &format!("\"{key}\""));
+            home.write(&target.to_string_lossy(), &text);
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

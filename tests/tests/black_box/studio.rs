@@ -1,0 +1,399 @@
+//! Studio over HTTP (`OBS-5`): who may ask, what may be asked, and what becomes of its process.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Running, STUDIO};
+use goondan_tests::http::Response;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use serde_json::{Value, json};
+
+use crate::approvals;
+
+/// How long an answer may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Studio, as `gdn studio` starts it.
+pub(crate) struct Studio {
+    running: Running,
+    addresses: usize,
+}
+
+impl Studio {
+    pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
+        let args = [&["studio", "--json"], args].concat();
+        let mut command = home.command(&bin(GDN), &args);
+        command.stdin(Stdio::piped());
+        Self {
+            running: Running::start(command),
+            addresses: 0,
+        }
+    }
+
+    /// The next address, with a ticket that was not used.
+    pub(crate) fn address(&mut self) -> String {
+        if self.addresses > 0 {
+            self.running.say("");
+        }
+        let at = self.addresses;
+        self.addresses += 1;
+        let line = wait_for("Studio says its address", || {
+            let stdout = self.running.stdout();
+            let whole = stdout.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            whole.lines().nth(at).map(str::to_owned)
+        });
+        let shown: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(shown["schema"], "gdn.studio/v1");
+        shown["address"].as_str().unwrap().to_owned()
+    }
+
+    /// Studio, and a page that has logged in.
+    fn with_page(home: &Home, args: &[&str]) -> (Self, Page) {
+        let mut studio = Self::start(home, args);
+        let page = studio.page();
+        (studio, page)
+    }
+
+    /// A page that has logged in.
+    fn page(&mut self) -> Page {
+        let (mut page, ticket) = Page::at(&self.address());
+        let logged_in = page.post("/api/login", &json!({ "ticket": ticket })).json();
+        page.token = Some(logged_in["token"].as_str().unwrap().to_owned());
+        page
+    }
+}
+
+/// What a page in a browser does.
+struct Page {
+    address: SocketAddr,
+    token: Option<String>,
+}
+
+impl Page {
+    /// Not logged in, and the ticket.
+    fn at(address: &str) -> (Self, String) {
+        let (place, ticket) = address.split_once("/#t=").unwrap();
+        let place = place.strip_prefix("http://").unwrap();
+        let page = Self {
+            address: place.parse().unwrap(),
+            token: None,
+        };
+        (page, ticket.to_owned())
+    }
+
+    fn headers(&self) -> Vec<(String, String)> {
+        let host = self.address.to_string();
+        let mut headers = vec![
+            ("Origin".to_owned(), format!("http://{host}")),
+            ("Host".to_owned(), host),
+            ("Content-Type".to_owned(), "application/json".to_owned()),
+            ("Sec-Fetch-Site".to_owned(), "same-origin".to_owned()),
+        ];
+        if let Some(token) = &self.token {
+            headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+        }
+        headers
+    }
+
+    fn send(&self, head: &str, headers: &[(String, String)], body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = format!("{head} HTTP/1.1\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    fn request(&self, head: &str, headers: &[(String, String)], body: &str) -> Response {
+        let mut answer = Vec::new();
+        let mut stream = self.send(head, headers, body);
+        stream.read_to_end(&mut answer).unwrap();
+        Response::read(&answer)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Response {
+        self.request(&format!("POST {path}"), &self.headers(), &body.to_string())
+    }
+
+    fn call(&self, method: &str, params: &Value) -> Response {
+        self.post("/api/call", &json!({"method": method, "params": params}))
+    }
+
+    /// The result of a call.
+    fn result(&self, method: &str, params: &Value) -> Value {
+        let answer = self.call(method, params);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let mut answer = answer.json();
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["result"].take()
+    }
+
+    /// With one header as it is not from this page; none leaves it out.
+    fn with(&self, name: &str, value: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = self.headers();
+        headers.retain(|(header, _)| header != name);
+        headers.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+        headers
+    }
+}
+
+fn status() -> Value {
+    json!({"method": "daemon.status", "params": {}})
+}
+
+#[test]
+fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let mut studio = Studio::start(&home, &[]);
+    let (mut page, ticket) = Page::at(&studio.address());
+    assert_eq!(page.post("/api/call", &status()).status, 401);
+    let login = json!({ "ticket": ticket });
+    let logged_in = page.post("/api/login", &login).json();
+    assert_eq!(logged_in["write"], false);
+    assert_eq!(page.post("/api/login", &login).status, 401, "it was used");
+    let token = logged_in["token"].as_str().unwrap().to_owned();
+    for wrong in [ticket.as_str(), "", "Bearer", &token.to_uppercase()] {
+        page.token = Some(wrong.to_owned());
+        assert_eq!(page.post("/api/call", &status()).status, 401, "{wrong:?}");
+        assert_eq!(page.post("/api/stream", &status()).status, 401, "{wrong:?}");
+    }
+    page.token = Some(token);
+    let told = page.result("daemon.status", &json!({}));
+    assert_eq!(told["pid"], daemon.pid());
+    // A token that somebody has kept is worth nothing behind the end of its session.
+    assert_eq!(page.post("/api/logout", &json!({})).status, 200);
+    assert_eq!(page.post("/api/call", &status()).status, 401);
+    // Another address logs in another page.
+    assert_eq!(
+        studio.page().result("daemon.status", &json!({}))["pid"],
+        daemon.pid()
+    );
+}
+
+#[test]
+fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    let ask = |headers: &[(String, String)]| {
+        let answer = page.request("POST /api/call", headers, &status().to_string());
+        assert!(answer.header("access-control-allow-origin").is_none());
+        assert!(!answer.body.contains("workspaces"), "{}", answer.body);
+        answer.status
+    };
+    let wrong: &[(&str, &[Option<&str>])] = &[
+        (
+            "Host",
+            &[
+                None,
+                Some("attacker.example"),
+                Some("127.0.0.1"),
+                Some("127.0.0.1:1"),
+            ],
+        ),
+        (
+            "Origin",
+            &[
+                None,
+                Some("null"),
+                Some("http://attacker.example"),
+                Some("http://127.0.0.1"),
+            ],
+        ),
+        (
+            "Sec-Fetch-Site",
+            &[Some("cross-site"), Some("same-site"), Some("none")],
+        ),
+    ];
+    for (name, values) in wrong {
+        for value in *values {
+            // The server itself refuses a request of HTTP/1.1 that names no host.
+            assert!(
+                [400, 403].contains(&ask(&page.with(name, *value))),
+                "{name}: {value:?}"
+            );
+        }
+    }
+    for kind in [
+        None,
+        Some("text/plain"),
+        Some("application/x-www-form-urlencoded"),
+    ] {
+        assert_eq!(ask(&page.with("Content-Type", kind)), 403, "{kind:?}");
+    }
+    // What asks before (CORS) is allowed nothing.
+    let asked_before = page.request("OPTIONS /api/call", &page.headers(), "");
+    assert_eq!(asked_before.status, 405);
+    assert!(asked_before.header("access-control-allow-origin").is_none());
+    // The files of the page are for its own addresses, too.
+    let rebound = page.request("GET /", &page.with("Host", Some("attacker.example")), "");
+    assert_eq!(rebound.status, 403);
+    assert_eq!(page.request("GET /", &page.headers(), "").status, 200);
+}
+
+#[test]
+fn obs_5_every_response_forbids_what_a_page_does_not_need() {
+    let home = Home::new(LAB);
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    for (head, expected) in [
+        ("GET /", 200),
+        ("GET /nothing", 404),
+        ("POST /api/call", 400),
+    ] {
+        let answer = page.request(head, &page.headers(), "");
+        assert_eq!(answer.status, expected, "{head}");
+        let policy = answer.header("content-security-policy").unwrap();
+        for word in [
+            "default-src 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+        ] {
+            assert!(policy.contains(word), "{head}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+    }
+    for path in [
+        "/../Cargo.toml",
+        "/assets/../../Cargo.toml",
+        "/assets/%2e%2e/x",
+        "//etc/passwd",
+    ] {
+        assert_eq!(
+            page.request(&format!("GET {path}"), &page.headers(), "")
+                .status,
+            404,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "run a"]);
+    wait_until("it waits", || !approvals::waiting(&home).is_empty());
+    let approval = approvals::waiting(&home).remove(0);
+    let decision = json!({
+        "workspaceId": approval["workspaceId"], "approvalId": approval["approvalId"],
+        "decision": "approved",
+    });
+    let (_reader, page) = Studio::with_page(&home, &[]);
+    let refused = page.call("approval.decide", &decision);
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json()["error"]["code"], "readOnly");
+    for method in [
+        "daemon.shutdown",
+        "secret.list",
+        "instance.delete",
+        "nothing",
+    ] {
+        assert_eq!(page.call(method, &json!({})).status, 403, "{method}");
+    }
+    assert_eq!(
+        page.result("approval.list", &json!({}))
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(approvals::runs_of(&home, "a"), 0);
+    let (_writer, page) = Studio::with_page(&home, &["--write"]);
+    page.result("approval.decide", &decision);
+    assert!(asking.wait().exits(0).stdout.contains("ran a"));
+    assert_eq!(approvals::runs_of(&home, "a"), 1);
+    // What was decided is told as the daemon says it.
+    let again = page.call("approval.decide", &decision);
+    assert_eq!(again.status, 200);
+    assert!(
+        again.json()["error"]["message"].is_string(),
+        "{}",
+        again.body
+    );
+}
+
+/// A stream that is read line by line.
+struct Lines(BufReader<TcpStream>);
+
+impl Lines {
+    fn of(page: &Page, method: &str, params: &Value) -> Self {
+        let body = json!({"method": method, "params": params}).to_string();
+        let stream = page.send("POST /api/stream", &page.headers(), &body);
+        let mut lines = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        Self(lines)
+    }
+
+    /// The next line; none at the end.
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            // A stream that is cut off is at its end, too.
+            if self.0.read_line(&mut line).unwrap_or(0) == 0 {
+                return None;
+            }
+            // What is between them says how long the parts of a chunked response are.
+            if line.starts_with('{') {
+                return Some(serde_json::from_str(&line).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let mut lines = Lines::of(&page, "workspace.watch", &json!({ "workspaceId": id }));
+    let snapshot = lines.next().unwrap();
+    assert!(snapshot["params"]["snapshot"].is_object(), "{snapshot}");
+    assert!(snapshot["params"]["requestId"].is_null(), "{snapshot}");
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let first = lines.next().unwrap();
+    assert_eq!(first["notice"], "workspace.change");
+    let cursor = first["params"]["cursor"].clone();
+    let _log = daemon.kill();
+    let mut last = Value::Null;
+    while let Some(line) = lines.next() {
+        last = line;
+    }
+    assert_eq!(last["error"]["code"], "lost", "{last}");
+    assert_eq!(page.call("daemon.status", &json!({})).status, 503);
+    let _daemon = Daemon::serving(&home);
+    let behind = json!({"workspaceId": id, "after": cursor});
+    let mut lines = Lines::of(&page, "workspace.watch", &behind);
+    let next = lines.next().unwrap();
+    // Another opening of the workspace begins with how it is.
+    assert!(next["params"]["snapshot"].is_object(), "{next}");
+}
+
+#[test]
+fn obs_5_studio_ends_with_whoever_started_it() {
+    let home = Home::new(LAB);
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let mut studio = Studio::start(&home, &[]);
+        drop(studio.address());
+        assert_eq!(processes::running(home.path(), STUDIO).len(), 1);
+        processes::signal(studio.running.pid(), signal);
+        wait_until("Studio is gone", || {
+            processes::running(home.path(), STUDIO).is_empty()
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! Studio in a real browser (`OBS-5`). What a person does there is written in `gdn/studio/web/tests/browser`; here the
+//! daemon, and what happens to it meanwhile.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use goondan_tests::copies::copy_conversation;
+use goondan_tests::home::Running;
+use goondan_tests::needs::{self, STUDIO_WEB};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::approvals;
+use crate::studio::Studio;
+
+/// How often the daemon is killed under the page; the long form is 50.
+const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
+const KILLS: usize = 3;
+/// How many conversations there are where they are many; the long form is 10000.
+const MANY_VAR: &str = "GOONDAN_TEST_STUDIO_CONVERSATIONS";
+const MANY: usize = 1_000;
+/// Pages that the navigation does not lead to.
+const EXTRA: &str = "#/conversation/main #/conversation/none";
+
+/// A browser, and a person who does what a suite says.
+struct Suite {
+    running: Running,
+    heard: usize,
+    _home: TempDir,
+}
+
+impl Suite {
+    fn start(home: &Home, (browser, name): (&Path, &str), studio: &mut Studio) -> Self {
+        let script = format!("{STUDIO_WEB}/tests/browser/{name}.mjs");
+        let mut command = home.command("node".as_ref(), &[&script]);
+        // What belongs to the browser is no process of the daemon's, which all end when it is killed.
+        let home = tempfile::tempdir().unwrap();
+        command.env("HOME", home.path());
+        command.env("STUDIO_URL", studio.address());
+        command.env("GOONDAN_CHROMIUM", browser);
+        command.env("STUDIO_EXTRA", EXTRA);
+        command.env("STUDIO_TOTAL", MANY.to_string());
+        command.stdin(Stdio::piped());
+        Self {
+            running: Running::start(command),
+            heard: 0,
+            _home: home,
+        }
+    }
+
+    /// Waits until it says that, behind what it said before.
+    fn says(&mut self, line: &str) {
+        let heard = self.heard;
+        wait_until(&format!("the suite says {line:?}"), || {
+            let said = self.running.stdout();
+            let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            whole.lines().skip(heard).any(|one| one.starts_with(line)) || self.running.has_ended()
+        });
+        let said = self.running.stdout();
+        let at = said
+            .lines()
+            .skip(heard)
+            .position(|one| one.starts_with(line));
+        match at {
+            Some(at) => self.heard = heard + at + 1,
+            None => panic!("the suite ended: {said}{}", self.running.stderr()),
+        }
+    }
+
+    fn answer(&mut self, line: &str) {
+        self.running.say(line);
+    }
+
+    /// Waits until all was as it should be.
+    fn ends_well(self) {
+        self.running.wait().exits(0);
+    }
+}
+
+/// A workspace in which calls wait, one turn is held, and there is something to see.
+fn busy(home: &Home) -> Vec<Running> {
+    home.ask("main", "echo **hello** [a link](https://example.com)");
+    let waiting =
+        ["run a", "run b"].map(|text| home.start_gdn(&["send", "--instance", text, text]));
+    wait_until("they wait", || approvals::waiting(home).len() == 2);
+    waiting.into()
+}
+
+#[test]
+fn obs_5_every_page_is_used_by_keyboard_alone_in_light_and_dark_and_at_360_pixels() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let _waiting = busy(&home);
+    for (name, write) in [("pages", &["--write"][..]), ("readonly", &[])] {
+        let mut studio = Studio::start(&home, write);
+        let mut suite = Suite::start(&home, (&browser, name), &mut studio);
+        suite.says("ready pages");
+        suite.answer("go");
+        suite.ends_well();
+    }
+}
+
+#[test]
+fn obs_5_a_person_approves_a_call_in_the_browser_and_it_runs_once() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "approve"), &mut studio);
+    suite.says("ready approve");
+    let asking = home.start_gdn(&["send", "run a"]);
+    wait_until("it waits", || approvals::waiting(&home).len() == 1);
+    suite.answer("go");
+    suite.ends_well();
+    assert!(asking.wait().exits(0).stdout.contains("ran a"));
+    assert_eq!(approvals::runs_of(&home, "a"), 1);
+}
+
+#[test]
+fn obs_5_what_agents_say_is_text_in_the_browser() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo hello");
+    for said in [
+        "<img src=x onerror=\"alert(1)\"><script>alert(2)</script>",
+        "[click](javascript:alert(3)) \u{1b}[2J\u{1b}]8;;https://example.com\u{7}x\u{202e}gnp.exe",
+        "</pre></main><svg onload=alert(4)>",
+    ] {
+        home.ask("hostile", &format!("echo {said}"));
+    }
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "hostile"), &mut studio);
+    suite.says("ready hostile");
+    suite.answer("go");
+    suite.ends_well();
+}
+
+#[test]
+fn obs_5_the_daemon_is_killed_under_the_page_and_the_page_is_the_history() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let kills = std::env::var(KILLS_VAR).map_or(KILLS, |text| text.parse().unwrap());
+    let home = Home::new(LAB);
+    let mut daemon = Daemon::serving(&home);
+    home.ask("main", "echo before");
+    let mut studio = Studio::start(&home, &[]);
+    let mut suite = Suite::start(&home, (&browser, "kill"), &mut studio);
+    for number in 0..kills {
+        suite.says("ready kill");
+        // One that is answered while the page looks, and one that the kill hits wherever it is.
+        home.ask("main", &format!("echo answered {number}"));
+        let event_id = format!("hit{number}");
+        let text = format!("echo hit {number}");
+        let hit = ["send", "--event-id", &event_id, &text];
+        let sending = home.start_gdn(&hit);
+        drop(daemon.kill());
+        drop(sending);
+        daemon = Daemon::serving(&home);
+        home.gdn(&hit).exits(0);
+        let history = home.gdn_json(&["instance", "history", "main"]);
+        let told = json!({"messages": history["messages"], "pending": history["pending"]});
+        suite.answer(&told.to_string());
+        suite.says("equal ");
+    }
+    suite.says("ready kill");
+    suite.answer("end");
+    suite.ends_well();
+}
+
+#[test]
+fn obs_5_eight_tabs_have_one_stream() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo hello");
+    let mut studio = Studio::start(&home, &[]);
+    let mut suite = Suite::start(&home, (&browser, "tabs"), &mut studio);
+    suite.says("ready tabs");
+    home.ask("main", "echo something happens");
+    suite.answer("go");
+    suite.ends_well();
+}
+
+#[test]
+fn obs_5_of_many_conversations_few_are_in_the_document() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo hello");
+    daemon.stop();
+    let many = std::env::var(MANY_VAR).map_or(MANY, |text| text.parse().unwrap());
+    copy_conversation(&home, many).unwrap();
+    let _daemon = Daemon::serving(&home);
+    let mut studio = Studio::start(&home, &[]);
+    Suite::start(&home, (&browser, "scale"), &mut studio).ends_well();
+}
