@@ -88,6 +88,8 @@ pub struct Facts {
     pub log_dir: Option<std::path::PathBuf>,
     /// The control group in which each child has one of its own.
     pub cgroup: Option<std::path::PathBuf>,
+    /// The file of the daemon's program, all links followed.
+    pub program: Option<std::path::PathBuf>,
     /// Whether an operator lets others of the same user look into memory.
     pub is_memory_open: bool,
 }

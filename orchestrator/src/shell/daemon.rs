@@ -239,6 +239,9 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         started_at: Timestamp::from_unix_millis(unix_millis_now()),
         log_dir: args.log_dir.clone(),
         cgroup: cgroups.dir().map(Path::to_owned),
+        program: std::env::current_exe()
+            .and_then(|program| program.canonicalize())
+            .ok(),
         is_memory_open: is_memory_open(),
     };
     log_start(&layout, &launcher);

@@ -48,6 +48,9 @@ pub struct DaemonStatus {
     pub pid: u32,
     /// When it started.
     pub started_at: Timestamp,
+    /// The file of its program, all links followed; none if the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
     /// The System Root it owns.
     pub state_root: PathBuf,
     /// Where it writes its log: a directory, or none when it writes to stdout only.

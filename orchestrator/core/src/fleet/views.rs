@@ -56,6 +56,7 @@ impl Fleet {
             state_root: self.facts.layout.root().to_owned(),
             log_dir: self.facts.log_dir.clone(),
             cgroup: self.facts.cgroup.clone(),
+            program: self.facts.program.clone(),
             // The shell knows, and fills it in.
             dropped_log_lines: 0,
             log_lines_dropped_at: None,

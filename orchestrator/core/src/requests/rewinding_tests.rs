@@ -55,6 +55,7 @@ impl World {
             started_at: at(),
             log_dir: None,
             cgroup: None,
+            program: None,
             is_memory_open: false,
         };
         let mut next = 0_u128;

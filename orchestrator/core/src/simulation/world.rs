@@ -191,6 +191,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
         started_at: Timestamp::from_unix_millis(0),
         log_dir: None,
         cgroup: None,
+        program: None,
         is_memory_open: false,
     };
     let mut rng = fastrand::Rng::with_seed(seed);

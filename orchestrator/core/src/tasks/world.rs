@@ -163,6 +163,7 @@ fn new_core() -> Core {
         started_at: Timestamp::from_unix_millis(0),
         log_dir: None,
         cgroup: None,
+        program: None,
         is_memory_open: false,
     };
     let mut next = 0_u128;
