@@ -147,6 +147,7 @@ commands! {
     Doctor(args: doctor::DoctorArgs) => commands::doctor::run(&args, context).await,
     #[command(subcommand)]
     Service(args: service::ServiceCommand) => commands::service::run(args, context).await,
+    Upgrade(args: upgrade::UpgradeArgs) => commands::upgrade::run(&args, context).await,
     #[command(subcommand)]
     Instance(args: instance::InstanceCommand) => commands::instance::run(args, context).await,
     Verify(args: verify::VerifyArgs) => commands::verify::run(args, context).await,

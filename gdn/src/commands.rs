@@ -55,6 +55,7 @@ pub(crate) mod top;
 pub(crate) mod trace;
 mod transcript;
 mod turns;
+pub(crate) mod upgrade;
 pub(crate) mod usage;
 pub(crate) mod validate;
 pub(crate) mod verify;

@@ -74,6 +74,16 @@ impl Context {
         }
     }
 
+    /// The same with another state root, for an upgrade that goes on.
+    pub(crate) fn with_state_root(&self, state_root: PathBuf) -> Self {
+        Self {
+            same_daemon: same_daemon(Some(&state_root)),
+            state_root,
+            is_state_root_named: true,
+            ..self.clone()
+        }
+    }
+
     /// The command line `gdn <command>` for the same daemon and workspace.
     pub(crate) fn command(&self, command: &str) -> String {
         format!("gdn{}{} {command}", self.same_daemon, self.same_workspace)

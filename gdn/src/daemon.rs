@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use crate::client::{Client, ConnectError};
 use crate::exit::Exit;
 use crate::failure::Failure;
-
-/// The daemon's binary.
-const ORCHESTRATOR: &str = "goondan-orchestrator";
+use crate::programs::ORCHESTRATOR;
 
 /// Longest a daemon may take from its start until it accepts connections, in milliseconds.
 const START_TIMEOUT_MS: u64 = 20_000;
@@ -107,13 +105,25 @@ pub(crate) async fn attach(state_root: &Path) -> Result<Option<Client>, ConnectE
 
 /// Starts the daemon in the background and waits until it accepts connections.
 pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<Started, StartError> {
-    let log_dir = log_dir(state_root);
-    let program = orchestrator();
-    let mut stderr = tempfile::tempfile().map_err(StartError::Stderr)?;
-    let mut child = Command::new(&program)
+    let (mut child, mut stderr) = spawn(orchestrator(), state_root, is_strict)?;
+    let client = wait_until_ready(state_root, &mut child, &mut stderr).await?;
+    Ok(Started {
+        client,
+        log_dir: log_dir(state_root),
+    })
+}
+
+/// Starts a daemon's program, and gives where it complains.
+fn spawn(
+    program: PathBuf,
+    state_root: &Path,
+    is_strict: bool,
+) -> Result<(Child, File), StartError> {
+    let stderr = tempfile::tempfile().map_err(StartError::Stderr)?;
+    let child = Command::new(&program)
         .arg("--detach")
         .args([OsString::from("--state-root"), state_root.into()])
-        .args([OsString::from("--log-dir"), log_dir.clone().into()])
+        .args([OsString::from("--log-dir"), log_dir(state_root).into()])
         .args(is_strict.then_some("--strict"))
         // A daemon must not hold the directory it happened to be started in.
         .current_dir("/")
@@ -122,8 +132,22 @@ pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<Started,
         .stderr(stderr.try_clone().map_err(StartError::Stderr)?)
         .spawn()
         .map_err(|source| StartError::Spawn { program, source })?;
-    let client = wait_until_ready(state_root, &mut child, &mut stderr).await?;
-    Ok(Started { client, log_dir })
+    Ok((child, stderr))
+}
+
+/// Starts a daemon of any version in the background, by the file of its program, and waits until it accepts
+/// connections. One that does not is killed.
+pub(crate) async fn start_program(program: &Path, state_root: &Path) -> Result<(), StartError> {
+    let (mut child, mut stderr) = spawn(program.to_owned(), state_root, false)?;
+    match wait_until_ready(state_root, &mut child, &mut stderr).await {
+        Ok(_) | Err(StartError::Connect(ConnectError::VersionMismatch { .. })) => Ok(()),
+        Err(error) => {
+            // Whoever has ended by itself is not there to be killed.
+            drop(child.kill());
+            drop(child.wait());
+            Err(error)
+        }
+    }
 }
 
 /// Asks until the daemon accepts. It gives no sign that could be waited for, so this polls.

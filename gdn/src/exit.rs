@@ -45,13 +45,15 @@ pub enum Exit {
     Degraded,
     /// Only a person may do that, and an agent's or a connector's program tried.
     PersonNeeded,
+    /// The new version did not do its work, and the one before is in its place again.
+    TakenBack,
     /// Ctrl-C; what was accepted goes on.
     Interrupted,
 }
 
 impl Exit {
     /// Every way to end, by rising code.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -70,6 +72,7 @@ impl Exit {
         Self::Damaged,
         Self::Degraded,
         Self::PersonNeeded,
+        Self::TakenBack,
         Self::Interrupted,
     ];
 
@@ -95,6 +98,7 @@ impl Exit {
             Self::Damaged => 15,
             Self::Degraded => 16,
             Self::PersonNeeded => 17,
+            Self::TakenBack => 18,
             // The shell's own convention: 128 + the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -122,6 +126,7 @@ impl Exit {
             Self::Damaged => "damaged",
             Self::Degraded => "degraded",
             Self::PersonNeeded => "personNeeded",
+            Self::TakenBack => "takenBack",
             Self::Interrupted => "interrupted",
         }
     }

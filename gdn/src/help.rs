@@ -44,7 +44,14 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Stop and tidy up",
-        &["restart", "stop", "workspace", "forget", "shutdown"],
+        &[
+            "restart",
+            "stop",
+            "workspace",
+            "forget",
+            "shutdown",
+            "upgrade",
+        ],
     ),
 ];
 

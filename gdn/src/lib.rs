@@ -10,6 +10,7 @@
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
+//! * `installation` — versions side by side, and which of them is started; `programs` — where the others are.
 //! * `state_format` — whether the files of the state root can be read.
 //! * [`schemas`] — the names of the JSON forms.
 //!
@@ -31,6 +32,7 @@ mod daemon;
 pub mod exit;
 mod failure;
 mod help;
+mod installation;
 mod output;
 mod programs;
 mod project;

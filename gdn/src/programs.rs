@@ -4,6 +4,18 @@ use std::path::PathBuf;
 
 use goondan_confinement::{Facts, probe_all};
 
+/// All of them. They work together only if they are of one build.
+pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
+
+/// This program.
+pub(crate) const GDN: &str = "gdn";
+
+/// The daemon's program.
+pub(crate) const ORCHESTRATOR: &str = "goondan-orchestrator";
+
+/// The program of connectors and models.
+pub(crate) const CONNECTOR_PROCESS: &str = "goondan-connector-process";
+
 /// The program that runs tools, too.
 pub(crate) const AGENT_PROCESS: &str = "goondan-agent-process";
 

@@ -27,6 +27,12 @@ pub const SERVICE_INSTALL: &str = "gdn.service.install/v1";
 pub const SERVICE_STATUS: &str = "gdn.service.status/v1";
 /// `gdn service remove`.
 pub const SERVICE_REMOVE: &str = "gdn.service.remove/v1";
+/// `gdn upgrade`.
+pub const UPGRADE: &str = "gdn.upgrade/v1";
+/// `gdn upgrade --list`.
+pub const UPGRADE_LIST: &str = "gdn.upgrade.list/v1";
+/// `gdn upgrade --check`.
+pub const UPGRADE_CHECK: &str = "gdn.upgrade.check/v1";
 /// `gdn instance list`.
 pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
 /// `gdn instance show`.
@@ -239,6 +245,9 @@ pub const ALL: &[&str] = &[
     SERVICE_INSTALL,
     SERVICE_STATUS,
     SERVICE_REMOVE,
+    UPGRADE,
+    UPGRADE_LIST,
+    UPGRADE_CHECK,
     INSTANCE_LIST,
     INSTANCE_SHOW,
     INSTANCE_HISTORY,

@@ -48,6 +48,7 @@ struct Report {
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Failure> {
     let mut findings = own::programs();
     findings.extend(own::state_root(context));
+    findings.extend(own::upgrade());
     findings.push(own::daemon(context).await);
     findings.extend(machine::findings(&context.state_root));
     findings.extend(kernel::findings());

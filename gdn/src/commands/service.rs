@@ -5,6 +5,7 @@
 
 mod decide;
 mod manager;
+mod own;
 mod site;
 mod unit;
 
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use self::decide::{Found, Surroundings};
 use self::manager::{Kind, ManagerName, OfThisMachine, State};
+pub(super) use self::own::{Runner, runner_of, start_own, stop_own};
 use self::site::{Service, Site};
 use crate::client::{Client, ConnectError, Reached};
 use crate::context::Context;

@@ -95,17 +95,32 @@ pub(super) async fn stop(
     };
     let closed = tokio::time::timeout(Duration::from_millis(limit_ms), client.closed()).await;
     closed.map_err(|_elapsed| still_there())?;
+    if is_gone_by(pid, deadline).await {
+        Ok(())
+    } else {
+        Err(still_there())
+    }
+}
+
+/// Waits for the end of a daemon that is stopping, as long as one may take; tells whether it came.
+pub(super) async fn is_gone_in_time(pid: u32, grace_period_ms: Option<u64>) -> bool {
+    let limit_ms = grace_period_ms.unwrap_or(DEFAULT_GRACE_PERIOD_MS);
+    let limit = Duration::from_millis(limit_ms.saturating_add(MARGIN_MS));
+    is_gone_by(pid, Instant::now() + limit).await
+}
+
+async fn is_gone_by(pid: u32, deadline: Instant) -> bool {
     while is_alive(pid) {
         if Instant::now() >= deadline {
-            return Err(still_there());
+            return false;
         }
         tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
     }
-    Ok(())
+    true
 }
 
 /// Whether the process runs. One that has ended and waits for its parent to notice does not.
-fn is_alive(pid: u32) -> bool {
+pub(super) fn is_alive(pid: u32) -> bool {
     let Ok(raw) = i32::try_from(pid) else {
         return false;
     };

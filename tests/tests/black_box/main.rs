@@ -191,6 +191,8 @@ mod tool_search;
 #[cfg(test)]
 mod top;
 #[cfg(test)]
+mod upgrade;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod verdaccio;

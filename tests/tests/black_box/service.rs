@@ -63,6 +63,16 @@ case "$scope $1" in
 "--user disable")
   rm -f "$dir/enabled"
   stop ;;
+"--user start")
+  # One that has just ended may not have been waited for yet.
+  while runs; do sleep 0.05; done
+  command=$(sed -n 's/^ExecStart=//p' "$dir/loaded" | sed "s|%h|$HOME|g")
+  start "exec $command"
+  # As a service does that tells when it is ready: the command ends with that, or with the service.
+  while runs && ! [ -S "$HOME/state/run/orchestrator.sock" ]; do sleep 0.05; done
+  if ! runs; then echo "Job for goondan.service failed." >&2; exit 1; fi ;;
+"--user stop") stop ;;
+"--user reset-failed") ;;
 *) echo "unknown: $*" >&2; exit 1 ;;
 esac
 "#;
@@ -85,10 +95,15 @@ esac
 /// A home whose managers are ours.
 fn home() -> Home {
     let home = Home::new(LAB);
+    write_managers(&home);
+    home
+}
+
+/// Makes the managers of a home, in `managers`.
+pub(crate) fn write_managers(home: &Home) {
     for (name, text) in [("systemctl", SYSTEMCTL), ("launchctl", LAUNCHCTL)] {
         home.write_program(&format!("managers/{name}"), &format!("{COMMON}{text}"));
     }
-    home
 }
 
 fn gdn(home: &Home, args: &[&str]) -> Ran {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -22,6 +22,7 @@ const FILES: [&str; 17] = [
     "orchestrator/packages/src/limits.rs",
     "connector-process/src/limits.rs",
     "gdn/studio/src/limits.rs",
+    "gdn/src/commands/upgrade/limits.rs",
 ];
 
 /// The public constants of a file of limits: name and expression.

@@ -10,17 +10,14 @@ use nix::unistd::Uid;
 
 use super::finding::Finding;
 use crate::client::ConnectError;
+use crate::commands::upgrade::cut_off;
 use crate::context::Context;
 use crate::output::text;
-use crate::programs::{AGENT_PROCESS, place_of};
+use crate::programs::{AGENT_PROCESS, CONNECTOR_PROCESS, ORCHESTRATOR, place_of};
 use crate::state_format;
 
 /// The programs beside `gdn` that a daemon needs.
-const PROGRAMS: [&str; 3] = [
-    "goondan-orchestrator",
-    AGENT_PROCESS,
-    "goondan-connector-process",
-];
+const BESIDE: [&str; 3] = [ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
 /// What only the owner may do with files that hold secrets.
 const OTHERS: u32 = 0o077;
@@ -31,7 +28,7 @@ const CLOCK_TOLERANCE_S: u64 = 60;
 /// Whether all programs are there, and of one version.
 pub(super) fn programs() -> Vec<Finding> {
     let own = env!("CARGO_PKG_VERSION");
-    PROGRAMS
+    BESIDE
         .iter()
         .map(|program| program_finding(program, own))
         .collect()
@@ -134,6 +131,12 @@ fn clock(root: &Path, now: SystemTime) -> Finding {
             )
         }
     }
+}
+
+/// Whether an upgrade was cut off; nothing if none was.
+pub(super) fn upgrade() -> Option<Finding> {
+    let (found, hint) = cut_off()?;
+    Some(Finding::bad("upgrade", found, hint))
 }
 
 /// How the daemon is.

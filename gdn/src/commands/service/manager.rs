@@ -207,6 +207,30 @@ impl Kind {
         }
     }
 
+    /// What has a service forgotten how often it failed, so that it can be started again.
+    pub(super) fn forgive(self) -> Option<Vec<String>> {
+        match self {
+            Self::User | Self::System => Some(self.systemctl(&["reset-failed", UNIT])),
+            Self::Agent => None,
+        }
+    }
+
+    /// What starts the service again, whether it starts by itself or not.
+    pub(super) fn start_again(self, uid: u32) -> Vec<String> {
+        match self {
+            Self::User | Self::System => self.systemctl(&["start", UNIT]),
+            Self::Agent => words(&["launchctl", "kickstart", &target(uid)]),
+        }
+    }
+
+    /// What stops the service until it is started again.
+    pub(super) fn pause(self, uid: u32) -> Vec<String> {
+        match self {
+            Self::User | Self::System => self.systemctl(&["stop", UNIT]),
+            Self::Agent => words(&["launchctl", "kill", "SIGTERM", &target(uid)]),
+        }
+    }
+
     /// What the manager is told once the file is gone.
     pub(super) fn forget(self) -> Option<Vec<String>> {
         match self {

@@ -12,11 +12,9 @@ use crate::commands::rewrite::rewrite;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::installation::lasting;
 use crate::output::text;
-use crate::programs::place_of;
-
-/// The daemon's program.
-const ORCHESTRATOR: &str = "goondan-orchestrator";
+use crate::programs::{ORCHESTRATOR, place_of};
 
 /// Where the unit of a system service belongs.
 const SYSTEM_DIR: &str = "/etc/systemd/system";
@@ -91,7 +89,7 @@ impl Site {
                 "install all four programs of one build in one directory",
             )
         })?;
-        let program = std::path::absolute(program)?;
+        let program = std::path::absolute(lasting(program))?;
         let places = Places {
             programs: program.parent().unwrap_or(Path::new("/")),
             state_root: &self.state_root,
@@ -147,6 +145,13 @@ impl Site {
     fn look(&self) -> String {
         let dir = self.file.parent().unwrap_or(Path::new("/"));
         format!("check who may write there: `ls -ld {}`", dir.display())
+    }
+
+    /// Whether the text of a service's file starts this program.
+    pub(super) fn names_program(&self, text: &str, program: &Path) -> bool {
+        let home = self.home.to_string_lossy();
+        let text = text.replace("%h", &home).replace("$HOME", &home);
+        text.contains(&*program.to_string_lossy())
     }
 
     /// What the file of the daemon's process id says.
@@ -232,7 +237,8 @@ impl<'a> Service<'a> {
         Ok(state)
     }
 
-    fn state_of(&self, kind: Kind) -> Result<State, Failure> {
+    /// What the manager of a kind knows of it.
+    pub(super) fn state_of(&self, kind: Kind) -> Result<State, Failure> {
         let query = kind.query(self.site.uid);
         let said = self.run(&query)?;
         kind.read(&said).ok_or_else(|| failed(&query, &said))
@@ -266,6 +272,25 @@ impl<'a> Service<'a> {
 
     pub(super) fn stop(&self) -> Result<(), Failure> {
         self.done(&self.site.kind.stop(self.site.uid))
+    }
+
+    /// Starts it once more, whatever became of it.
+    pub(super) fn start_again(&self) -> Result<(), Failure> {
+        let kind = self.site.kind;
+        if let Some(command) = kind.forgive() {
+            // One that has not failed has nothing to be forgiven.
+            drop(self.run(&command)?);
+        }
+        let started = self.done(&kind.start_again(self.site.uid));
+        started.map_err(|failure| Failure {
+            exit: Exit::StartFailed,
+            ..failure.with_hint(self.site.advice())
+        })
+    }
+
+    /// Stops it until it is started again.
+    pub(super) fn pause(&self) -> Result<(), Failure> {
+        self.done(&self.site.kind.pause(self.site.uid))
     }
 
     /// Tells the manager that the file is gone.

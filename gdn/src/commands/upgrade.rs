@@ -1,0 +1,484 @@
+//! `gdn upgrade`: another version in the place of the one that runs, and back if it does not do its work (`REL-1`).
+//!
+//! * `incoming` — a version from an archive or a directory; `asking` — what its programs say.
+//! * `decide` — what is done next, without I/O; `journal` — what outlives a kill; `observing` — what is there.
+//! * `carrying` — does it.
+
+mod asking;
+mod carrying;
+mod decide;
+mod incoming;
+mod journal;
+mod limits;
+mod observing;
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args};
+use serde_json::json;
+
+use self::asking::Reads;
+use self::carrying::{Carrying, Ended};
+use self::incoming::{Incoming, clear_away};
+use self::journal::{Journal, Ran, Way};
+use self::observing::Daemon;
+use super::{service, shutdown};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::installation::{Installation, Link, VersionName};
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::programs::GDN;
+use crate::schemas;
+
+/// Put another version in place of the one that runs, and go back if it does not do its work
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
+    after_help = "\
+Examples:
+  gdn upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan   install side by side, once
+  gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, swap, start, look
+  gdn upgrade --rollback                 to the version before
+  gdn upgrade --resume                   go on with an upgrade that was cut off
+  gdn upgrade --list
+
+Nothing that was accepted is lost. Exit code 18 says that the new version did not do its work and the one
+before runs again."
+)]
+pub(crate) struct UpgradeArgs {
+    /// The version: an archive (.tar.gz), or a directory with its programs
+    #[arg(value_name = "FROM")]
+    from: Option<PathBuf>,
+    /// Go to the version before, or take back an upgrade that was cut off
+    #[arg(long)]
+    rollback: bool,
+    /// Go on with an upgrade that was cut off
+    #[arg(long)]
+    resume: bool,
+    /// Show the versions that are installed
+    #[arg(long)]
+    list: bool,
+    /// Say which format this version writes, and whether it can read the state directory
+    #[arg(long)]
+    check: bool,
+    /// Where the versions are [default: where this gdn is installed]
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// The SHA-256 that the archive has to have
+    #[arg(long, value_name = "HEX", requires = "from", value_parser = sha256)]
+    sha256: Option<String>,
+    /// Check everything, say what would be done, and change nothing
+    #[arg(long, conflicts_with_all = ["resume", "list", "check"])]
+    dry_run: bool,
+    /// Go to a version that writes what the one before cannot read: there is no way back then
+    #[arg(long, conflicts_with_all = ["list", "check"])]
+    one_way: bool,
+    /// Time for the turns in progress [default: each swarm's own grace period]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "check"])]
+    grace: Option<u64>,
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    let is_one = text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+    is_one
+        .then(|| text.to_owned())
+        .ok_or_else(|| "a SHA-256 has 64 hexadecimal digits".to_owned())
+}
+
+pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
+    if args.check {
+        return check(context);
+    }
+    let installation = installation(args)?;
+    if args.list {
+        return list(&installation, context);
+    }
+    let lock = installation
+        .lock()
+        .map_err(|error| unwritable(installation.prefix(), &error))?;
+    // Held until the end.
+    let _lock = lock.ok_or_else(|| {
+        let list = again(&installation, "--list");
+        Failure::new(
+            Exit::TryAgain,
+            format!(
+                "another upgrade works on {}",
+                installation.prefix().display()
+            ),
+            format!("wait until it is over; how far it is: `{list}`"),
+        )
+    })?;
+    let cut_off = Journal::read(&installation)?;
+    match (cut_off, &args.from) {
+        (Some(journal), None) => go_on(journal, args, &installation, context).await,
+        (Some(journal), Some(_)) => Err(Failure::new(
+            Exit::Conflict,
+            format!("an upgrade {} was cut off", journal.told()),
+            format!(
+                "go on with it: `{}`; or take it back: `{}`",
+                again(&installation, "--resume"),
+                again(&installation, "--rollback")
+            ),
+        )),
+        (None, Some(from)) => {
+            clear_away(&installation);
+            take_in(from, args, &installation, context).await
+        }
+        (None, None) if args.resume => {
+            context.output.data("No upgrade was cut off.")?;
+            context
+                .output
+                .object(schemas::UPGRADE, &json!({ "outcome": "unchanged" }))
+        }
+        (None, None) => {
+            let previous = installation.linked(Link::Previous)?;
+            let previous = previous.ok_or_else(|| {
+                let hint = format!("see what there is: `{}`", again(&installation, "--list"));
+                Failure::new(Exit::NotFound, "there is no version before this one", hint)
+            })?;
+            go_to(&previous, args, &installation, context).await
+        }
+    }
+}
+
+/// Where the versions are that are meant.
+fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
+    if let Some(prefix) = &args.prefix {
+        let prefix = std::path::absolute(prefix)?;
+        if args.from.is_some() {
+            let versions = Installation::at(prefix.clone()).versions();
+            std::fs::create_dir_all(&versions).map_err(|error| unwritable(&prefix, &error))?;
+        }
+        // One that is not there holds no versions.
+        return Ok(Installation::at(prefix.canonicalize().unwrap_or(prefix)));
+    }
+    Installation::of_this_program().ok_or_else(|| {
+        let exe = std::env::current_exe().unwrap_or_default();
+        let dir = exe.parent().unwrap_or(Path::new("/")).to_string_lossy();
+        let dir = text::shell_quoted(&dir).unwrap_or_else(|| dir.clone().into_owned());
+        Failure::new(
+            Exit::Conflict,
+            "this gdn is not installed side by side with other versions",
+            format!("install it so, once: `gdn upgrade {dir} --prefix ~/.local/lib/goondan`"),
+        )
+    })
+}
+
+/// `gdn upgrade <words>` for the same installation.
+fn again(installation: &Installation, words: &str) -> String {
+    if Installation::of_this_program().as_ref() == Some(installation) {
+        return format!("gdn upgrade {words}");
+    }
+    let prefix = installation.prefix().to_string_lossy();
+    let prefix = text::shell_quoted(&prefix).unwrap_or_else(|| prefix.clone().into_owned());
+    format!("gdn upgrade {words} --prefix {prefix}")
+}
+
+fn unwritable(prefix: &Path, error: &std::io::Error) -> Failure {
+    let prefix = prefix.display();
+    Failure::new(
+        Exit::Internal,
+        format!("cannot write in {prefix}"),
+        format!("check who may: `ls -ld {prefix}`"),
+    )
+    .caused_by(Some(error))
+}
+
+/// Says what this version writes, and whether it can read what is there.
+fn check(context: &Context) -> Result<(), Failure> {
+    context.check_format()?;
+    let reads = Reads::this();
+    context.output.object(schemas::UPGRADE_CHECK, &reads)?;
+    context.output.data(format!(
+        "goondan {} can read {}; it writes format {}, which is readable from format {} on",
+        reads.version,
+        context.state_root.display(),
+        reads.wrote,
+        reads.readable_from
+    ))
+}
+
+fn list(installation: &Installation, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let current = installation.linked(Link::Current)?;
+    let previous = installation.linked(Link::Previous)?;
+    let journal = Journal::read(installation)?;
+    let installed = installation.installed()?;
+    let is = |link: &Option<VersionName>, name| link.as_ref() == Some(name);
+    let versions = installed.iter().map(|name| {
+        json!({
+            "name": name, "version": name.number(), "build": name.build(),
+            "current": is(&current, name), "previous": is(&previous, name),
+        })
+    });
+    let shown = json!({
+        "prefix": installation.prefix(), "versions": versions.collect::<Vec<_>>(),
+        "upgrade": journal,
+    });
+    output.object(schemas::UPGRADE_LIST, &shown)?;
+    let mut table = Table::new([
+        Column::new("VERSION"),
+        Column::new("BUILD"),
+        Column::new(""),
+    ]);
+    for name in &installed {
+        let mark = match (is(&current, name), is(&previous, name)) {
+            (true, _) => Cell::styled("current", style::GOOD),
+            (_, true) => Cell::from("previous"),
+            _ => Cell::from(""),
+        };
+        table.row([Cell::from(name.number()), Cell::from(name.build()), mark]);
+    }
+    output.data(table.render(output.canvas()))?;
+    if let Some(journal) = journal {
+        let warning = output.err.paint(style::WARN, "warning:");
+        let resume = again(installation, "--resume");
+        output.note(format!(
+            "{warning} an upgrade {} is under way, or was cut off: `{resume}`",
+            journal.told()
+        ));
+    }
+    Ok(())
+}
+
+/// Takes a version in, and goes to it.
+async fn take_in(
+    from: &Path,
+    args: &UpgradeArgs,
+    installation: &Installation,
+    context: &Context,
+) -> Result<(), Failure> {
+    let incoming = Incoming::take(from, args.sha256.as_deref(), installation)?;
+    let number = asking::number_of(incoming.dir())?;
+    let name = incoming.name(&number).map_err(|error| {
+        let hint = "nothing was changed; get a version of goondan, whole and unchanged";
+        Failure::of(Exit::Damaged, &error, hint)
+    })?;
+    asking::reads(&incoming.dir().join(GDN), &context.state_root)
+        .map_err(|error| unreadable(&error))?;
+    if args.dry_run && installation.linked(Link::Current)?.as_ref() != Some(&name) {
+        return told(installation, context, &name, "planned", None, &[]);
+    }
+    incoming.settle(&name, installation)?;
+    installation
+        .link_programs()
+        .map_err(|error| unwritable(installation.prefix(), &error))?;
+    go_to(&name, args, installation, context).await
+}
+
+fn unreadable(error: &asking::AskError) -> Failure {
+    let hint = "nothing was changed; take a version that can read the state directory: `gdn doctor` tells its format";
+    Failure::of(Exit::VersionMismatch, error, hint)
+}
+
+/// The first version of an installation: nothing ran from here, so nothing is stopped.
+async fn first(
+    name: &VersionName,
+    installation: &Installation,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    installation
+        .point(Link::Current, name)
+        .map_err(|error| unwritable(installation.prefix(), &error))?;
+    told(installation, context, name, "installed", None, &[])?;
+    let bin = installation.bin_dir();
+    let bin = bin.display();
+    output.note(format!("Have it found first: export PATH=\"{bin}:$PATH\""));
+    if let Daemon::Answers(daemon) = Daemon::of(&context.state_root).await? {
+        output.note(format!(
+            "A daemon runs by other programs, pid {}: `{}`, then `{bin}/gdn run`; a service: \
+             `{bin}/gdn service install --force`, and restart it",
+            daemon.pid(),
+            context.daemon_command("shutdown")
+        ));
+    }
+    Ok(())
+}
+
+/// Goes to a version that is installed.
+async fn go_to(
+    to: &VersionName,
+    args: &UpgradeArgs,
+    installation: &Installation,
+    context: &Context,
+) -> Result<(), Failure> {
+    let Some(from) = installation.linked(Link::Current)? else {
+        return first(to, installation, context).await;
+    };
+    if from == *to {
+        return told(installation, context, to, "unchanged", None, &[]);
+    }
+    let (old_gdn, new_gdn) = (
+        installation.program(&from, GDN),
+        installation.program(to, GDN),
+    );
+    let new = asking::reads(&new_gdn, &context.state_root).map_err(|error| unreadable(&error))?;
+    let old = asking::reads(&old_gdn, &context.state_root);
+    let has_way_back = old.is_ok_and(|old| new.can_be_read_by(&old));
+    if !has_way_back && !args.one_way {
+        return Err(Failure::new(
+            Exit::Conflict,
+            format!("{from} cannot read what {to} writes: there would be no way back"),
+            "copy the state directory first (docs/operations.md, \"Back up and restore\"), then add `--one-way`",
+        ));
+    }
+    let ran = how_it_runs(installation, context).await?;
+    let mut journal = Journal::new(from.clone(), to.clone(), &context.state_root, ran);
+    if ran != Ran::Not {
+        let look = asking::look(&old_gdn, &context.state_root);
+        journal.ill_before = look.ok().flatten().map(|look| look.ill).unwrap_or_default();
+    }
+    if args.dry_run {
+        return told(installation, context, to, "planned", None, &[]);
+    }
+    journal.write(installation)?;
+    carry_out(journal, args, installation, context).await
+}
+
+/// How the daemon runs that is to be replaced.
+async fn how_it_runs(installation: &Installation, context: &Context) -> Result<Ran, Failure> {
+    let daemon = match Daemon::of(&context.state_root).await? {
+        Daemon::None => return Ok(Ran::Not),
+        Daemon::Answers(daemon) => daemon,
+        Daemon::Silent(_) => {
+            return Err(Failure::new(
+                Exit::TimedOut,
+                "the daemon does not answer, so it is not known whether a new one would be better",
+                format!(
+                    "see what it does: `{}`",
+                    context.daemon_command("logs --all")
+                ),
+            ));
+        }
+    };
+    let pid = daemon.pid();
+    let shutdown = context.daemon_command("shutdown");
+    let bin = installation.bin_dir();
+    let bin = bin.display();
+    let refused = |problem: String, hint: String| Failure::new(Exit::Conflict, problem, hint);
+    let is_of_here = daemon.program.as_deref().is_none_or(|program| {
+        Installation::of(program).is_some_and(|(of, _)| {
+            let real = |prefix: &Path| prefix.canonicalize().ok();
+            real(of.prefix()) == real(installation.prefix())
+        })
+    });
+    if !is_of_here {
+        return Err(refused(
+            format!("the daemon, pid {pid}, runs by programs that are not in this installation"),
+            format!("start it from here first: `{shutdown}`, then `{bin}/gdn run`"),
+        ));
+    }
+    match service::runner_of(pid, installation, context)? {
+        service::Runner::Own => Ok(Ran::AsService),
+        service::Runner::OwnElsewhere => Err(refused(
+            "the service does not start the current version".to_owned(),
+            format!("have it do so, and restart it: `{bin}/gdn service install --force`"),
+        )),
+        service::Runner::Machine => Err(refused(
+            "the daemon is a service of the machine, which only root stops".to_owned(),
+            "as root: `systemctl stop goondan`, then this command again, then `systemctl start goondan`".to_owned(),
+        )),
+        service::Runner::Nobody if daemon.client.daemon().log_dir.is_some() => Ok(Ran::InBackground),
+        service::Runner::Nobody => Err(refused(
+            format!("the daemon, pid {pid}, runs in a terminal, or something unknown started it"),
+            format!("stop it (`{shutdown}`), run this again, and start it as before"),
+        )),
+    }
+}
+
+/// Goes on with an upgrade that was cut off, or takes it back.
+async fn go_on(
+    mut journal: Journal,
+    args: &UpgradeArgs,
+    installation: &Installation,
+    context: &Context,
+) -> Result<(), Failure> {
+    if args.rollback && journal.way == Way::Forward {
+        journal.way = Way::Back {
+            why: "it was to be taken back".to_owned(),
+        };
+        journal.write(installation)?;
+    }
+    let context = context.with_state_root(journal.state_root.clone());
+    carry_out(journal, args, installation, &context).await
+}
+
+async fn carry_out(
+    journal: Journal,
+    args: &UpgradeArgs,
+    installation: &Installation,
+    context: &Context,
+) -> Result<(), Failure> {
+    let (from, to) = (journal.from.clone(), journal.to.clone());
+    let mut carrying = Carrying {
+        installation,
+        context,
+        journal,
+        grace_ms: args.grace.map(|seconds| seconds.saturating_mul(1000)),
+    };
+    match carrying.run().await? {
+        Ended::Upgraded(removed) => told(
+            installation,
+            context,
+            &to,
+            "upgraded",
+            Some(&from),
+            &removed,
+        ),
+        // That is what was asked for.
+        Ended::TakenBack(_) if args.rollback => {
+            told(installation, context, &from, "takenBack", Some(&to), &[])
+        }
+        Ended::TakenBack(why) => Err(Failure::new(
+            Exit::TakenBack,
+            format!("{to} did not do its work, and {from} is the current version again: {why}"),
+            format!(
+                "see what was logged: `{}`",
+                context.daemon_command("logs --all -n 200")
+            ),
+        )),
+    }
+}
+
+/// Tells what became of it.
+fn told(
+    installation: &Installation,
+    context: &Context,
+    version: &VersionName,
+    outcome: &str,
+    instead_of: Option<&VersionName>,
+    removed: &[VersionName],
+) -> Result<(), Failure> {
+    let object = json!({
+        "prefix": installation.prefix(), "version": version, "outcome": outcome,
+        "insteadOf": instead_of, "removed": removed,
+    });
+    context.output.object(schemas::UPGRADE, &object)?;
+    let prefix = installation.prefix().display();
+    context.output.data(match outcome {
+        "planned" => format!("All is well: {version} would become the current version in {prefix}"),
+        "unchanged" => format!("{version} is the current version already"),
+        "installed" => format!("Installed {version} in {prefix}"),
+        _ => format!("{version} is the current version now"),
+    })
+}
+
+/// What `gdn doctor` says of an upgrade in the installation of this program: nothing if none is under way.
+pub(in crate::commands) fn cut_off() -> Option<(String, String)> {
+    let installation = Installation::of_this_program()?;
+    match Journal::read(&installation) {
+        Ok(None) => None,
+        Ok(Some(journal)) => {
+            let found = format!("one {} is under way, or was cut off", journal.told());
+            Some((found, again(&installation, "--resume")))
+        }
+        Err(error) => {
+            let failure = Failure::from(error);
+            Some((failure.to_string(), failure.hint))
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Carrying an upgrade out: looks, asks what is next, writes that down, and does it (`REL-1`).
+
+use std::time::{Duration, Instant};
+
+use super::asking::{self, Look};
+use super::decide::next_step;
+use super::incoming::clear_away;
+use super::journal::{Journal, Ran, Step, Way};
+use super::limits::{
+    HEALTH_LOOK_MS, HEALTH_SETTLE_MS, HEALTH_TIMEOUT_MS, UPGRADE_STEPS_MAX, VERSIONS_KEPT_MAX,
+};
+use super::observing::{Daemon, end_silent, observe};
+use super::{again, service, shutdown};
+use crate::context::Context;
+use crate::daemon;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::installation::{Installation, Link, VersionName};
+use crate::output::text;
+use crate::programs::{GDN, ORCHESTRATOR};
+
+/// How an upgrade ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The new version is the current one, and what was removed.
+    Upgraded(Vec<VersionName>),
+    /// The version before is, for a reason.
+    TakenBack(String),
+}
+
+/// An upgrade that is carried out.
+pub(super) struct Carrying<'u> {
+    pub(super) installation: &'u Installation,
+    /// For the state directory of the upgrade.
+    pub(super) context: &'u Context,
+    pub(super) journal: Journal,
+    /// Time that the turns in progress have; none for each swarm's own.
+    pub(super) grace_ms: Option<u64>,
+}
+
+impl Carrying<'_> {
+    /// Goes from step to step, to the end.
+    pub(super) async fn run(&mut self) -> Result<Ended, Failure> {
+        let mut is_checked = false;
+        for _ in 0..UPGRADE_STEPS_MAX {
+            let (observed, daemon) = observe(self.installation, &self.journal, is_checked).await?;
+            let step = next_step(&self.journal, observed);
+            self.journal.step = Some(step);
+            self.journal.write(self.installation)?;
+            self.tell(step);
+            match step {
+                Step::Drain => self.drain(daemon).await?,
+                Step::Swap => {
+                    let (installation, to) = (self.installation, &self.journal.to);
+                    installation.point(Link::Current, to)?;
+                }
+                Step::Start => {
+                    let to = self.journal.to.clone();
+                    if let Err(failure) = self.start(&to).await {
+                        self.turn_back(failure.to_string())?;
+                    }
+                }
+                Step::Check => match self.check().await {
+                    Ok(()) => is_checked = true,
+                    Err(why) => self.turn_back(why)?,
+                },
+                Step::Finish => return self.finish(),
+                Step::EndNew => self.end(daemon).await?,
+                Step::SwapBack => self.swap_back()?,
+                Step::StartOld => {
+                    let from = self.journal.from.clone();
+                    self.start(&from)
+                        .await
+                        .map_err(|failure| self.stuck(failure))?;
+                }
+                Step::FinishBack => {
+                    Journal::remove(self.installation)?;
+                    return Ok(Ended::TakenBack(self.why()));
+                }
+            }
+        }
+        Err(Failure::new(
+            Exit::Conflict,
+            "the upgrade does not come to its end: somebody starts other daemons meanwhile",
+            format!(
+                "stop what starts them, then: `{}`",
+                again(self.installation, "--resume")
+            ),
+        ))
+    }
+
+    fn tell(&self, step: Step) {
+        let Journal { from, to, .. } = &self.journal;
+        self.context.output.note(match step {
+            Step::Drain => "Stopping the daemon, after the turns in progress …".to_owned(),
+            Step::Swap => format!("{to} becomes the current version"),
+            Step::Start => format!("Starting the daemon of {to} …"),
+            Step::Check => "Looking whether it does its work …".to_owned(),
+            Step::EndNew => format!("Ending the daemon of {to} …"),
+            Step::SwapBack => format!("{from} becomes the current version again"),
+            Step::StartOld => format!("Starting the daemon of {from} …"),
+            Step::Finish | Step::FinishBack => return,
+        });
+    }
+
+    async fn drain(&self, daemon: Daemon) -> Result<(), Failure> {
+        match daemon {
+            Daemon::None => Ok(()),
+            Daemon::Answers(it) => shutdown::stop(it.client, self.grace_ms, self.context).await,
+            Daemon::Silent(pid) => {
+                let is_gone = match pid {
+                    Some(pid) => shutdown::is_gone_in_time(pid, self.grace_ms).await,
+                    None => false,
+                };
+                if is_gone {
+                    return Ok(());
+                }
+                Err(self.stuck(Failure::new(
+                    Exit::TimedOut,
+                    "the daemon does not answer, and does not end",
+                    "",
+                )))
+            }
+        }
+    }
+
+    /// Ends the daemon of the new version, whatever it does.
+    async fn end(&self, daemon: Daemon) -> Result<(), Failure> {
+        self.hold_service();
+        match daemon {
+            Daemon::None => {}
+            Daemon::Answers(it) => shutdown::stop(it.client, self.grace_ms, self.context).await?,
+            Daemon::Silent(Some(pid)) => end_silent(pid).await,
+            Daemon::Silent(None) => {
+                let failure = Failure::new(Exit::TimedOut, "a daemon does not answer", "");
+                return Err(self.stuck(failure));
+            }
+        }
+        Ok(())
+    }
+
+    /// A service manager must not start what just failed over and over again.
+    fn hold_service(&self) {
+        if self.journal.ran == Ran::AsService
+            && let Err(failure) = service::stop_own(self.context)
+        {
+            // What matters is seen: whether a daemon still runs.
+            self.context.output.note(format!("{failure}"));
+        }
+    }
+
+    async fn start(&self, version: &VersionName) -> Result<(), Failure> {
+        if self.journal.ran == Ran::AsService {
+            return service::start_own(self.context);
+        }
+        let program = self.installation.program(version, ORCHESTRATOR);
+        Ok(daemon::start_program(&program, &self.journal.state_root).await?)
+    }
+
+    /// Waits until the new daemon is as well as the one before was, and stays so for a while; tells why not otherwise.
+    async fn check(&self) -> Result<(), String> {
+        let gdn = self.installation.program(&self.journal.to, GDN);
+        let deadline = Instant::now() + Duration::from_millis(HEALTH_TIMEOUT_MS);
+        let mut well_since: Option<(u32, Instant)> = None;
+        loop {
+            let looked = asking::look(&gdn, &self.journal.state_root);
+            let problem = match looked {
+                Ok(None) if self.journal.ran == Ran::InBackground => {
+                    return Err("its daemon ended".to_owned());
+                }
+                Ok(None) => Some("no daemon runs".to_owned()),
+                Ok(Some(look)) => {
+                    let mut crashing = look.crashing.difference(&self.journal.ill_before);
+                    if let Some(workspace) = crashing.next() {
+                        let workspace = text::printable(workspace);
+                        return Err(format!("a process of workspace {workspace} keeps crashing"));
+                    }
+                    let problem = self.problem_of(&look);
+                    well_since = match (well_since, &problem) {
+                        (_, Some(_)) => None,
+                        (Some((pid, since)), None) if pid == look.pid => Some((pid, since)),
+                        (_, None) => Some((look.pid, Instant::now())),
+                    };
+                    problem
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            let settled = Duration::from_millis(HEALTH_SETTLE_MS);
+            if well_since.is_some_and(|(_, since)| since.elapsed() >= settled) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let problem = problem.unwrap_or_else(|| "it does not stay well".to_owned());
+                return Err(format!("after {} s, {problem}", HEALTH_TIMEOUT_MS / 1000));
+            }
+            tokio::time::sleep(Duration::from_millis(HEALTH_LOOK_MS)).await;
+        }
+    }
+
+    /// What the new daemon is not as it should be.
+    fn problem_of(&self, look: &Look) -> Option<String> {
+        let to = &self.journal.to;
+        let name = look.program.as_deref().and_then(Installation::of);
+        if look.number != to.number() || name.is_some_and(|(_, name)| name != *to) {
+            let number = text::printable(&look.number);
+            return Some(format!(
+                "a daemon of another build runs, of version {number}"
+            ));
+        }
+        let newly_ill = look.ill.difference(&self.journal.ill_before).next()?;
+        let workspace = text::printable(newly_ill);
+        Some(format!("workspace {workspace} does not run as it should"))
+    }
+
+    fn turn_back(&mut self, why: String) -> Result<(), Failure> {
+        self.context
+            .output
+            .note(format!("{} does not do its work: {why}", self.journal.to));
+        self.journal.way = Way::Back { why };
+        Ok(self.journal.write(self.installation)?)
+    }
+
+    fn why(&self) -> String {
+        match &self.journal.way {
+            Way::Back { why } => why.clone(),
+            Way::Forward => String::new(),
+        }
+    }
+
+    /// Goes back to the version before, if it can still read what is there.
+    fn swap_back(&self) -> Result<(), Failure> {
+        self.hold_service();
+        let (installation, from) = (self.installation, &self.journal.from);
+        let gdn = installation.program(from, GDN);
+        let Err(error) = asking::reads(&gdn, &self.journal.state_root) else {
+            return Ok(installation.point(Link::Current, from)?);
+        };
+        installation.point(Link::Previous, from)?;
+        Journal::remove(installation)?;
+        let message = format!(
+            "{} does not do its work ({}), and {from} cannot take over: {error}",
+            self.journal.to,
+            self.why()
+        );
+        let hint = format!(
+            "see why: `{}`; or put the state directory back from a backup, then `{}`",
+            self.context.daemon_command("run --foreground"),
+            again(installation, "--rollback")
+        );
+        Err(Failure::new(Exit::StartFailed, message, hint))
+    }
+
+    /// What hinders is to be mended by a person; the upgrade goes on then.
+    fn stuck(&self, failure: Failure) -> Failure {
+        let resume = again(self.installation, "--resume");
+        let doctor = self.context.daemon_command("doctor");
+        failure.with_hint(format!("look with `{doctor}`, mend it, then: `{resume}`"))
+    }
+
+    fn finish(&self) -> Result<Ended, Failure> {
+        let (installation, journal) = (self.installation, &self.journal);
+        installation.point(Link::Previous, &journal.from)?;
+        Journal::remove(installation)?;
+        Ok(Ended::Upgraded(prune(installation)?))
+    }
+}
+
+/// Removes the versions that are neither the current one nor the one before, and gives their names.
+pub(super) fn prune(installation: &Installation) -> Result<Vec<VersionName>, Failure> {
+    let mut kept = Vec::new();
+    for link in [Link::Current, Link::Previous] {
+        kept.extend(installation.linked(link)?);
+    }
+    kept.truncate(VERSIONS_KEPT_MAX);
+    let mut gone = installation.installed()?;
+    gone.retain(|version| !kept.contains(version));
+    for version in &gone {
+        std::fs::remove_dir_all(installation.dir_of(version))?;
+    }
+    clear_away(installation);
+    Ok(gone)
+}

@@ -1,0 +1,237 @@
+//! The journal of an upgrade: what it is about and which way it goes, so that whoever comes after a kill goes on
+//! (`REL-1`).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::JOURNAL_BYTES_MAX;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::installation::{Installation, VersionName, sync_dir};
+
+/// The form of this file.
+const FORM: u32 = 1;
+
+/// Which way an upgrade goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "goes")]
+pub(super) enum Way {
+    /// To the new version.
+    Forward,
+    /// To the one before, for a reason.
+    Back { why: String },
+}
+
+/// How the daemon ran before, and so is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Ran {
+    /// None ran.
+    Not,
+    /// In the background, as `gdn run` starts it.
+    InBackground,
+    /// As a service of the user.
+    AsService,
+}
+
+/// What is done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Step {
+    /// Stop the daemon after its turns in progress.
+    Drain,
+    /// Let `current` lead to the new version.
+    Swap,
+    /// Start the new daemon.
+    Start,
+    /// See whether it does its work.
+    Check,
+    /// All is done: the new version is the current one.
+    Finish,
+    /// End the new daemon, whatever it does.
+    EndNew,
+    /// Let `current` lead to the version before.
+    SwapBack,
+    /// Start the daemon of the version before.
+    StartOld,
+    /// All is as it was.
+    FinishBack,
+}
+
+/// An upgrade under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Journal {
+    /// The form of this file.
+    pub(super) form: u32,
+    pub(super) from: VersionName,
+    pub(super) to: VersionName,
+    pub(super) state_root: PathBuf,
+    /// How the daemon ran.
+    pub(super) ran: Ran,
+    /// The workspaces in which something did not run as it should before.
+    pub(super) ill_before: BTreeSet<String>,
+    pub(super) way: Way,
+    /// What was begun last, for people: what is to be done next is seen from what is there.
+    pub(super) step: Option<Step>,
+}
+
+/// Why a journal is not read or written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error("cannot read or write {}", path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} does not say what a journal of an upgrade does", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{} is of form {form}, which a newer goondan wrote", path.display())]
+    Newer { path: PathBuf, form: u32 },
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let (exit, hint) = match &error {
+            JournalError::Io { path, .. } => (
+                Exit::Internal,
+                format!("check who may write there: `ls -ld {}`", path.display()),
+            ),
+            JournalError::Unreadable { path, .. } => (
+                Exit::Damaged,
+                format!(
+                    "see which version is current: `gdn upgrade --list`; then `rm '{}'`",
+                    path.display()
+                ),
+            ),
+            JournalError::Newer { .. } => (
+                Exit::VersionMismatch,
+                "go on with the gdn of the newest version below `versions`".to_owned(),
+            ),
+        };
+        Self::of(exit, &error, hint)
+    }
+}
+
+impl Journal {
+    pub(super) fn new(from: VersionName, to: VersionName, state_root: &Path, ran: Ran) -> Self {
+        Self {
+            form: FORM,
+            from,
+            to,
+            state_root: state_root.to_owned(),
+            ran,
+            ill_before: BTreeSet::new(),
+            way: Way::Forward,
+            step: None,
+        }
+    }
+
+    /// The journal of an upgrade that is under way, or was cut off; none if none is.
+    pub(super) fn read(installation: &Installation) -> Result<Option<Self>, JournalError> {
+        let path = installation.journal_file();
+        let mut text = Vec::new();
+        match File::open(&path) {
+            Ok(file) => file.take(JOURNAL_BYTES_MAX).read_to_end(&mut text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => Err(error),
+        }
+        .map_err(|source| JournalError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        let unreadable = |source| JournalError::Unreadable {
+            path: path.clone(),
+            source,
+        };
+        let form: Form = serde_json::from_slice(&text).map_err(unreadable)?;
+        if form.form > FORM {
+            let form = form.form;
+            return Err(JournalError::Newer { path, form });
+        }
+        serde_json::from_slice(&text).map(Some).map_err(unreadable)
+    }
+
+    /// Writes it: the one before or this one is there at every instant, and this one once this returns.
+    pub(super) fn write(&self, installation: &Installation) -> Result<(), JournalError> {
+        let path = installation.journal_file();
+        let failed = |source| JournalError::Io {
+            path: path.clone(),
+            source,
+        };
+        let text = serde_json::to_string(self).map_err(|error| failed(error.into()))?;
+        let prefix = installation.prefix();
+        let mut file = tempfile::NamedTempFile::new_in(prefix).map_err(failed)?;
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.write_all(b"\n"))
+            .and_then(|()| file.as_file().sync_all())
+            .map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        sync_dir(prefix).map_err(failed)
+    }
+
+    /// The upgrade is over.
+    pub(super) fn remove(installation: &Installation) -> Result<(), JournalError> {
+        let path = installation.journal_file();
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        removed
+            .and_then(|()| sync_dir(installation.prefix()))
+            .map_err(|source| JournalError::Io { path, source })
+    }
+
+    /// `from 0.1.0-… to 0.2.0-…`.
+    pub(super) fn told(&self) -> String {
+        format!("from {} to {}", self.from, self.to)
+    }
+}
+
+/// What a journal of any form says.
+#[derive(Deserialize)]
+struct Form {
+    form: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rel_1_a_journal_is_whole_or_not_there_and_a_newer_one_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = Installation::at(dir.path().to_owned());
+        assert_eq!(Journal::read(&there).unwrap(), None);
+        let name = |build: &str| VersionName::new("0.1.0", build).unwrap();
+        let (from, to) = (name(&"a".repeat(12)), name(&"b".repeat(12)));
+        let mut journal = Journal::new(from, to, Path::new("/s"), Ran::InBackground);
+        for way in [
+            Way::Forward,
+            Way::Back {
+                why: "x".to_owned(),
+            },
+        ] {
+            journal.way = way;
+            journal.step = Some(Step::Drain);
+            journal.write(&there).unwrap();
+            assert_eq!(Journal::read(&there).unwrap().as_ref(), Some(&journal));
+        }
+        journal.form = FORM + 1;
+        journal.write(&there).unwrap();
+        let newer = Journal::read(&there).unwrap_err();
+        assert!(matches!(newer, JournalError::Newer { form: 2, .. }));
+        Journal::remove(&there).unwrap();
+        Journal::remove(&there).unwrap();
+        assert_eq!(Journal::read(&there).unwrap(), None);
+    }
+}

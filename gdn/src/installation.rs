@@ -1,0 +1,351 @@
+//! Versions that are installed side by side (`REL-1`).
+//!
+//! ```text
+//! PREFIX/versions/0.1.0-3f2a91b7c0de/   the programs of one build
+//! PREFIX/current  -> versions/…         what is started
+//! PREFIX/previous -> versions/…         what ran before
+//! PREFIX/bin/gdn  -> ../current/gdn     for PATH; so the other programs
+//! PREFIX/upgrade.json                   an upgrade under way
+//! PREFIX/upgrade.lock                   held by whoever changes any of this
+//! ```
+//!
+//! A version's directory gets its name once all of it is there, and is not changed from then on. A program of a version
+//! finds the others beside itself, so a daemon that runs is not touched by what `current` leads to.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::programs::PROGRAMS;
+
+const VERSIONS: &str = "versions";
+
+/// Bytes of a build's digest that are in its name.
+const BUILD_DIGITS: usize = 12;
+
+/// Longest version number in a name, in bytes.
+const NUMBER_BYTES_MAX: usize = 64;
+
+/// The name of an installed version: its number and the beginning of a digest of all its files. Two builds of one number
+/// are two versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct VersionName {
+    number: String,
+    build: String,
+}
+
+/// What is not the name of a version.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the name of an installed version")]
+pub(crate) struct NoVersionName(String);
+
+impl VersionName {
+    /// The name of a version by its number and the digest of its files, in hexadecimal digits.
+    pub(crate) fn new(number: &str, digest: &str) -> Result<Self, NoVersionName> {
+        let build: String = digest.chars().take(BUILD_DIGITS).collect();
+        format!("{number}-{build}").try_into()
+    }
+
+    pub(crate) fn number(&self) -> &str {
+        &self.number
+    }
+
+    pub(crate) fn build(&self) -> &str {
+        &self.build
+    }
+}
+
+impl TryFrom<String> for VersionName {
+    type Error = NoVersionName;
+
+    fn try_from(name: String) -> Result<Self, NoVersionName> {
+        let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        match name.rsplit_once('-') {
+            Some((number, build))
+                if build.len() == BUILD_DIGITS
+                    && build.chars().all(is_digit)
+                    && number.len() <= NUMBER_BYTES_MAX
+                    && number.starts_with(|c: char| c.is_ascii_digit())
+                    && number.chars().all(is_plain) =>
+            {
+                Ok(Self {
+                    number: number.to_owned(),
+                    build: build.to_owned(),
+                })
+            }
+            _ => Err(NoVersionName(name)),
+        }
+    }
+}
+
+impl From<VersionName> for String {
+    fn from(name: VersionName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for VersionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.number, self.build)
+    }
+}
+
+/// A link to a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    Current,
+    Previous,
+}
+
+impl Link {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Previous => "previous",
+        }
+    }
+}
+
+/// A directory of versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Installation {
+    prefix: PathBuf,
+}
+
+impl Installation {
+    /// The one in an absolute directory.
+    pub(crate) fn at(prefix: PathBuf) -> Self {
+        Self { prefix }
+    }
+
+    /// The one that this program belongs to; none if it was not installed so.
+    pub(crate) fn of_this_program() -> Option<Self> {
+        Self::of(&std::env::current_exe().ok()?).map(|(installation, _)| installation)
+    }
+
+    /// The one that a program belongs to, and its version.
+    pub(crate) fn of(program: &Path) -> Option<(Self, VersionName)> {
+        let program = program.canonicalize().ok()?;
+        let dir = program.parent()?;
+        let name = VersionName::try_from(dir.file_name()?.to_str()?.to_owned()).ok()?;
+        let versions = dir.parent()?;
+        let prefix = versions.parent()?.to_owned();
+        (versions.file_name()? == VERSIONS).then_some((Self { prefix }, name))
+    }
+
+    pub(crate) fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// Where versions are, and come to be.
+    pub(crate) fn versions(&self) -> PathBuf {
+        self.prefix.join(VERSIONS)
+    }
+
+    pub(crate) fn dir_of(&self, version: &VersionName) -> PathBuf {
+        self.versions().join(version.to_string())
+    }
+
+    /// A program of a version.
+    pub(crate) fn program(&self, version: &VersionName, program: &str) -> PathBuf {
+        self.dir_of(version).join(program)
+    }
+
+    /// The directory whose programs are always those of the current version.
+    pub(crate) fn current_dir(&self) -> PathBuf {
+        self.prefix.join(Link::Current.name())
+    }
+
+    pub(crate) fn bin_dir(&self) -> PathBuf {
+        self.prefix.join("bin")
+    }
+
+    pub(crate) fn journal_file(&self) -> PathBuf {
+        self.prefix.join("upgrade.json")
+    }
+
+    /// Which version a link leads to; none if it is not there, or leads elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub(crate) fn linked(&self, link: Link) -> io::Result<Option<VersionName>> {
+        let target = match fs::read_link(self.prefix.join(link.name())) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let name = target.strip_prefix(VERSIONS).ok().and_then(Path::to_str);
+        let name = name.and_then(|name| VersionName::try_from(name.to_owned()).ok());
+        Ok(name.filter(|name| self.dir_of(name).is_dir()))
+    }
+
+    /// Lets a link lead to a version. At every instant it leads to the one or the other.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    pub(crate) fn point(&self, link: Link, version: &VersionName) -> io::Result<()> {
+        let target = Path::new(VERSIONS).join(version.to_string());
+        replace_link(&self.prefix, link.name(), &target)
+    }
+
+    /// Makes the links by which the programs are found.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    pub(crate) fn link_programs(&self) -> io::Result<()> {
+        let bin = self.bin_dir();
+        fs::create_dir_all(&bin)?;
+        for program in PROGRAMS {
+            let target = Path::new("..").join(Link::Current.name()).join(program);
+            if fs::read_link(bin.join(program)).ok().as_ref() != Some(&target) {
+                replace_link(&bin, program, &target)?;
+            }
+        }
+        sync_dir(&self.prefix)
+    }
+
+    /// The versions that are there, by name.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    pub(crate) fn installed(&self) -> io::Result<Vec<VersionName>> {
+        let entries = match fs::read_dir(self.versions()) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().into_string().unwrap_or_default();
+            names.extend(VersionName::try_from(name).ok());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Takes the lock; none if somebody else holds it. It ends with whoever holds it.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+        let mut options = OpenOptions::new();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.prefix.join("upgrade.lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The path of a program that outlives an upgrade: that by way of the current version, where it belongs to that.
+pub(crate) fn lasting(program: PathBuf) -> PathBuf {
+    let by_current = || {
+        let (installation, version) = Installation::of(&program)?;
+        let current = installation.linked(Link::Current).ok()??;
+        let name = program.file_name()?;
+        (current == version).then(|| installation.current_dir().join(name))
+    };
+    by_current().unwrap_or(program)
+}
+
+fn replace_link(dir: &Path, name: &str, target: &Path) -> io::Result<()> {
+    let temp = dir.join(format!(".{name}.new"));
+    match fs::remove_file(&temp) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    symlink(target, &temp)?;
+    rename(&temp, &dir.join(name))?;
+    sync_dir(dir)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "programs are installed here; no state of the daemon is"
+)]
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+/// Makes what was made or renamed in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> VersionName {
+        VersionName::try_from(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn rel_1_the_name_of_a_version_is_its_number_and_build() {
+        let parsed = name("0.2.0-rc.1+x-3f2a91b7c0de");
+        assert_eq!(
+            (parsed.number(), parsed.build()),
+            ("0.2.0-rc.1+x", "3f2a91b7c0de")
+        );
+        assert_eq!(
+            VersionName::new("0.1.0", &"ab".repeat(32)).unwrap(),
+            name("0.1.0-abababababab")
+        );
+        for bad in [
+            "0.1.0",
+            "0.1.0-3f2a91b7c0d",
+            "0.1.0-3F2A91B7C0DE",
+            "../x-3f2a91b7c0de",
+            "-3f2a91b7c0de",
+            "0/1-3f2a91b7c0de",
+        ] {
+            assert!(VersionName::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rel_1_a_link_leads_to_the_one_or_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = Installation::at(dir.path().to_owned());
+        let (old, new) = (name("0.1.0-aaaaaaaaaaaa"), name("0.1.0-bbbbbbbbbbbb"));
+        assert_eq!(there.linked(Link::Current).unwrap(), None);
+        for version in [&old, &new] {
+            fs::create_dir_all(there.dir_of(version)).unwrap();
+            // What a kill left is no hindrance.
+            drop(symlink("nowhere", there.prefix().join(".current.new")));
+            there.point(Link::Current, version).unwrap();
+            assert_eq!(there.linked(Link::Current).unwrap().as_ref(), Some(version));
+        }
+        assert_eq!(there.installed().unwrap(), [old, new.clone()]);
+        assert_eq!(there.linked(Link::Previous).unwrap(), None);
+        // One that is gone is not led to.
+        fs::remove_dir(there.dir_of(&new)).unwrap();
+        assert_eq!(there.linked(Link::Current).unwrap(), None);
+    }
+
+    #[test]
+    fn rel_1_one_at_a_time_changes_an_installation() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = Installation::at(dir.path().to_owned());
+        let held = there.lock().unwrap();
+        assert!(held.is_some() && there.lock().unwrap().is_none());
+        drop(held);
+        assert!(there.lock().unwrap().is_some());
+    }
+}
