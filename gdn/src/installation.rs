@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::programs::PROGRAMS;
+use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
 const VERSIONS: &str = "versions";
 
@@ -196,7 +196,7 @@ impl Installation {
         replace_link(&self.prefix, link.name(), &target)
     }
 
-    /// Makes the links by which the programs are found.
+    /// Makes the links by which the programs are found, those of programs that only some builds have among them.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Installation {
     pub(crate) fn link_programs(&self) -> io::Result<()> {
         let bin = self.bin_dir();
         fs::create_dir_all(&bin)?;
-        for program in PROGRAMS {
+        for program in PROGRAMS.into_iter().chain(FURTHER_PROGRAMS) {
             let target = Path::new("..").join(Link::Current.name()).join(program);
             if fs::read_link(bin.join(program)).ok().as_ref() != Some(&target) {
                 replace_link(&bin, program, &target)?;

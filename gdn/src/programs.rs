@@ -7,6 +7,9 @@ use goondan_confinement::{Facts, probe_all};
 /// All of them. They work together only if they are of one build.
 pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
+/// Those that a build may have beside them.
+pub(crate) const FURTHER_PROGRAMS: [&str; 1] = ["goondan-studio"];
+
 /// This program.
 pub(crate) const GDN: &str = "gdn";
 

@@ -16,7 +16,7 @@ use super::limits::PROGRAM_ANSWER_TIMEOUT_MS;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
-use crate::programs::PROGRAMS;
+use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
 /// Longest answer of a program that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -118,7 +118,9 @@ fn text_in(file: &mut File) -> io::Result<String> {
 /// The version number that all programs in a directory say.
 pub(super) fn number_of(dir: &Path) -> Result<String, AskError> {
     let mut number: Option<String> = None;
-    for program in PROGRAMS {
+    let further = FURTHER_PROGRAMS.into_iter();
+    let further = further.filter(|program| dir.join(program).is_file());
+    for program in PROGRAMS.into_iter().chain(further) {
         let path = dir.join(program);
         let answer = ask(&path, &["--version"])?;
         let wrong = |complaint: String| AskError::Wrong {

@@ -22,7 +22,7 @@ use super::limits::{
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::installation::{Installation, NoVersionName, VersionName, rename, sync_dir};
-use crate::programs::PROGRAMS;
+use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
 /// The file that says the digest of each other file, as `sha256sum` writes it.
 pub(super) const SUMS: &str = "SHA256SUMS";
@@ -202,7 +202,10 @@ impl Taking<'_> {
     /// Takes the programs of a directory, and what it says of them.
     fn directory(&mut self) -> Result<(), SourceError> {
         let sums = self.source.join(SUMS);
-        let named = PROGRAMS.iter().map(|program| (*program, 0o755));
+        let is_there = |program: &&&str| self.source.join(program).is_file();
+        let further = FURTHER_PROGRAMS.iter().filter(is_there);
+        let programs = PROGRAMS.iter().chain(further);
+        let named = programs.map(|program| (*program, 0o755));
         let named = named.chain(sums.is_file().then_some((SUMS, 0o644)));
         for (name, mode) in named.collect::<Vec<_>>() {
             let path = self.source.join(name);
