@@ -230,6 +230,8 @@ pub const STUDIO: &str = "gdn.studio/v1";
 pub const METRICS: &str = "gdn.metrics/v1";
 /// `gdn demo`.
 pub const DEMO: &str = "gdn.demo/v1";
+/// `gdn demo kill`.
+pub const DEMO_KILL: &str = "gdn.demo.kill/v1";
 
 /// Every form.
 pub const ALL: &[&str] = &[
@@ -339,4 +341,5 @@ pub const ALL: &[&str] = &[
     STUDIO,
     METRICS,
     DEMO,
+    DEMO_KILL,
 ];

@@ -1,6 +1,6 @@
 //! `gdn demo`: one whole run of a project, in a state root of its own.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{OpenWorkspace, Sent};
@@ -20,31 +20,48 @@ use crate::output::style;
 use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
 
+mod kill;
+
 /// Try an example in a state root of its own that is removed afterwards
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   gdn demo my-swarm --ask \"run date\"
   gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
+  gdn demo kill                          kill everything for a minute, and see what is lost
 
 It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
-A daemon that runs already is not touched.")]
+A daemon that runs already is not touched. A project that is called kill is `./kill`."
+)]
 pub(crate) struct DemoArgs {
+    #[command(subcommand)]
+    command: Option<DemoCommand>,
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
     path: Option<PathBuf>,
     /// What to ask its entry agent
-    #[arg(long, value_name = "TEXT")]
-    ask: String,
+    #[arg(long, value_name = "TEXT", required = true)]
+    ask: Option<String>,
     /// Keep the state root
     #[arg(long)]
     keep: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum DemoCommand {
+    Kill(kill::KillArgs),
 }
 
 /// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
 const GRACE_MS: u64 = 5_000;
 
 pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
+    if let Some(DemoCommand::Kill(args)) = args.command {
+        return kill::run(args, context).await;
+    }
     let project = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
@@ -142,8 +159,9 @@ async fn play(
         ));
     }
     output.note(format!("{} {}", mark(demo, "workspace"), info.workspace_id));
-    output.note(format!("{} {}\n", mark(demo, "question"), args.ask));
-    let question = Question::new(&info, None, None, args.ask.clone(), None)?;
+    let asked = args.ask.clone().unwrap_or_default();
+    output.note(format!("{} {asked}\n", mark(demo, "question")));
+    let question = Question::new(&info, None, None, asked, None)?;
     let view = TurnView::start(demo, output.is_json(), Streaming::Off);
     let sent = question
         .ask(&mut client, &view)

@@ -226,7 +226,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
 }
 
 /// How strictly this machine can confine programs.
-fn strictest(machine: &ThisMachine) -> Level {
+pub(super) fn strictest(machine: &ThisMachine) -> Level {
     Level::strictest(|level| machine.lacks_sandbox(level).is_none())
 }
 

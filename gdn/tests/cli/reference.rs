@@ -10,18 +10,18 @@ use crate::home::Home;
 
 const REFERENCE: &str = include_str!("../../../docs/cli.md");
 
-/// Every command that does something, with its full name, and clap's own `help` left out.
+/// Every command that does something, with its full name, and clap's own `help` left out. One that has commands below
+/// it does something itself where none of them has to be named.
 fn leaves(command: &Command, name: &str) -> Vec<(String, Command)> {
-    let below: Vec<_> = command
+    let mut found: Vec<_> = command
         .get_subcommands()
         .filter(|below| below.get_name() != "help")
         .flat_map(|below| leaves(below, &format!("{name} {}", below.get_name())))
         .collect();
-    if below.is_empty() {
-        vec![(name.to_owned(), command.clone())]
-    } else {
-        below
+    if !command.is_subcommand_required_set() {
+        found.push((name.to_owned(), command.clone()));
     }
+    found
 }
 
 fn commands() -> Vec<(String, Command)> {

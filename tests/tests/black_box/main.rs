@@ -45,6 +45,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod demo_kill;
+#[cfg(test)]
 mod denials;
 #[cfg(test)]
 mod egress;

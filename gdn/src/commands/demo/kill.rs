@@ -1,0 +1,218 @@
+//! `gdn demo kill`: everything is killed at random, and what is on disk afterwards says what came of it (`REL-2`).
+//!
+//! * `scene` — the project: an agent that takes two steps for each event, and a webhook.
+//! * `senders` — who sends events all the time, and notes what it was told.
+//! * `play` — the daemon that is started again and again, who is killed and when, and the look at what is on disk.
+//! * `verdict` — the judgment by the conversations. It knows nothing of how they came to be.
+
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{failure_with_logs, new_state_root, stop_daemon};
+use crate::commands::init::strictest;
+use crate::commands::instance::parse_age_ms;
+use crate::context::Context;
+use crate::daemon;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+mod play;
+mod scene;
+mod senders;
+mod verdict;
+
+use play::{Came, Killed};
+use scene::Scene;
+use verdict::Verdict;
+
+/// Kill daemon, agents and connectors at random for a minute, and see that nothing is lost or done twice
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn demo kill
+  gdn demo kill --for 5m --seed 4711     longer, with the choices of an earlier run
+  gdn demo kill --keep                   keep the state, to look at its files
+
+Events are sent all the time, by the control socket and by HTTP, and sent again until they are accepted.
+Afterwards each that was accepted must stand in its conversation once, with one answer; the conversations
+are read from a daemon that is started afresh. Exit code 1 says that it is not so. It needs no network and
+no key. A daemon that runs already is not touched.")]
+pub(super) struct KillArgs {
+    /// How long, such as 60s or 5m; at most 24h
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = parse_for_ms)]
+    for_ms: u64,
+    /// The number that decides who is killed and when; the same one decides the same [default: a new one]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u32>,
+    /// Keep the state root and the project
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Longest that everything is killed for, in milliseconds.
+const MAX_FOR_MS: u64 = 86_400_000;
+
+fn parse_for_ms(text: &str) -> Result<u64, String> {
+    match parse_age_ms(text) {
+        Ok(ms) if (1..=MAX_FOR_MS).contains(&ms) => Ok(ms),
+        _ => Err("write a number and s, m or h, such as 90s; at most 24h".to_owned()),
+    }
+}
+
+/// What is told in the end.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    seed: u32,
+    killing_ms: u64,
+    killed: &'a Killed,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    retried: usize,
+    damaged: &'a [String],
+    state_root: Option<&'a Path>,
+}
+
+pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let room = new_state_root()?;
+    let path = room
+        .path()
+        .canonicalize()
+        .unwrap_or_else(|_| room.path().to_owned());
+    let scene = Scene::lay_out(path.join("project"), strictest(&context.machine()))?;
+    let demo = context.elsewhere(path.join("state"), scene.project.clone());
+    let seed = args.seed.unwrap_or_else(|| fastrand::u32(..));
+    output.note(format!(
+        "Killing everything at random for {}, in {} (seed {seed}) …",
+        text::duration(args.for_ms),
+        path.display()
+    ));
+    let played = play::run(&demo, &scene, seed, args.for_ms).await;
+    let stopped = stop_daemon(&demo).await;
+    let is_bad = match &played {
+        Ok(came) => !came.is_good() || stopped.is_err(),
+        Err(failure) => failure.exit != Exit::Interrupted,
+    };
+    let kept = args.keep || is_bad;
+    if kept {
+        drop(room.keep());
+    } else {
+        remove(room)?;
+    }
+    let came = played.map_err(|failure| match kept {
+        true => failure_with_logs(failure, &daemon::log_dir(&demo.state_root), &scene.project),
+        false => failure,
+    })?;
+    stopped?;
+    let told = Told {
+        seed,
+        killing_ms: args.for_ms,
+        killed: &came.killed,
+        verdict: &came.verdict,
+        retried: came.retried,
+        damaged: &came.damaged,
+        state_root: kept.then_some(&demo.state_root),
+    };
+    output.object(schemas::DEMO_KILL, &json!(told))?;
+    output.data(in_words(&came))?;
+    if kept {
+        output.note(format!(
+            "The state is kept in {}",
+            demo.state_root.display()
+        ));
+    }
+    judged(&came, &demo)
+}
+
+/// Removes what was made. Nothing runs in it any more.
+fn remove(room: TempDir) -> Result<(), Failure> {
+    let path = room.path().to_owned();
+    room.close().map_err(|error| {
+        let hint = format!("remove it: `rm -r {}`", path.display());
+        Failure::of(Exit::Internal, &error, hint)
+    })
+}
+
+/// What was seen, a line each.
+fn in_words(came: &Came) -> String {
+    let Came {
+        killed, verdict, ..
+    } = came;
+    let mut lines = vec![
+        format!(
+            "   killed  {}: {} × goondan-orchestrator, {} × goondan-agent-process, {} × \
+             goondan-connector-process",
+            text::count(killed.all(), "process"),
+            killed.daemons,
+            killed.agents,
+            killed.connectors
+        ),
+        format!(
+            "           {} all of them at one moment",
+            times(killed.at_once)
+        ),
+        format!(" accepted  {}", text::count(verdict.accepted, "event")),
+        format!(" answered  {} exactly once", verdict.answered_once),
+    ];
+    let lists = [
+        ("lost", &verdict.lost),
+        ("repeated", &verdict.repeated),
+        ("astray", &verdict.astray),
+        ("damaged", &came.damaged),
+    ];
+    for (name, list) in lists {
+        lines.push(format!("{name:>9}  {}", list.len()));
+        lines.extend(
+            list.iter()
+                .map(|what| format!("{:11}{}", "", text::one_line(what))),
+        );
+    }
+    if came.is_good() {
+        lines
+            .push("Nothing that was accepted was lost, and nothing was answered twice.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn times(count: usize) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
+}
+
+/// The failure of a run after which something is not as it should be.
+fn judged(came: &Came, demo: &Context) -> Result<(), Failure> {
+    if came.is_good() {
+        return Ok(());
+    }
+    let Verdict {
+        lost,
+        repeated,
+        astray,
+        ..
+    } = &came.verdict;
+    Err(Failure::new(
+        Exit::Internal,
+        format!(
+            "lost: {}, repeated: {}, astray: {}, damaged: {}",
+            lost.len(),
+            repeated.len(),
+            astray.len(),
+            came.damaged.len()
+        ),
+        format!(
+            "this is a fault in goondan; please report it with the state root, which is kept; look into it: `{}`, then \
+             `{}`",
+            demo.command("run"),
+            demo.command("instance list")
+        ),
+    ))
+}

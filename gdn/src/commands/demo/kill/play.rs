@@ -1,0 +1,365 @@
+//! The run: who is killed and when, the daemon that is started again each time, and the look at what is on disk.
+//!
+//! A start of the daemon is never given up half-way: then nobody could say whether it runs. Ctrl-C is heard between
+//! two kills.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use goondan_protocol::control::{
+    EventStanding, FindingSeverity, ListEvents, ListInstances, ListProcesses, OpenWorkspace,
+    ProcessInfo, RetryEvent, VerifyInstances,
+};
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::ipc::ChildRole;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use serde::Serialize;
+use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+use tokio::time::sleep;
+
+use super::scene::Scene;
+use super::senders::{self, Ledger};
+use super::verdict::{Said, Verdict, judge};
+use crate::client::Client;
+use crate::commands::transcript;
+use crate::context::Context;
+use crate::daemon::{self, Started};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::Waiting;
+use crate::output::text;
+
+/// How long nobody is killed after a kill, in milliseconds.
+const GAP_MS: std::ops::Range<u64> = 100..800;
+
+/// How often to look whether all is answered, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// Longest that no event is answered before the rest is given up as lost, in milliseconds.
+const PATIENCE_MS: u64 = 60_000;
+
+/// How often to look whether a killed daemon is gone, in milliseconds.
+const GONE_POLL_MS: u64 = 2;
+
+/// Processes that were killed.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Killed {
+    pub(super) daemons: usize,
+    pub(super) agents: usize,
+    pub(super) connectors: usize,
+    /// How often all were killed at one moment; they are counted above, too.
+    pub(super) at_once: usize,
+}
+
+impl Killed {
+    pub(super) fn all(&self) -> usize {
+        self.daemons + self.agents + self.connectors
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Came {
+    pub(super) killed: Killed,
+    pub(super) verdict: Verdict,
+    /// Parked events that had to be set going again: their turns had been killed too often.
+    pub(super) retried: usize,
+    /// Files that cannot be read any more.
+    pub(super) damaged: Vec<String>,
+}
+
+impl Came {
+    pub(super) fn is_good(&self) -> bool {
+        self.verdict.is_good() && self.damaged.is_empty()
+    }
+}
+
+/// Whoever is to be killed next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Daemon,
+    One(ChildRole),
+    All,
+}
+
+/// Out of how many kills so many are of these.
+const VICTIMS: [(Victim, u32); 4] = [
+    (Victim::Daemon, 3),
+    (Victim::One(ChildRole::Agent), 4),
+    (Victim::One(ChildRole::Connector), 2),
+    (Victim::All, 1),
+];
+
+/// Kills for so long, waits until all is answered, and judges.
+pub(super) async fn run(
+    demo: &Context,
+    scene: &Scene,
+    seed: u32,
+    for_ms: u64,
+) -> Result<Came, Failure> {
+    let interrupts = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ];
+    let Started { mut client, .. } = daemon::start(&demo.state_root, false).await?;
+    let open = OpenWorkspace {
+        project_root: scene.project.clone(),
+        watch: None,
+        env_files: None,
+    };
+    let info = client.change(open).await?;
+    if let Some(problem) = info.problem {
+        let exit = Exit::InvalidConfiguration;
+        return Err(Failure::new(exit, problem.message, problem.suggestion));
+    }
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    let mut senders_random = random.fork();
+    let mut play = Play {
+        state_root: &demo.state_root,
+        workspace_id: info.workspace_id.clone(),
+        client,
+        random,
+        interrupts,
+        waiting: Waiting::new(demo.output),
+        killed: Killed::default(),
+        retried: 0,
+    };
+    let ledger = Ledger::default();
+    let (root, id) = (&demo.state_root, &info.workspace_id);
+    let sending = senders::send_all(&ledger, root, id, scene.port, &mut senders_random);
+    let (played, sent) = tokio::join!(play.kill_for(for_ms, &ledger), sending);
+    played?;
+    sent?;
+    play.wait_for_answers().await?;
+    // What is judged is what a daemon finds on disk that has seen nothing of it.
+    play.strike(Victim::All).await?;
+    let damaged = play.damaged().await?;
+    let conversations = play.conversations().await?;
+    Ok(Came {
+        verdict: judge(&ledger.into_events(), &conversations),
+        killed: play.killed,
+        retried: play.retried,
+        damaged,
+    })
+}
+
+struct Play<'a> {
+    state_root: &'a Path,
+    workspace_id: WorkspaceId,
+    /// To the daemon that runs.
+    client: Client,
+    random: fastrand::Rng,
+    interrupts: [Heard; 2],
+    waiting: Waiting,
+    killed: Killed,
+    retried: usize,
+}
+
+impl Play<'_> {
+    /// Kills for so long, then lets nobody begin to send anything any more.
+    async fn kill_for(&mut self, for_ms: u64, ledger: &Ledger) -> Result<(), Failure> {
+        let killed = self.kill_until(for_ms, ledger).await;
+        match &killed {
+            Ok(()) => ledger.end(),
+            Err(_) => ledger.give_up(),
+        }
+        killed
+    }
+
+    async fn kill_until(&mut self, for_ms: u64, ledger: &Ledger) -> Result<(), Failure> {
+        let (begun, whole) = (Instant::now(), Duration::from_millis(for_ms));
+        loop {
+            let gap = Duration::from_millis(self.random.u64(GAP_MS));
+            let left = whole.saturating_sub(begun.elapsed());
+            self.pause(gap.min(left)).await?;
+            if begun.elapsed() >= whole {
+                return Ok(());
+            }
+            let victim = self.choose();
+            self.strike(victim).await?;
+            let so_far = format!(
+                "{} of {} s: {} killed, {} accepted",
+                begun.elapsed().as_secs(),
+                whole.as_secs(),
+                text::count(self.killed.all(), "process"),
+                text::count(ledger.accepted(), "event")
+            );
+            self.waiting.show(&so_far, false);
+        }
+    }
+
+    /// Waits, unless Ctrl-C comes.
+    async fn pause(&mut self, time: Duration) -> Result<(), Failure> {
+        let [interrupt, terminate] = &mut self.interrupts;
+        tokio::select! {
+            () = sleep(time) => Ok(()),
+            _ = interrupt.recv() => Err(interrupted()),
+            _ = terminate.recv() => Err(interrupted()),
+        }
+    }
+
+    fn choose(&mut self) -> Victim {
+        let all = VICTIMS.iter().map(|(_, weight)| weight).sum();
+        let mut drawn = self.random.u32(0..all);
+        for (victim, weight) in VICTIMS {
+            match drawn.checked_sub(weight) {
+                Some(rest) => drawn = rest,
+                None => return victim,
+            }
+        }
+        Victim::All
+    }
+
+    /// Kills, and starts a daemon if it was one.
+    async fn strike(&mut self, victim: Victim) -> Result<(), Failure> {
+        let daemon = self.client.daemon().pid;
+        let listed = ListProcesses {
+            workspace_id: Some(self.workspace_id.clone()),
+            after: None,
+            limit: None,
+        };
+        let mut children = self.client.all(listed).await?;
+        children.retain(|child| child.pid.is_some());
+        match victim {
+            Victim::Daemon => children.clear(),
+            Victim::One(role) => {
+                children.retain(|child| child.role == role);
+                // Which one is chance; that one was chosen, whether any runs or not, is not.
+                let chosen = self.random.usize(0..usize::MAX);
+                let count = children.len().max(1);
+                children = children.into_iter().skip(chosen % count).take(1).collect();
+            }
+            Victim::All => self.killed.at_once += 1,
+        }
+        let ends_daemon = !matches!(victim, Victim::One(_));
+        // Stopped first, so that none of them gets the chance to do anything about the death of another.
+        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+            if ends_daemon && send(daemon, signal) && signal == Signal::SIGKILL {
+                self.killed.daemons += 1;
+            }
+            for child in &children {
+                self.send_to(child, signal);
+            }
+        }
+        if ends_daemon {
+            gone(daemon).await;
+            self.client = daemon::start(self.state_root, false).await?.client;
+        }
+        Ok(())
+    }
+
+    fn send_to(&mut self, child: &ProcessInfo, signal: Signal) {
+        let is_sent = child.pid.is_some_and(|pid| send(pid, signal));
+        if is_sent && signal == Signal::SIGKILL {
+            match child.role {
+                ChildRole::Agent | ChildRole::Task => self.killed.agents += 1,
+                ChildRole::Connector | ChildRole::Model => self.killed.connectors += 1,
+            }
+        }
+    }
+
+    /// Waits until no event waits any more, or none is answered for a long time. What is parked since its turn was
+    /// killed too often is set going again, as a person would.
+    async fn wait_for_answers(&mut self) -> Result<(), Failure> {
+        let (mut fewest, mut since) = (usize::MAX, Instant::now());
+        loop {
+            let list = ListEvents {
+                workspace_id: self.workspace_id.clone(),
+                instance_key: None,
+                parked: false,
+                after: None,
+                limit: None,
+            };
+            let events = self.client.all(list).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            if events.len() < fewest {
+                (fewest, since) = (events.len(), Instant::now());
+            } else if since.elapsed() > Duration::from_millis(PATIENCE_MS) {
+                return Ok(());
+            }
+            let left = format!(
+                "nobody is killed any more; {} to be answered",
+                text::count(events.len(), "event")
+            );
+            self.waiting.show(&left, false);
+            for event in events {
+                if event.standing == EventStanding::Parked {
+                    self.retried += 1;
+                    let retry = RetryEvent {
+                        workspace_id: self.workspace_id.clone(),
+                        instance_key: event.instance_key,
+                        event_id: event.event_id,
+                    };
+                    self.client.change(retry).await?;
+                }
+            }
+            self.pause(Duration::from_millis(LOOK_MS)).await?;
+        }
+    }
+
+    /// The files that cannot be read any more.
+    async fn damaged(&mut self) -> Result<Vec<String>, Failure> {
+        let verify = VerifyInstances {
+            workspace_id: self.workspace_id.clone(),
+            instance_key: None,
+            repair: false,
+        };
+        let mut findings = self.client.change(verify).await?.findings;
+        findings.retain(|finding| finding.severity == FindingSeverity::Error);
+        let told = findings
+            .iter()
+            .map(|finding| format!("{}: {}", finding.path.display(), finding.problem));
+        Ok(told.collect())
+    }
+
+    /// All that was said, by the conversations as the daemon finds them.
+    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
+        let list = ListInstances {
+            workspace_id: Some(self.workspace_id.clone()),
+            ..ListInstances::default()
+        };
+        let mut conversations = BTreeMap::new();
+        for instance in self.client.all(list).await? {
+            let key = instance.instance_key;
+            let read = transcript::read(&mut self.client, &self.workspace_id, &key, None).await?;
+            let messages = read.messages.iter().chain(&read.pending);
+            conversations.insert(key, messages.filter_map(Said::of).collect());
+        }
+        Ok(conversations)
+    }
+}
+
+/// Sends a signal; whether it reached a process.
+fn send(pid: u32, signal: Signal) -> bool {
+    // 0 and below mean groups of processes.
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    pid.is_some_and(|pid| kill(Pid::from_raw(pid), signal).is_ok())
+}
+
+/// Waits until a killed daemon is gone. It is a child of this process, since this process started it.
+async fn gone(pid: u32) {
+    let Ok(raw) = i32::try_from(pid) else { return };
+    loop {
+        match waitpid(Pid::from_raw(raw), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {
+                sleep(Duration::from_millis(GONE_POLL_MS)).await;
+            }
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::new(
+        Exit::Interrupted,
+        "interrupted",
+        "run it again, or for a shorter time: `gdn demo kill --for 10s`",
+    )
+}

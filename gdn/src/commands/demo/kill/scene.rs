@@ -1,0 +1,68 @@
+//! The project that is killed, in a temporary directory.
+
+use std::fs::{OpenOptions, create_dir_all};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::sandbox::Level;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The connection by which half of the events come.
+pub(super) const HOOK: &str = "hook";
+
+/// Where it listens.
+pub(super) const HOOK_PATH: &str = "/events";
+
+const FILES: [(&str, &str); 2] = [
+    (
+        "goondan.yaml",
+        include_str!("../../../../templates/kill/goondan.yaml"),
+    ),
+    (
+        "scripts/worker.yaml",
+        include_str!("../../../../templates/kill/scripts/worker.yaml"),
+    ),
+];
+
+/// The project, and where its webhook listens.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) project: PathBuf,
+    pub(super) port: u16,
+}
+
+impl Scene {
+    /// Writes the project into this directory, with programs confined so strictly.
+    pub(super) fn lay_out(project: PathBuf, level: Level) -> Result<Self, Failure> {
+        let made = Self::write(project, level);
+        made.map_err(|error| {
+            Failure::of(
+                Exit::Internal,
+                &error,
+                "make room in the temporary directory, or name another: TMPDIR",
+            )
+        })
+    }
+
+    fn write(project: PathBuf, level: Level) -> std::io::Result<Self> {
+        let port = free_port()?;
+        for (name, text) in FILES {
+            let path = project.join(name);
+            create_dir_all(path.parent().unwrap_or_else(|| Path::new("/")))?;
+            let text = text
+                .replace("HOOK_PORT", &port.to_string())
+                .replace("SANDBOX_LEVEL", &level.to_string());
+            let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            file.write_all(text.as_bytes())?;
+        }
+        Ok(Self { project, port })
+    }
+}
+
+/// A port that nobody listens on. It stays the same over all restarts, so that senders need not look for it.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}

@@ -1,0 +1,182 @@
+//! What came of the events, by what stands in the conversations. It counts nothing itself while things are killed:
+//! it is given what senders were told, and what is on disk.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::message::{Message, Role};
+use serde::Serialize;
+
+/// What stands before the event in the answer to it.
+const ANSWER: &str = "done: ";
+
+/// An event that was sent.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    /// The conversation it was for.
+    pub(super) conversation: InstanceKey,
+    /// Its input, which no other event has.
+    pub(super) input: String,
+    /// Whether its sender was told that it is accepted.
+    pub(super) is_accepted: bool,
+}
+
+/// What of a conversation counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// An event's input.
+    Question(String),
+    /// What the agent answered.
+    Answer(String),
+}
+
+impl Said {
+    /// What of a message counts: nothing of tools and their calls.
+    pub(super) fn of(message: &Message) -> Option<Self> {
+        let text = message.data.content.to_text();
+        match message.data.role {
+            Role::User => Some(Self::Question(text)),
+            Role::Assistant if !text.is_empty() => Some(Self::Answer(text)),
+            Role::Assistant | Role::Tool | Role::System => None,
+        }
+    }
+}
+
+/// What came of the events.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Verdict {
+    /// Events whose senders were told that they are accepted.
+    pub(super) accepted: usize,
+    /// Those of them that stand in their conversation once, with one answer.
+    pub(super) answered_once: usize,
+    /// Inputs that were accepted, or begun, and not answered.
+    pub(super) lost: Vec<String>,
+    /// Inputs that stand there, or are answered, more than once.
+    pub(super) repeated: Vec<String>,
+    /// What stands where it does not belong: answers to something else, and what nobody sent.
+    pub(super) astray: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether everything that was accepted was answered exactly once.
+    pub(super) fn is_good(&self) -> bool {
+        self.lost.is_empty() && self.repeated.is_empty() && self.astray.is_empty()
+    }
+}
+
+/// How often an input stands in its conversation, and how often it is answered.
+#[derive(Debug, Default)]
+struct Seen {
+    questions: usize,
+    answers: usize,
+}
+
+/// Judges by the conversations as they are on disk.
+pub(super) fn judge(events: &[Event], conversations: &BTreeMap<InstanceKey, Vec<Said>>) -> Verdict {
+    let mut seen: BTreeMap<(&InstanceKey, &str), Seen> = events
+        .iter()
+        .map(|event| ((&event.conversation, event.input.as_str()), Seen::default()))
+        .collect();
+    let mut verdict = Verdict::default();
+    for (key, said) in conversations {
+        let mut asked: Option<&str> = None;
+        for said in said {
+            let (text, input) = match said {
+                Said::Question(text) => (text, text.as_str()),
+                Said::Answer(text) => (text, text.strip_prefix(ANSWER).unwrap_or_default()),
+            };
+            match (seen.get_mut(&(key, input)), said) {
+                (Some(seen), Said::Question(_)) => {
+                    seen.questions += 1;
+                    asked = Some(input);
+                }
+                (Some(seen), Said::Answer(_)) if asked == Some(input) => seen.answers += 1,
+                _ => verdict.astray.push(text.clone()),
+            }
+        }
+    }
+    for event in events {
+        let Some(seen) = seen.get(&(&event.conversation, event.input.as_str())) else {
+            continue;
+        };
+        let is_begun = event.is_accepted || seen.questions > 0;
+        verdict.accepted += usize::from(event.is_accepted);
+        if seen.questions > 1 || seen.answers > 1 {
+            verdict.repeated.push(event.input.clone());
+        } else if is_begun && seen.answers == 0 {
+            verdict.lost.push(event.input.clone());
+        } else if event.is_accepted {
+            verdict.answered_once += 1;
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> InstanceKey {
+        InstanceKey::new("c").unwrap()
+    }
+
+    fn events(accepted: &[(&str, bool)]) -> Vec<Event> {
+        let event = |(input, is_accepted): &(&str, bool)| Event {
+            conversation: key(),
+            input: (*input).to_owned(),
+            is_accepted: *is_accepted,
+        };
+        accepted.iter().map(event).collect()
+    }
+
+    /// `?a` is the question a, `!a` its answer.
+    fn history(said: &str) -> BTreeMap<InstanceKey, Vec<Said>> {
+        let said = said.split_whitespace().map(|word| match word.split_at(1) {
+            ("?", input) => Said::Question(input.to_owned()),
+            (_, input) => Said::Answer(format!("{ANSWER}{input}")),
+        });
+        BTreeMap::from([(key(), said.collect())])
+    }
+
+    #[test]
+    fn rel_2_what_is_answered_once_is_good() {
+        let events = events(&[("a", true), ("b", true), ("never sent", false)]);
+        let verdict = judge(&events, &history("?a !a ?b !b"));
+        assert!(verdict.is_good(), "{verdict:?}");
+        assert_eq!((verdict.accepted, verdict.answered_once), (2, 2));
+    }
+
+    #[test]
+    fn rel_2_what_is_missing_doubled_or_strange_in_a_history_is_told() {
+        let all = events(&[("a", true), ("b", true), ("c", false)]);
+        for (said, lost, repeated, astray) in [
+            ("?a !a", "b", "", ""),
+            ("?a ?b !b", "a", "", ""),
+            ("", "a b", "", ""),
+            // Nobody was told that c is accepted; but its turn began.
+            ("?a !a ?b !b ?c", "c", "", ""),
+            ("?a !a !a ?b !b", "", "a", ""),
+            ("?a !a ?b !b ?b !b", "", "b", ""),
+            ("?a ?a !a ?b !b", "", "a", ""),
+            ("?a !b ?b !b", "a", "", "done: b"),
+            ("?a !a ?b !b ?x", "", "", "x"),
+            ("?a !a ?b !b !x", "", "", "done: x"),
+        ] {
+            let verdict = judge(&all, &history(said));
+            assert!(!verdict.is_good(), "{said}");
+            let told = [&verdict.lost, &verdict.repeated, &verdict.astray].map(|all| all.join(" "));
+            assert_eq!(told, [lost, repeated, astray], "{said}");
+        }
+    }
+
+    #[test]
+    fn rel_2_what_stands_in_another_conversation_is_lost() {
+        let mut other = history("?a !a");
+        let said = other.remove(&key()).unwrap();
+        other.insert(InstanceKey::new("d").unwrap(), said);
+        let verdict = judge(&events(&[("a", true)]), &other);
+        assert_eq!(verdict.lost, ["a"]);
+        assert_eq!(verdict.astray, ["a", "done: a"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Goal: `gdn demo kill` kills for real, its verdict is what stands in the files, and nothing of it stays (`REL-2`).
+//!
+//! Method: it runs in a temporary directory of the test's own. Where the state is kept, the test reads the journals
+//! itself, and counts anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::{Home, wait_for, wait_until};
+use serde_json::Value;
+
+/// A seed whose first choices are everything, a connector, a daemon and agents.
+const SEED: &str = "5";
+
+/// Starts the demo with a temporary directory of its own.
+fn start(home: &Home, args: &[&str]) -> (Running, PathBuf) {
+    let temporary = home.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = home.command(&bin(GDN), &[&["--json", "demo", "kill"], args].concat());
+    command.env("TMPDIR", &temporary);
+    (Running::start(command), temporary)
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// All files of this name below a directory.
+fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in entries(directory) {
+        if path.is_dir() {
+            found.extend(files(&path, name));
+        } else if path.ends_with(name) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// How often each text stands in the journals in this role.
+fn said(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
+    let mut said = BTreeMap::new();
+    for journal in files(&state_root.join("workspaces"), "base.jsonl") {
+        for line in fs::read_to_string(journal).unwrap().lines() {
+            let message: Value = serde_json::from_str(line).unwrap();
+            let data = &message["data"];
+            if let Some(text) = data["content"].as_str().filter(|_| data["role"] == role) {
+                *said.entry(text.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    said
+}
+
+#[test]
+fn rel_2_everything_is_killed_at_random_and_each_event_stands_once_in_the_journals() {
+    let home = Home::without_project();
+    let (demo, temporary) = start(&home, &["--for", "4s", "--seed", SEED, "--keep"]);
+    let told = demo.wait().exits(0).json();
+    let count = |value: &Value| value.as_u64().unwrap();
+    assert!(count(&told["killed"]["daemons"]) > 1, "{told}");
+    assert!(count(&told["killed"]["atOnce"]) > 0, "{told}");
+    let accepted = count(&told["accepted"]);
+    assert!(accepted > 0, "{told}");
+    assert_eq!(told["answeredOnce"], told["accepted"], "{told}");
+    for nothing in ["lost", "repeated", "astray", "damaged"] {
+        assert!(told[nothing].as_array().unwrap().is_empty(), "{told}");
+    }
+    assert!(processes::of_home(home.path()).is_empty());
+
+    let state_root = PathBuf::from(told["stateRoot"].as_str().unwrap());
+    assert!(state_root.starts_with(&temporary));
+    let (asked, answered) = (said(&state_root, "user"), said(&state_root, "assistant"));
+    assert_eq!(asked.len(), usize::try_from(accepted).unwrap());
+    for (input, times) in asked {
+        let answer = format!("done: {input}");
+        assert_eq!((times, answered.get(&answer)), (1, Some(&1)), "{input}");
+    }
+}
+
+#[test]
+fn rel_2_nothing_stays_of_a_demo_that_is_interrupted() {
+    let home = Home::without_project();
+    let (demo, temporary) = start(&home, &["--for", "10m", "--seed", SEED]);
+    let daemon = wait_for("the daemon runs", || home.running(ORCHESTRATOR).pop());
+    wait_until("it is killed", || !processes::is_alive(daemon.pid));
+    processes::signal(demo.pid(), Signal::SIGINT);
+    demo.wait().exits(130);
+    assert_eq!(entries(&temporary), Vec::<PathBuf>::new());
+    assert!(processes::of_home(home.path()).is_empty());
+}
