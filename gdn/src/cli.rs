@@ -194,5 +194,6 @@ commands! {
     Config(args: config::ConfigCommand) => commands::config::run(&args, context),
     Completions(args: completions::CompletionsArgs) =>
         commands::completions::run(&args, &mut Cli::command(), context),
+    Man(args: man::ManArgs) => commands::man::run(&args, Cli::command(), context),
     Demo(args: demo::DemoArgs) => commands::demo::run(args, context).await,
 }

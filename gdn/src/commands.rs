@@ -27,6 +27,7 @@ pub(crate) mod init;
 pub(crate) mod instance;
 mod known;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
 pub(crate) mod oauth;

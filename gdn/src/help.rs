@@ -9,7 +9,15 @@ use crate::output::text::width;
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Begin",
-        &["init", "run", "demo", "doctor", "service", "completions"],
+        &[
+            "init",
+            "run",
+            "demo",
+            "doctor",
+            "service",
+            "completions",
+            "man",
+        ],
     ),
     (
         "Talk to agents, and give them work",

@@ -75,6 +75,8 @@ mod limits;
 #[cfg(test)]
 mod looking_back;
 #[cfg(test)]
+mod manual;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod mcp_login;
