@@ -111,6 +111,8 @@ mod otlp;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
+mod packaging;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod parking;

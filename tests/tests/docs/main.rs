@@ -9,6 +9,8 @@ mod alerts;
 mod architecture;
 mod conformance;
 #[cfg(test)]
+mod crash_matrix;
+#[cfg(test)]
 mod dependencies;
 #[cfg(test)]
 mod escapes;
@@ -16,6 +18,8 @@ mod escapes;
 mod functions;
 #[cfg(test)]
 mod imports;
+#[cfg(test)]
+mod korean;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]

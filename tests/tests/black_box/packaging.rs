@@ -1,0 +1,213 @@
+//! Goal: what `.ci/package` makes holds what it should and nothing of the machine that made it, and is the same each
+//! time (`REL-2`).
+//!
+//! Method: it packs stand-ins of the programs, of which `gdn` is the real one where pages and completions are made.
+//! `GOONDAN_TEST_PACKAGE=1` builds the real ones instead, in the target directory and in another.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
+use goondan_tests::{Home, needs};
+
+const PROGRAMS: [&str; 5] = [GDN, ORCHESTRATOR, AGENT, CONNECTOR, "goondan-studio"];
+
+/// Has the real programs built, twice.
+const KNOB: &str = "GOONDAN_TEST_PACKAGE";
+
+/// What the archive is for, when nothing is built.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+fn repository() -> PathBuf {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    above.canonicalize().unwrap()
+}
+
+/// Runs a program in a directory.
+fn run(directory: &Path, program: &str, args: &[&str]) -> Ran {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(directory);
+    piped(command)
+}
+
+fn piped(mut command: Command) -> Ran {
+    use std::process::Stdio;
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    Running::start(command).wait()
+}
+
+/// Stand-ins of the programs.
+fn stand_ins(home: &Home, line_of_others: &str) -> PathBuf {
+    for program in PROGRAMS {
+        let line = match program {
+            GDN => "exec \"$GOONDAN_TEST_GDN\" \"$@\"",
+            _ => line_of_others,
+        };
+        let path = format!("programs/{program}");
+        home.write_program(&path, &format!("#!/bin/sh\n{line}\n"));
+    }
+    home.path().join("programs")
+}
+
+fn package(out: &Path, args: &[&str]) -> Ran {
+    let mut command = Command::new(repository().join(".ci/package"));
+    command
+        .args(["--out", out.to_str().unwrap()])
+        .args(args)
+        .env("GOONDAN_TEST_GDN", bin(GDN))
+        .current_dir(out.parent().unwrap());
+    piped(command)
+}
+
+/// What was made, by its name.
+fn made(out: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(out).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn one_that_ends(out: &Path, end: &str) -> PathBuf {
+    let names = made(out);
+    let name = names.iter().find(|name| name.ends_with(end));
+    out.join(name.unwrap_or_else(|| panic!("no {end} among {names:?}")))
+}
+
+/// All files below a directory, by their paths in it.
+fn files(directory: &Path) -> BTreeSet<String> {
+    let listed = run(directory, "find", &[".", "-type", "f", "-printf", "%P\\n"]);
+    listed.exits(0).stdout.lines().map(str::to_owned).collect()
+}
+
+fn check_archive(out: &Path, room: &Path) {
+    let archive = one_that_ends(out, ".tar.gz");
+    let archive = archive.to_str().unwrap();
+    let top = Path::new(archive).file_name().unwrap().to_str().unwrap();
+    let top = top.strip_suffix(".tar.gz").unwrap();
+    let listed = run(room, "tar", &["-tvzf", archive]).exits(0).stdout;
+    for line in listed.lines() {
+        let path = line.split_whitespace().last().unwrap();
+        assert!(path.starts_with(&format!("{top}/")), "{line}");
+        assert!(!path.contains(".."), "{line}");
+        // Neither links nor owners, and nobody else may write.
+        let modes = ["drwxr-xr-x 0/0", "-rwxr-xr-x 0/0", "-rw-r--r-- 0/0"];
+        assert!(modes.iter().any(|mode| line.starts_with(mode)), "{line}");
+    }
+    run(room, "tar", &["-xzf", archive]).exits(0);
+    let unpacked = room.join(top);
+    run(
+        &unpacked,
+        "sha256sum",
+        &["--check", "--strict", "--quiet", "SHA256SUMS"],
+    )
+    .exits(0);
+    let sums = fs::read_to_string(unpacked.join("SHA256SUMS")).unwrap();
+    let summed: BTreeSet<String> = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap().1.to_owned())
+        .collect();
+    let mut all = files(&unpacked);
+    assert!(all.remove("SHA256SUMS"));
+    assert_eq!(summed, all);
+    let wanted = [
+        "share/man/man1/gdn-demo-kill.1",
+        "share/man/man8/goondan-orchestrator.8",
+        "share/bash-completion/completions/gdn",
+        "share/zsh/site-functions/_gdn",
+        "share/fish/vendor_completions.d/gdn.fish",
+        "share/doc/goondan/LICENSE-MIT",
+        "share/doc/goondan/LICENSE-APACHE",
+        "share/doc/goondan/docs/packaging.md",
+        "share/doc/goondan/systemd/goondan.service",
+        "share/doc/goondan/sbom.cdx.json",
+    ];
+    for path in PROGRAMS.iter().chain(&wanted) {
+        assert!(all.contains(*path), "no {path} in {all:#?}");
+    }
+}
+
+fn check_deb(out: &Path, room: &Path) {
+    let deb = one_that_ends(out, ".deb");
+    let deb = deb.to_str().unwrap();
+    let tree = room.join("deb");
+    run(room, "dpkg-deb", &["-R", deb, tree.to_str().unwrap()]).exits(0);
+    // No script runs and no file is anybody's to edit: nothing is started, stopped or asked.
+    let control: BTreeSet<String> = files(&tree.join("DEBIAN"));
+    assert_eq!(control, ["control", "md5sums"].map(str::to_owned).into());
+    run(
+        &tree,
+        "md5sum",
+        &["--check", "--strict", "--quiet", "DEBIAN/md5sums"],
+    )
+    .exits(0);
+    let all = files(&tree);
+    for program in PROGRAMS {
+        assert!(all.contains(&format!("usr/bin/{program}")), "{all:#?}");
+    }
+    let tops: BTreeSet<&str> = all
+        .iter()
+        .map(|path| path.split('/').next().unwrap())
+        .collect();
+    assert_eq!(tops, BTreeSet::from(["DEBIAN", "usr"]));
+    let unit = fs::read_to_string(tree.join("usr/lib/systemd/user/goondan.service")).unwrap();
+    assert!(
+        unit.contains("\nExecStart=/usr/bin/goondan-orchestrator "),
+        "{unit}"
+    );
+    assert!(!unit.contains(".cargo"), "{unit}");
+    let fields = run(room, "dpkg-deb", &["-f", deb]).exits(0).stdout;
+    assert!(fields.contains("\nDepends: libc6"), "{fields}");
+}
+
+#[test]
+fn rel_2_packages_hold_what_they_should_and_are_the_same_each_time() {
+    if !needs::program("git") || !needs::program("python3") || !needs::optional_program("dpkg-deb")
+    {
+        return;
+    }
+    let home = Home::without_project();
+    let room = home.path();
+    let (once, again) = (room.join("once"), room.join("again"));
+    if std::env::var_os(KNOB).is_some() {
+        package(&once, &[]).exits(0);
+        let clone = room.join("clone");
+        let from = repository();
+        run(
+            room,
+            "git",
+            &["clone", "-q", from.to_str().unwrap(), "clone"],
+        )
+        .exits(0);
+        run(&clone, ".ci/package", &["--out", again.to_str().unwrap()]).exits(0);
+    } else {
+        let programs = stand_ins(&home, "echo stand-in");
+        let args = ["--target", TARGET, "--programs", programs.to_str().unwrap()];
+        package(&once, &args).exits(0);
+        package(&again, &args).exits(0);
+    }
+    assert_eq!(made(&once), made(&again));
+    for name in made(&once) {
+        let [one, other] = [&once, &again].map(|out| fs::read(out.join(&name)).unwrap());
+        assert!(one == other, "{name} is not the same the second time");
+    }
+    check_archive(&once, room);
+    check_deb(&once, room);
+}
+
+#[test]
+fn rel_2_a_program_that_says_where_it_was_built_is_not_packed() {
+    if !needs::program("git") || !needs::program("python3") {
+        return;
+    }
+    let home = Home::without_project();
+    let (place, out) = (repository(), home.path().join("out"));
+    let programs = stand_ins(&home, &format!("echo {}/src/main.rs", place.display()));
+    let args = ["--target", TARGET, "--programs", programs.to_str().unwrap()];
+    let refused = package(&out, &args).exits(1);
+    refused.tells(&["goondan-orchestrator", place.to_str().unwrap()]);
+    assert_eq!(made(&out), BTreeSet::new());
+}
