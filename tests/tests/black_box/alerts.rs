@@ -3,7 +3,8 @@
 //! Method: the real binaries, asked by HTTP as Prometheus asks them; faults are injected one after the other,
 //! each on an agent or a connection of its own, and the rules of `docs/operations` are evaluated as they stand. Only
 //! the age of events is a second here, and not 15 minutes; and what must hold for a minute (`for`) must hold for a
-//! second, unless `GOONDAN_TEST_ALERTS_HOLD=1` says that there is time.
+//! second, unless `GOONDAN_TEST_ALERTS_HOLD=1` says that there is time. A soak has the rules as they are, for as long as
+//! `GOONDAN_TEST_ALERTS_SOAK_S` says.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -36,7 +37,12 @@ const HOLD_PART: u32 = 60;
 /// The longest that any rule has to hold.
 const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
-/// What a rule's `for` is multiplied by.
+/// The knob for how long a soak is, in seconds; the long form is 3600.
+const SOAK_VAR: &str = "GOONDAN_TEST_ALERTS_SOAK_S";
+/// Else a part of what happens in one is seen, and no more.
+const SOAK_S: u64 = 5;
+
+/// How long a rule must hold.
 fn hold_of(rule: &Rule) -> Duration {
     match std::env::var_os(HOLD_VAR) {
         Some(_) => rule.hold,
@@ -306,4 +312,65 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
         !known.contains(&"GoondanEventsParked".to_owned()),
         "{known:?}"
     );
+}
+
+/// What a day brings: questions and messages, restarts, reloads, a process that is killed now and then.
+fn ordinary(home: &Home, round: u64) {
+    let asking: Vec<_> = ["clerk", "failing", "holder", "teller"]
+        .into_iter()
+        .flat_map(|agent| (0..3).map(move |key| (agent, format!("{agent}:k{key}"))))
+        .map(|(agent, key)| {
+            let text = if agent == "teller" { "tell" } else { "Hi." };
+            home.start_gdn(&["send", "--agent", agent, "--instance", &key, text])
+        })
+        .collect();
+    for asked in asking {
+        asked.wait().exits(0);
+    }
+    if round % 3 == 1 {
+        home.gdn(&["restart"]).exits(0);
+    }
+    if round % 5 == 2 {
+        let agents = home.ps().into_iter();
+        let mut agents = agents.filter(|process| process["role"] == "agent");
+        if let Some(pid) = agents.find_map(|process| process["pid"].as_u64()) {
+            processes::signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
+        }
+    }
+    if round % 7 == 3 {
+        home.gdn(&["reload"]).exits(0);
+    }
+}
+
+#[test]
+fn obs_3_no_alert_fires_in_a_soak_of_ordinary_life() {
+    let soak_s = std::env::var(SOAK_VAR).map_or(SOAK_S, |text| text.parse().unwrap());
+    let (provider, telegram) = (provider(), Telegram::start());
+    let home = Home::new(&project(&provider, &telegram));
+    let mut daemon = Daemon::serving(&home);
+    let mut scrapes = Scrapes::default();
+    let mut holding = Holding::default();
+    let begun = Instant::now();
+    let mut round = 0;
+    while round < 4 || begun.elapsed() < Duration::from_secs(soak_s) {
+        ordinary(&home, round);
+        if round % 11 == 3 {
+            daemon.stop();
+            daemon = Daemon::serving(&home);
+        }
+        let told = http::get(daemon.webhook("metrics"), "/metrics").unwrap();
+        scrapes.add(Scrape::read(&told.body));
+        for rule in rules() {
+            let found = scrapes.evaluate(&rule.expression);
+            let fires = holding.take(&rule, found, rule.hold, Instant::now());
+            assert!(
+                fires.is_empty(),
+                "{} in round {round}: {fires:?}",
+                rule.name
+            );
+        }
+        round += 1;
+    }
+    println!("{round} rounds in {} s", begun.elapsed().as_secs());
+    daemon.stop();
 }

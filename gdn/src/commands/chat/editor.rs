@@ -215,8 +215,7 @@ mod tests {
             "commands::chat::editor::tests::steer_4_a_panic_gives_the_terminal_back";
         if let Some(shown) = given_back_by(ITSELF) {
             let (before, after) = shown.split_once("a panic in a chat").unwrap();
-            assert!(before.contains("you> "), "{shown:?}");
-            // Pastes came in marks, and do no longer.
+            // Pastes come in marks while a line is edited, and then no longer.
             assert!(before.contains("\x1b[?2004h"), "{shown:?}");
             assert!(before.contains("\x1b[?2004l"), "{shown:?}");
             assert!(!after.contains("\x1b[?2004h"), "{shown:?}");
