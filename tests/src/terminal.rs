@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 
-use crate::wait_until;
+use crate::{wait_for, wait_until};
 
 /// A program on a terminal of its own.
 #[derive(Debug)]
@@ -121,7 +121,15 @@ pub fn given_back_by(test: &str) -> Option<String> {
     command.args([test, "--exact", "--nocapture"]);
     command.env(ALONE, "1").env("TERM", "xterm-256color");
     let mut terminal = Terminal::start(command, 80);
-    let ended = terminal.child.wait().unwrap();
+    let mut places_told = 0;
+    let ended = wait_for("it ends", || {
+        // Where the cursor is, which real terminals answer.
+        if terminal.shown().matches("\x1b[6n").count() > places_told {
+            terminal.press(b"\x1b[1;1R");
+            places_told += 1;
+        }
+        terminal.child.try_wait().unwrap()
+    });
     terminal.reader.take().unwrap().join().unwrap();
     let shown = terminal.shown();
     assert!(!ended.success(), "it ended well:\n{shown}");

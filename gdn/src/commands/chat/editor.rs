@@ -202,12 +202,35 @@ impl Prompt for You {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use anstream::ColorChoice;
     use goondan_tests::terminal::given_back_by;
 
     use super::*;
+
+    /// A fault of the editor, while it has the terminal.
+    struct Panics;
+
+    impl Prompt for Panics {
+        fn render_prompt_left(&self) -> Cow<'_, str> {
+            panic!("a panic in a chat")
+        }
+
+        fn render_prompt_right(&self) -> Cow<'_, str> {
+            Cow::Borrowed("")
+        }
+
+        fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+            Cow::Borrowed("")
+        }
+
+        fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+            Cow::Borrowed("")
+        }
+
+        fn render_prompt_history_search_indicator(&self, _: PromptHistorySearch) -> Cow<'_, str> {
+            Cow::Borrowed("")
+        }
+    }
 
     #[test]
     fn steer_4_a_panic_gives_the_terminal_back() {
@@ -221,13 +244,13 @@ mod tests {
             assert!(!after.contains("\x1b[?2004h"), "{shown:?}");
             return;
         }
-        let mut editor = Editor::start(Output::new(false, ColorChoice::Never));
-        editor.is_reading = editor.wanted.send(()).is_ok();
-        while !terminal::is_raw_mode_enabled().unwrap() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // As the thread that reads would: nothing unwinds through what gives the terminal back.
-        drop(panic::catch_unwind(|| panic!("a panic in a chat")));
+        give_back_on_panic();
+        let reading = std::thread::spawn(|| {
+            let output = Output::new(false, ColorChoice::Never);
+            drop(editor(ExternalPrinter::new(1), output).read_line(&Panics));
+        });
+        // Nothing unwinds through what gives the terminal back: it belongs to another thread.
+        assert!(reading.join().is_err());
         std::process::abort();
     }
 }
