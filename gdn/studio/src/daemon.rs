@@ -192,7 +192,7 @@ async fn follow(
 /// A notification as the page reads it: without the number of a request that it has not made.
 fn told(name: &str, params: &RawValue) -> Option<Bytes> {
     let mut params: Map<String, Value> = serde_json::from_str(params.get()).ok()?;
-    params.remove("requestId");
+    params.shift_remove("requestId");
     Some(line(&json!({ "notice": name, "params": params })))
 }
 

@@ -17,7 +17,7 @@ use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_say
 use goondan_tests::scrape::Scrape;
 use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
 use goondan_tests::wait::{PATIENCE, within};
-use goondan_tests::{Daemon, http, wait_until};
+use goondan_tests::{Daemon, http, wait_for, wait_until};
 use serde_json::json;
 
 /// Rules are evaluated with this instead of their age of events.
@@ -358,7 +358,10 @@ fn obs_3_no_alert_fires_in_a_soak_of_ordinary_life() {
             daemon.stop();
             daemon = Daemon::serving(&home);
         }
-        let told = http::get(daemon.webhook("metrics"), "/metrics").unwrap();
+        // A restart takes the endpoint along, which comes back at another address.
+        let told = wait_for("the endpoint answers", || {
+            http::get(daemon.webhook("metrics"), "/metrics").ok()
+        });
         scrapes.add(Scrape::read(&told.body));
         for rule in rules() {
             let found = scrapes.evaluate(&rule.expression);

@@ -264,6 +264,10 @@ fn compat_3_an_answer_that_comes_later_says_what_it_answers() {
     let home = home();
     let daemon = Daemon::serving(&home);
     home.ask("main", "ask later");
+    // An answer that comes behind the next turn is not handed out in it.
+    daemon.log().wait_for("the worker has answered", |line| {
+        message(line) == "turn committed and answered" && line["instanceKey"] == "worker:main"
+    });
     home.ask("main", "again");
     let asked = &told(&daemon, "asked ")[0];
     assert_eq!(asked["async"], true);
