@@ -360,7 +360,8 @@ fn obs_3_no_alert_fires_in_a_soak_of_ordinary_life() {
         }
         // A restart takes the endpoint along, which comes back at another address.
         let told = wait_for("the endpoint answers", || {
-            http::get(daemon.webhook("metrics"), "/metrics").ok()
+            let told = http::get(daemon.webhook("metrics"), "/metrics").ok();
+            told.filter(|told| told.status == 200)
         });
         scrapes.add(Scrape::read(&told.body));
         for rule in rules() {
