@@ -25,8 +25,8 @@ Examples:
   gdn studio --port 4711 --host localhost:8080
                                         behind `ssh -L 8080:127.0.0.1:4711`
 
-The address is good once, and for a minute: press Enter for another. Studio is heard on this machine alone, asks the
-daemon as this command would, and ends with Ctrl-C.")]
+The address is good once, and for a minute: press Enter for another. Studio is heard on this
+machine alone, asks the daemon as this command would, and ends with Ctrl-C.")]
 pub(crate) struct StudioArgs {
     /// Let the page change things, not only show them
     #[arg(long)]

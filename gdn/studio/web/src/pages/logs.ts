@@ -1,24 +1,21 @@
 // Logs: the log as it is written.
 
 import { html, type TemplateResult } from 'lit';
-import { Page } from '../page.js';
+import { FollowingPage } from '../following.js';
 import { counted } from '../parts/figures.js';
 import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { type LogLine, logReducer, type LogState } from '../store.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
-import type { WorkspaceChange } from '../types.js';
 
 const TAIL_LINES = 500;
 /** More are not in the document. */
 const SHOWN_MAX = 500;
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'];
 
-class LogsPage extends Page {
-  #feed: Feed<LogState, { line: LogLine }> | null = null;
+class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
   #containing = '';
-  readonly #seen = (): void => this.#watch();
   #level = 'trace';
   #isPaused = false;
   #shown: LogLine[] = [];
@@ -28,38 +25,17 @@ class LogsPage extends Page {
     return 'Logs';
   }
 
-  protected override concerns(_change: WorkspaceChange | null): boolean {
-    return false;
-  }
-
-  override connectedCallback(): void {
-    super.connectedCallback();
-    document.addEventListener('visibilitychange', this.#seen);
-    this.#watch();
-  }
-
-  /** A browser has few connections for one server: a page that nobody sees gives its own back. */
-  #watch(): void {
-    this.#feed?.close();
-    this.#feed = null;
-    if (document.hidden || !this.isConnected) return;
-    this.#feed = new Feed('logs.follow', studio.of({ tail: TAIL_LINES, follow: true }), logReducer);
-    this.#feed.onChange = () => this.#changed();
+  protected begin(): Feed<LogState, { line: LogLine }> {
+    return new Feed('logs.follow', studio.of({ tail: TAIL_LINES, follow: true }), logReducer);
   }
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
-    document.removeEventListener('visibilitychange', this.#seen);
-    this.#watch();
     cancelAnimationFrame(this.#frame);
   }
 
-  protected async read(): Promise<void> {
-    // The stream tells all of it.
-  }
-
   /** Many lines in one frame are drawn once. */
-  #changed(): void {
+  protected override told(): void {
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => {
       if (!this.#isPaused) this.#choose();
@@ -71,7 +47,7 @@ class LogsPage extends Page {
     const least = LEVELS.indexOf(this.#level);
     const isChosen = (line: LogLine): boolean =>
       LEVELS.indexOf(line.level) >= least && (text === '' || JSON.stringify(line).toLowerCase().includes(text));
-    this.#shown = (this.#feed?.state.lines ?? []).filter(isChosen).slice(-SHOWN_MAX);
+    this.#shown = (this.feed?.state.lines ?? []).filter(isChosen).slice(-SHOWN_MAX);
     this.requestUpdate();
   }
 
@@ -81,7 +57,7 @@ class LogsPage extends Page {
   }
 
   protected content(): TemplateResult {
-    const feed = this.#feed;
+    const feed = this.feed;
     return html`${feed?.standing === 'lost' && feed.failure !== null ? view.failureView(feed.failure) : ''}
       <div class="filters">
         <p class="field search"><label for="search">Only lines with this</label>

@@ -1,58 +1,31 @@
 // Processes: what runs or is to run in a workspace, as it changes.
 
 import { html, type TemplateResult } from 'lit';
-import { Page } from '../page.js';
+import { FollowingPage } from '../following.js';
 import { bytes, counted } from '../parts/figures.js';
 import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { processReducer, type ProcessesState } from '../store.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
-import type { Process, ProcessChange, WorkspaceChange } from '../types.js';
+import type { Process, ProcessChange } from '../types.js';
 
 /** More are not shown; the filter finds the others. */
 const ROWS_MAX = 200;
 
-class ProcessesPage extends Page {
-  #feed: Feed<ProcessesState, ProcessChange> | null = null;
+class ProcessesPage extends FollowingPage<ProcessesState, ProcessChange> {
   #containing = '';
-  readonly #seen = (): void => this.#watch();
 
   protected heading(): string {
     return 'Processes';
   }
 
-  protected override concerns(_change: WorkspaceChange | null): boolean {
-    return false;
-  }
-
-  override connectedCallback(): void {
-    super.connectedCallback();
-    document.addEventListener('visibilitychange', this.#seen);
-    this.#watch();
-  }
-
-  /** A browser has few connections for one server: a page that nobody sees gives its own back. */
-  #watch(): void {
-    this.#feed?.close();
-    this.#feed = null;
-    if (document.hidden || !this.isConnected) return;
-    this.#feed = new Feed('process.watch', studio.of({ memory: true }), processReducer);
-    this.#feed.onChange = () => this.requestUpdate();
-  }
-
-  override disconnectedCallback(): void {
-    super.disconnectedCallback();
-    document.removeEventListener('visibilitychange', this.#seen);
-    this.#watch();
-  }
-
-  protected async read(): Promise<void> {
-    // The stream tells all of it.
+  protected begin(): Feed<ProcessesState, ProcessChange> {
+    return new Feed('process.watch', studio.of({ memory: true }), processReducer);
   }
 
   protected content(): TemplateResult {
-    const feed = this.#feed;
+    const feed = this.feed;
     const all = Object.values(feed?.state.processes ?? {});
     const text = this.#containing.toLowerCase();
     const has = (process: Process): boolean =>

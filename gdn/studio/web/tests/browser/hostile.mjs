@@ -1,7 +1,7 @@
 // What agents and tools say is text. `STUDIO_CONVERSATION` names a conversation (`hostile` if it does not) with a
 // message that holds `<img src=x onerror=…>` and one that holds an escape character and U+202E. Other lists are looked
 // at, too. Prints `ready hostile`; any line goes on.
-import { must, open, pageNames, ready, shot, suite, visit, watched } from './lib.mjs';
+import { must, open, pageNames, ready, settled, shot, suite, visit, watched } from './lib.mjs';
 
 const key = process.env.STUDIO_CONVERSATION ?? 'hostile';
 
@@ -13,7 +13,7 @@ await suite('hostile', async (browser) => {
   const names = await pageNames(page);
   for (const hash of [`#/conversation/${encodeURIComponent(key)}`, '#/conversation/main', ...names.map((name) => `#/${name}`)]) {
     await visit(page, hash);
-    await page.waitForTimeout(200);
+    await settled(page);
     const found = await page.evaluate(() => {
       const main = document.querySelector('main');
       const strange = [...main.querySelectorAll('img, script, iframe, object, embed, svg:not(.graph), style, [onerror], [onload], [onclick]')];

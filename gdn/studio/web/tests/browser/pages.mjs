@@ -77,7 +77,7 @@ await suite('pages', async (browser) => {
     await page.waitForSelector(`nav a[href^="#/${name}"][aria-current="page"]`);
     await settled(page);
     await page.waitForFunction(() => document.activeElement?.tagName === 'H1');
-    await page.waitForTimeout(150);
+    await settled(page);
     const failures = await checkShape(page, name);
     must(failures.length === 0 || name === 'bundles' || name === 'trace', `${name} says: ${failures.join(' ')}`);
     if ((await page.locator('main [data-search]').count()) > 0) {
@@ -91,7 +91,7 @@ await suite('pages', async (browser) => {
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
     for (const hash of [...names.map((name) => `#/${name}`), ...extra]) {
       await visit(page, hash);
-      await page.waitForTimeout(150);
+      await settled(page);
       for (const summary of await page.$$('main details > summary')) await summary.click();
       await checkAxe(page, `${hash} in ${scheme}`);
       await shot(page, `${hash.replace(/[^a-z0-9-]+/gi, '_').replace(/^_/, '')}-${scheme}`);
@@ -101,7 +101,7 @@ await suite('pages', async (browser) => {
   await page.setViewportSize({ width: 360, height: 740 });
   for (const hash of [...names.map((name) => `#/${name}`), ...extra]) {
     await visit(page, hash);
-    await page.waitForTimeout(150);
+    await settled(page);
     await checkShape(page, `${hash} at 360 pixels`);
     await shot(page, `${hash.replace(/[^a-z0-9-]+/gi, '_').replace(/^_/, '')}-narrow`);
   }

@@ -1,0 +1,47 @@
+// Pages of which a stream tells all: it is followed while somebody sees them.
+
+import { Page } from './page.js';
+import type { Feed } from './stream.js';
+import type { WorkspaceChange } from './types.js';
+
+/** A page whose stream is given back while nobody sees it: a browser has few connections for one server. */
+export abstract class FollowingPage<State, Notice> extends Page {
+  protected feed: Feed<State, Notice> | null = null;
+  readonly #seen = (): void => this.#follow();
+
+  /** Begins to follow. */
+  protected abstract begin(): Feed<State, Notice>;
+
+  /** Something was told. */
+  protected told(): void {
+    this.requestUpdate();
+  }
+
+  protected override concerns(_change: WorkspaceChange | null): boolean {
+    return false;
+  }
+
+  protected async read(): Promise<void> {
+    // The stream tells all of it.
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    document.addEventListener('visibilitychange', this.#seen);
+    this.#follow();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    document.removeEventListener('visibilitychange', this.#seen);
+    this.#follow();
+  }
+
+  #follow(): void {
+    this.feed?.close();
+    this.feed = null;
+    if (document.hidden || !this.isConnected) return;
+    this.feed = this.begin();
+    this.feed.onChange = () => this.told();
+  }
+}
