@@ -72,6 +72,7 @@ fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
         (&made["instanceKey"], &made["agentName"]),
         (&"main".into(), &"worker".into())
     );
+    assert_eq!(keys(&there), ["main"]);
     assert_eq!(there.history("main"), confirmed);
     let lines = base(&there, "main");
     assert!(base(&here, "main").starts_with(&lines), "not byte for byte");

@@ -18,8 +18,8 @@ use super::operation::{
 };
 use crate::error::StoreError;
 use crate::instance::{
-    self, Arranged, Brought, Cancelled, EventState, InstanceState, InstanceStore, OpenTurn, Page,
-    Pins,
+    self, Arranged, Brought, Cancelled, EventState, InstanceState, InstanceStore, Metadata,
+    OpenTurn, Page, Pins,
 };
 use crate::own_files::{self, OwnFiles};
 use crate::verify;
@@ -296,14 +296,17 @@ impl Perform<Import> for Worker {
         let staging = format!(".new-{}", uuid::Uuid::now_v7());
         let whose = (key, &import.agent);
         let disk = self.disk.as_ref();
-        instance::import(
+        let imported = instance::import(
             disk,
             &instances,
             whose,
             &import.archive,
             import.at,
             &staging,
-        )
+        )?;
+        let metadata = Metadata::read(disk, &self.dir_of(&import.instance))?;
+        self.index.put(&import.instance, &metadata);
+        Ok(imported)
     }
 }
 
