@@ -17,7 +17,11 @@ mod escapes;
 #[cfg(test)]
 mod functions;
 #[cfg(test)]
+mod guides;
+#[cfg(test)]
 mod imports;
+#[cfg(test)]
+mod index;
 #[cfg(test)]
 mod korean;
 #[cfg(test)]

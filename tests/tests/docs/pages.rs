@@ -2,6 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+/// The directories of pages.
+const DIRS: &[&str] = &[
+    "docs",
+    "docs/connectors",
+    "docs/how-to",
+    "docs/operations",
+    "docs/tutorials",
+    "systemd",
+];
+
 /// The repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -30,7 +40,7 @@ impl Page {
     /// Every page there is.
     pub(crate) fn all() -> Vec<Self> {
         let mut paths = vec!["README.md".to_owned()];
-        for dir in ["docs", "systemd"] {
+        for dir in DIRS {
             for entry in std::fs::read_dir(repository().join(dir)).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 if name.ends_with(".md") {
@@ -54,14 +64,22 @@ impl Page {
         prose.join("\n")
     }
 
-    /// The fences with this language, in order, without those of `text` and the like.
-    pub(crate) fn fences(&self, language: &str) -> Vec<String> {
+    /// The fences in order: what stands behind the opening marks, and what is within.
+    pub(crate) fn all_fences(&self) -> Vec<(&str, String)> {
         let parts = self.text.split("\n```").enumerate();
         parts
             .filter(|(at, _)| !at.is_multiple_of(2))
             .filter_map(|(_, part)| part.split_once('\n'))
+            .map(|(info, content)| (info, format!("{content}\n")))
+            .collect()
+    }
+
+    /// The fences with this language, in order, without those of `text` and the like.
+    pub(crate) fn fences(&self, language: &str) -> Vec<String> {
+        let fences = self.all_fences().into_iter();
+        fences
             .filter(|(info, _)| *info == language)
-            .map(|(_, content)| format!("{content}\n"))
+            .map(|(_, content)| content)
             .collect()
     }
 

@@ -1,0 +1,253 @@
+//! Tutorials and how-to guides: what a reader is told to type is typed, and what they say is printed is printed.
+//!
+//! Method: a page is one shell, from its first fence to its last, in a home directory of its own. The shell begins in
+//! a copy of what a clone has for it. What the fences of a page mean is told to readers in `docs/README.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use goondan_tests::binaries::bin_dir;
+use goondan_tests::home::Running;
+use goondan_tests::server::free_ports;
+use goondan_tests::{Home, Ran, needs};
+
+use crate::pages::{Page, repository};
+
+/// What stands before the output of each fence.
+const MARK: char = '\u{1e}';
+/// The port that pages use; the shell gets a free one in its place.
+const PORT: &str = "8080";
+/// What a fence adds to its language that no test runs.
+const NOT_RUN: &str = " not-run";
+/// What stands for anything in what is printed.
+const ANYTHING: char = '…';
+
+/// One thing to do, or to look at.
+#[derive(Debug, PartialEq)]
+enum Part {
+    /// Typed as it stands.
+    Typed(String),
+    /// What the fence that was typed last prints, among other lines, in this order.
+    Printed(Vec<String>),
+    /// A file that is written, or added to.
+    File {
+        path: String,
+        is_added: bool,
+        text: String,
+    },
+    /// What needs what no test has.
+    NotRun,
+}
+
+fn part(page: &str, info: &str, text: &str) -> Part {
+    if info.ends_with(NOT_RUN) {
+        return Part::NotRun;
+    }
+    match info {
+        "sh" => return Part::Typed(text.to_owned()),
+        "text" => return Part::Printed(text.lines().map(str::to_owned).collect()),
+        _ => {}
+    }
+    let (first, rest) = text.split_once('\n').unwrap();
+    let named = first.split_once(" file: ").map(|(_, name)| name);
+    let Some(name) = named else {
+        panic!("{page}: a fence of {info} that begins with no file's name: {first}");
+    };
+    let added = name.strip_suffix(", at its end");
+    Part::File {
+        path: added.unwrap_or(name).to_owned(),
+        is_added: added.is_some(),
+        text: if added.is_some() { rest } else { text }.to_owned(),
+    }
+}
+
+fn parts(page: &Page) -> Vec<Part> {
+    let fences = page.all_fences();
+    let parts = fences
+        .iter()
+        .map(|(info, text)| part(&page.path, info, text));
+    parts.collect()
+}
+
+/// All that is typed and written, as one script; the output of each typed fence begins with a mark.
+fn script(parts: &[Part]) -> String {
+    let mut script = String::from("exec 2>&1\ncd goondan\n");
+    for part in parts {
+        match part {
+            Part::Typed(text) => write!(script, "printf '\\036'\n{text}").unwrap(),
+            Part::File {
+                path,
+                is_added,
+                text,
+            } => {
+                let to = if *is_added { ">>" } else { ">" };
+                write!(
+                    script,
+                    "mkdir -p \"$(dirname '{path}')\"\ncat {to} '{path}' <<'END OF FILE'\n{text}END OF FILE\n"
+                )
+                .unwrap();
+            }
+            Part::Printed(_) | Part::NotRun => {}
+        }
+    }
+    script
+}
+
+/// Whether a line is the one that was promised, with anything in place of each `…`.
+fn is_as_promised(line: &str, promised: &str) -> bool {
+    let mut pieces = promised.split(ANYTHING);
+    let first = pieces.next().unwrap();
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let pieces: Vec<&str> = pieces.collect();
+    let Some((last, between)) = pieces.split_last() else {
+        return rest.is_empty();
+    };
+    for piece in between {
+        let Some((_, behind)) = rest.split_once(piece) else {
+            return false;
+        };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+/// The first line that was promised and is not there, behind those before it.
+fn missing<'a>(printed: &str, promised: &'a [String]) -> Option<&'a str> {
+    let mut lines = printed.lines().map(str::trim_end);
+    let mut wanted = promised.iter().map(|line| line.trim_end());
+    wanted.find(|wanted| !wanted.is_empty() && !lines.any(|line| is_as_promised(line, wanted)))
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+fn run(home: &Home, script: &str) -> Ran {
+    copy(
+        &repository().join("docs/examples"),
+        &home.path().join("goondan/docs/examples"),
+    );
+    let [port] = free_ports();
+    let script = script.replace(PORT, &port.to_string());
+    let mut command: Command = home.command("bash".as_ref(), &["-euo", "pipefail", "-c", &script]);
+    let mut path = bin_dir().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    command
+        .env("PATH", path)
+        .env_remove("GOONDAN_STATE_ROOT")
+        .current_dir(home.path());
+    Running::start(command).wait()
+}
+
+/// Does what a page says.
+fn follow(path: &str, not_run: usize, is_there: fn() -> bool) {
+    if !is_there() {
+        return;
+    }
+    let parts = parts(&Page::read(path));
+    let left_out = parts.iter().filter(|part| **part == Part::NotRun).count();
+    assert_eq!(left_out, not_run, "{path}: fences that are not run");
+    let home = Home::without_project();
+    let ran = run(&home, &script(&parts));
+    assert_eq!(ran.code, 0, "{path}: {}{}", ran.stdout, ran.stderr);
+    let mut printed = ran.stdout.split(MARK);
+    let mut last = printed.next().unwrap();
+    for part in &parts {
+        match part {
+            Part::Typed(_) => last = printed.next().unwrap(),
+            Part::Printed(promised) => {
+                let missing = missing(last, promised);
+                assert_eq!(missing, None, "{path}: it printed\n{last}");
+            }
+            Part::File { .. } | Part::NotRun => {}
+        }
+    }
+    assert!(
+        home.running(goondan_tests::home::ORCHESTRATOR).is_empty(),
+        "{path} leaves a daemon behind"
+    );
+}
+
+/// A test for each page: how many of its fences no test runs, and which programs it needs.
+macro_rules! pages {
+    ($($test:ident: $path:literal, $not_run:literal, $needs:expr;)*) => {
+        const PAGES: &[&str] = &[$($path),*];
+        $(#[test]
+        fn $test() {
+            follow($path, $not_run, $needs);
+        })*
+    };
+}
+
+fn nothing() -> bool {
+    true
+}
+
+pages! {
+    calls_are_approved: "docs/how-to/approve-calls.md", 1, nothing;
+    state_is_backed_up_and_restored: "docs/how-to/back-up-and-restore.md", 0, nothing;
+    it_is_found_out_why_an_agent_waits: "docs/how-to/find-out-why-an-agent-waits.md", 0, nothing;
+    logs_and_traces_are_followed: "docs/how-to/follow-logs-and-traces.md", 3, nothing;
+    a_package_is_installed: "docs/how-to/install-a-package.md", 3, nothing;
+    webhooks_are_received: "docs/how-to/receive-webhooks.md", 0, || needs::program("curl") && needs::program("openssl");
+    a_task_is_restored: "docs/how-to/restore-a-task.md", 0, nothing;
+    a_secret_is_rotated: "docs/how-to/rotate-a-secret.md", 0, nothing;
+    a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 4, nothing;
+    a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
+    versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
+    a_tool_is_written: "docs/how-to/write-a-tool.md", 0, || needs::program("python3");
+    an_extension_is_written: "docs/how-to/write-an-extension.md", 0, needs::javascript;
+    a_first_swarm_is_made_killed_and_found_again: "docs/tutorials/first-swarm.md", 0, nothing;
+    two_workers_hand_in_proposals: "docs/tutorials/sandbox-and-proposal.md", 0, nothing;
+}
+
+#[test]
+fn every_tutorial_and_every_guide_is_followed_by_a_test() {
+    let pages = Page::all();
+    let guides = pages.iter().map(|page| page.path.as_str());
+    let guides = guides
+        .filter(|path| path.starts_with("docs/tutorials/") || path.starts_with("docs/how-to/"));
+    let mut known = PAGES.to_vec();
+    known.sort_unstable();
+    assert_eq!(guides.collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn what_was_promised_is_found_line_by_line_and_nothing_else_passes_for_it() {
+    let printed = "one 1 s\ntwo, 2.50 s ago\nthree\n";
+    let promised = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect::<Vec<_>>()
+    };
+    for found in [
+        &["one … s", "three"][..],
+        &["two, … s …"],
+        &["", "…ee"],
+        &["…"],
+    ] {
+        assert_eq!(missing(printed, &promised(found)), None, "{found:?}");
+    }
+    for (lost, wanted) in [
+        (&["three", "one … s"][..], "one … s"),
+        (&["two"], "two"),
+        (&["one … ms"], "one … ms"),
+    ] {
+        assert_eq!(missing(printed, &promised(lost)), Some(wanted));
+    }
+}
