@@ -208,6 +208,7 @@ pages! {
     a_secret_is_rotated: "docs/how-to/rotate-a-secret.md", 0, nothing;
     a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 4, nothing;
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
+    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 2, nothing;
     versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
     a_tool_is_written: "docs/how-to/write-a-tool.md", 0, || needs::program("python3");
     an_extension_is_written: "docs/how-to/write-an-extension.md", 0, needs::javascript;

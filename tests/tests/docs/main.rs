@@ -19,6 +19,8 @@ mod functions;
 #[cfg(test)]
 mod guides;
 #[cfg(test)]
+mod images;
+#[cfg(test)]
 mod imports;
 #[cfg(test)]
 mod index;

@@ -1,0 +1,74 @@
+//! The pictures in `docs/images/`: each is shown or led to by a page, each that a page shows is there, and all are small
+//! enough to be looked at over a slow line.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::pages::{Page, repository};
+
+const IMAGES: &str = "docs/images";
+/// The page that [`Page::all`] leaves out.
+const KOREAN: &str = "docs/ko/README.md";
+/// Bytes that a picture may have, by the ending of its file.
+const BYTES_MAX: &[(&str, usize)] = &[("png", 120_000), ("svg", 100_000), ("cast", 200_000)];
+/// Pixels that a screenshot is wide and high.
+const SIDE_PIXELS: std::ops::RangeInclusive<u32> = 320..=1600;
+
+/// What pages show, by `![text](target)`: the page, the text and the file in the repository.
+fn shown() -> Vec<(String, String, String)> {
+    let mut pages = Page::all();
+    pages.push(Page::read(KOREAN));
+    let mut shown = Vec::new();
+    for page in pages {
+        let folder = repository().join(&page.path).parent().unwrap().to_owned();
+        for rest in page.prose().split("![").skip(1) {
+            let (text, rest) = rest.split_once("](").unwrap();
+            let (target, _) = rest.split_once(')').unwrap();
+            let file = folder.join(target).canonicalize();
+            let file = file.unwrap_or_else(|error| panic!("{}: {target}: {error}", page.path));
+            let file = file.strip_prefix(repository()).unwrap();
+            let file = file.to_str().unwrap().to_owned();
+            shown.push((page.path.clone(), text.to_owned(), file));
+        }
+    }
+    shown
+}
+
+fn kept() -> BTreeSet<String> {
+    let entries = fs::read_dir(repository().join(IMAGES)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| format!("{IMAGES}/{name}")).collect()
+}
+
+#[test]
+fn every_picture_is_shown_and_says_in_words_what_it_shows() {
+    let shown = shown();
+    for (page, text, file) in &shown {
+        assert!(file.starts_with(IMAGES), "{page} shows {file}");
+        assert!(text.split(' ').count() > 2, "{page}: {file} says {text:?}");
+    }
+    let mut used: BTreeSet<String> = shown.into_iter().map(|(_, _, file)| file).collect();
+    // What nobody's browser plays is led to.
+    let all: String = Page::all().into_iter().map(|page| page.text).collect();
+    let casts = kept().into_iter().filter(|file| file.ends_with(".cast"));
+    used.extend(casts.filter(|file| all.contains(file.trim_start_matches("docs/"))));
+    assert_eq!(kept(), used);
+}
+
+#[test]
+fn pictures_are_small_and_screenshots_are_pictures() {
+    for file in kept() {
+        let bytes = fs::read(repository().join(&file)).unwrap();
+        let ending = file.rsplit('.').next().unwrap();
+        let most = BYTES_MAX.iter().find(|(known, _)| *known == ending);
+        let (_, most) = most.unwrap_or_else(|| panic!("{file} is none that is known"));
+        assert!(bytes.len() <= *most, "{file} has {} bytes", bytes.len());
+        if ending == "png" {
+            assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "{file}");
+            for at in [16, 20] {
+                let side = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+                assert!(SIDE_PIXELS.contains(&side), "{file} is {side} pixels");
+            }
+        }
+    }
+}
