@@ -26,6 +26,7 @@
 pub mod alerts;
 pub mod authorization_server;
 pub mod binaries;
+pub mod cast;
 pub mod cli_agents;
 pub mod copies;
 pub mod daemon;

@@ -67,6 +67,13 @@ impl Screen {
         String::from_utf8(shown.stdout).unwrap()
     }
 
+    /// What is on the screen, with the escape sequences that make its colors.
+    #[must_use]
+    pub fn painted(&self) -> String {
+        let shown = ran(&mut self.tmux(&["capture-pane", "-e", "-p"]));
+        String::from_utf8(shown.stdout).unwrap()
+    }
+
     /// What is on the screen and has been, as a person sees who scrolls back.
     #[must_use]
     pub fn shown_so_far(&self) -> String {
@@ -95,7 +102,7 @@ impl Screen {
 
     /// Types text as it stands.
     pub fn types(&self, text: &str) {
-        ran(&mut self.tmux(&["send-keys", "-l", text]));
+        ran(&mut self.tmux(&["send-keys", "-l", "--", text]));
     }
 
     /// Presses keys by their names: `Enter`, `C-c`, `Down`.

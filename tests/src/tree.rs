@@ -1,4 +1,4 @@
-//! What is in a directory, to see whether anything changed.
+//! What is in a directory: to see whether anything changed, and to have it somewhere else.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,20 @@ pub struct Entry {
     mode: u32,
     modified: (i64, i64),
     content: Vec<u8>,
+}
+
+/// Makes a copy of a directory with all that is in it. Symbolic links are followed.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 /// Everything below `root` that `keep` admits: paths relative to `root`, with mode, time of the last

@@ -4,13 +4,12 @@
 //! a copy of what a clone has for it. What the fences of a page mean is told to readers in `docs/README.md`.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use goondan_tests::binaries::bin_dir;
 use goondan_tests::home::Running;
 use goondan_tests::server::free_ports;
+use goondan_tests::tree::copy_folder;
 use goondan_tests::{Home, Ran, needs};
 
 use crate::pages::{Page, repository};
@@ -122,21 +121,8 @@ fn missing<'a>(printed: &str, promised: &'a [String]) -> Option<&'a str> {
     wanted.find(|wanted| !wanted.is_empty() && !lines.any(|line| is_as_promised(line, wanted)))
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
-
 fn run(home: &Home, script: &str) -> Ran {
-    copy(
+    copy_folder(
         &repository().join("docs/examples"),
         &home.path().join("goondan/docs/examples"),
     );

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use serde_json::Value;
+
 use crate::pages::{Page, repository};
 
 const IMAGES: &str = "docs/images";
@@ -71,4 +73,37 @@ fn pictures_are_small_and_screenshots_are_pictures() {
             }
         }
     }
+}
+
+/// What would say on whose machine a recording was made.
+const PRIVATE: &[&str] = &["/home/", "/root/", "/Users/", "/target/", "@localhost"];
+
+#[test]
+fn recordings_can_be_played_and_tell_of_no_machine() {
+    let mut casts = 0;
+    for file in kept().iter().filter(|file| !file.ends_with(".png")) {
+        let text = fs::read_to_string(repository().join(file)).unwrap();
+        for private in PRIVATE {
+            assert!(!text.contains(private), "{file}: {private}");
+        }
+        if file.ends_with(".svg") {
+            assert!(
+                text.contains("<title>") && !text.contains("<script"),
+                "{file}"
+            );
+            continue;
+        }
+        casts += 1;
+        assert!(kept().contains(&file.replace(".cast", ".svg")), "{file}");
+        let mut lines = text.lines();
+        let head: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert_eq!(head["version"], 2, "{file}");
+        let mut before = 0.0;
+        for line in lines {
+            let (at, kind, _): (f64, String, String) = serde_json::from_str(line).unwrap();
+            assert!(kind == "o" && at >= before, "{file}: {line}");
+            before = at;
+        }
+    }
+    assert!(casts > 2, "only {casts} recordings");
 }
