@@ -40,6 +40,7 @@ mod instance;
 mod logs;
 mod oauth;
 mod package;
+mod paging;
 mod process;
 mod proposal;
 mod question;
@@ -55,7 +56,8 @@ mod wire;
 mod workspace;
 
 pub use approval::{
-    ApprovalDecided, ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, ShowApproval,
+    ApprovalDecided, ApprovalDetail, ApprovalInfo, ApprovalPlace, ApprovalsPage, DecideApproval,
+    ListApprovals, ShowApproval,
 };
 pub use bundle::{
     ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RehearseBundle, RejectChangeset,
@@ -89,20 +91,22 @@ pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
     EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, MergeProposal, MergedFrom,
     ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile,
-    ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalReview, ProposedChange,
-    Refusal, RefusalKind, RejectProposal, RevertProposal, RunEvent, RunEventKind, ShowProposal,
+    ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalReview, ProposalsPage,
+    ProposedChange, Refusal, RefusalKind, RejectProposal, RevertProposal, RunEvent, RunEventKind,
+    ShowProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
-    QuestionSource, ShowQuestion,
+    QuestionPlace, QuestionSource, QuestionsPage, ShowQuestion,
 };
 pub use rewind::{
-    CheckpointInstance, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints,
-    MessageTakenBack, OtherConfiguration, PinnedConversation, RewindInstance, RewindRecord,
+    CheckpointInstance, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
+    ListInstanceCheckpoints, MessageTakenBack, OtherConfiguration, PinnedConversation,
+    RewindInstance, RewindRecord,
 };
 pub use sandbox::{
     ListSandboxes, NotGiven, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox,
-    SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, ShowSandbox,
+    SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, SandboxesPage, ShowSandbox,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
@@ -111,17 +115,18 @@ pub use secret::{
 };
 pub use task::{
     AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, CancelTask, CheckpointInfo, CheckpointTask,
-    CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask, ProvideTask,
-    PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask, ReworkTask,
-    SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill,
-    TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification, TaskNotificationState,
-    TaskPlace, TaskRemoved, TaskRestored, TaskRun, TasksPage, TasksPruned,
+    CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
+    ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
+    ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk,
+    TaskDrill, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification,
+    TaskNotificationState, TaskPlace, TaskRemoved, TaskRestored, TaskRun, TasksPage, TasksPruned,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use watch::{
-    InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceSnapshot,
+    FollowTurns, InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange,
+    WorkspaceSnapshot,
 };
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
@@ -188,6 +193,9 @@ methods! {
     Reload = "workspace.reload" -> Reloaded;
     /// How a workspace is and what happens in it, as `workspace.change` notifications under the request's id.
     WatchWorkspace = "workspace.watch" -> Done;
+    /// What happens in the turns of a conversation, and what its models say as they say it, as `turn.progress` and
+    /// `turn.piece` notifications under the request's id.
+    FollowTurns = "turn.follow" -> Done;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
     /// What replies of models took.
@@ -209,7 +217,7 @@ methods! {
     /// An event that waits has its turn earlier or later. Only a person may.
     MoveEvent = "event.move" -> Done;
     /// The questions that wait for a person's answer.
-    ListQuestions = "question.list" -> Vec<QuestionInfo>;
+    ListQuestions = "question.list" -> QuestionsPage;
     /// One of them, with the form of its answer.
     ShowQuestion = "question.show" -> QuestionDetail;
     /// Answers a question. Only a person may.
@@ -217,7 +225,7 @@ methods! {
     /// Gives a question no answer. Only a person may.
     DeclineQuestion = "question.decline" -> QuestionClosed;
     /// The tool calls that wait for a person to approve them.
-    ListApprovals = "approval.list" -> Vec<ApprovalInfo>;
+    ListApprovals = "approval.list" -> ApprovalsPage;
     /// One of them, with its arguments.
     ShowApproval = "approval.show" -> ApprovalDetail;
     /// Approves or denies a tool call that waits. Only a person may.
@@ -247,7 +255,7 @@ methods! {
     /// Makes a joint checkpoint of an instance: its files, conversation and extensions together. Only a person may.
     CheckpointInstance = "instance.checkpoint" -> InstanceCheckpoint;
     /// The joint checkpoints of an instance.
-    ListInstanceCheckpoints = "instance.checkpoints" -> Vec<InstanceCheckpoint>;
+    ListInstanceCheckpoints = "instance.checkpoints" -> InstanceCheckpointsPage;
     /// Takes files, conversation and extensions back to one, or tells what that would change. Only a person may.
     RewindInstance = "instance.rewind" -> InstanceRewound;
     /// Stops an instance's process and removes its state.
@@ -255,7 +263,7 @@ methods! {
     /// Copies chosen files of the Project Root for a worker.
     PrepareSandbox = "sandbox.prepare" -> SandboxDetail;
     /// The sandboxes of a workspace.
-    ListSandboxes = "sandbox.list" -> Vec<SandboxInfo>;
+    ListSandboxes = "sandbox.list" -> SandboxesPage;
     /// One of them, with every file that it was given.
     ShowSandbox = "sandbox.show" -> SandboxDetail;
     /// Removes a sandbox with the proposal in it.
@@ -263,7 +271,7 @@ methods! {
     /// Hands in what changed in a sandbox.
     CreateProposal = "proposal.create" -> ProposalDetail;
     /// The proposals of a workspace.
-    ListProposals = "proposal.list" -> Vec<ProposalInfo>;
+    ListProposals = "proposal.list" -> ProposalsPage;
     /// One of them, with all that is known of it.
     ShowProposal = "proposal.show" -> ProposalDetail;
     /// A part of its patch.
@@ -323,7 +331,7 @@ methods! {
     /// Makes a checkpoint of the work area.
     CheckpointTask = "task.checkpoint" -> CheckpointInfo;
     /// The checkpoints of a task.
-    ListCheckpoints = "task.checkpoints" -> Vec<CheckpointInfo>;
+    ListCheckpoints = "task.checkpoints" -> CheckpointsPage;
     /// Takes the work area back to a checkpoint, or tells what that would change.
     RestoreTask = "task.restore" -> TaskRestored;
     /// Tries whether the newest checkpoint could be restored.

@@ -48,6 +48,21 @@ pub const MAX_TASKS_PAGE: usize = 1_000;
 /// Workspaces that one page of a list and the state of the daemon hold at most (`OBS-1`).
 pub const MAX_WORKSPACES_PAGE: usize = 100;
 
+/// Tool calls that wait for approval, on one page of a list at most (`OBS-1`).
+pub const MAX_APPROVALS_PAGE: usize = 250;
+
+/// Questions that one page of a list holds at most (`OBS-1`): each has its text.
+pub const MAX_QUESTIONS_PAGE: usize = 250;
+
+/// Proposals that one page of a list holds at most (`OBS-1`): each is read from its folder, with its notes.
+pub const MAX_PROPOSALS_PAGE: usize = 250;
+
+/// Sandboxes that one page of a list holds at most (`OBS-1`).
+pub const MAX_SANDBOXES_PAGE: usize = 1_000;
+
+/// Checkpoints of one conversation or task that one page of a list holds at most (`OBS-1`).
+pub const MAX_CHECKPOINTS_PAGE: usize = 1_000;
+
 /// Sums that one answer about what replies of models took holds at most.
 pub const MAX_USAGE_ROWS: usize = 10_000;
 

@@ -60,7 +60,9 @@ pub struct Answer {
     pub ending: Ending,
     /// What comes behind them, again and again, until the other side closes; nothing if it is empty.
     pub repeated: Vec<u8>,
-    /// The pause before each repetition.
+    /// What comes behind the chunks, each part made when it is sent, until there is none.
+    pub made: Option<fn(usize) -> Option<Vec<u8>>>,
+    /// The pause before each repetition, and each part that is made.
     pub pause: Duration,
 }
 
@@ -74,6 +76,7 @@ impl Answer {
             chunks: vec![events.as_bytes().to_vec()],
             ending: Ending::Whole,
             repeated: Vec::new(),
+            made: None,
             pause: Duration::ZERO,
         }
     }
@@ -93,6 +96,7 @@ impl Answer {
             chunks: vec![body.to_string().into_bytes()],
             ending: Ending::Whole,
             repeated: Vec::new(),
+            made: None,
             pause: Duration::ZERO,
         }
     }
@@ -124,6 +128,14 @@ impl Answer {
     pub fn repeating_slowly(mut self, part: &[u8]) -> Self {
         self.repeated = part.to_vec();
         self.pause = Duration::from_millis(10);
+        self
+    }
+
+    /// The same with further parts, some in a hundredth of a second, each made when it is sent, until there is none.
+    #[must_use]
+    pub fn made_when_sent(mut self, part: fn(usize) -> Option<Vec<u8>>) -> Self {
+        self.made = Some(part);
+        self.pause = Duration::from_millis(5);
         self
     }
 
@@ -227,17 +239,21 @@ fn serve(
     for chunk in answer.chunks.iter().filter(|chunk| !chunk.is_empty()) {
         if answer.ending == Ending::Closed {
             stream.write_all(chunk)?;
+            stream.flush()?;
         } else {
-            let size = format!("{:x}\r\n", chunk.len());
-            stream.write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())?;
+            write_chunk(&mut stream, chunk)?;
         }
-        stream.flush()?;
+    }
+    for number in 0.. {
+        std::thread::sleep(answer.pause);
+        let Some(part) = answer.made.and_then(|made| made(number)) else {
+            break;
+        };
+        write_chunk(&mut stream, &part)?;
     }
     while !answer.repeated.is_empty() {
         std::thread::sleep(answer.pause);
-        let size = format!("{:x}\r\n", answer.repeated.len());
-        stream.write_all(&[size.as_bytes(), &answer.repeated, b"\r\n"].concat())?;
-        stream.flush()?;
+        write_chunk(&mut stream, &answer.repeated)?;
     }
     match answer.ending {
         Ending::Whole => stream.write_all(b"0\r\n\r\n"),
@@ -248,6 +264,12 @@ fn serve(
             _ => Ok(()),
         },
     }
+}
+
+fn write_chunk(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<()> {
+    let size = format!("{:x}\r\n", chunk.len());
+    stream.write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())?;
+    stream.flush()
 }
 
 fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>> {

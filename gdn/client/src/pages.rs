@@ -1,8 +1,10 @@
 //! Lists that the daemon gives in pages (`OBS-1`).
 
 use goondan_protocol::control::{
-    DaemonStatus, EventInfo, InstanceSummary, ListEvents, ListInstances, ListProcesses, ListTasks,
-    ListWorkspaces, Method, ProcessInfo, Status, TaskInfo, WorkspaceInfo,
+    ApprovalInfo, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint, InstanceSummary,
+    ListApprovals, ListCheckpoints, ListEvents, ListInstanceCheckpoints, ListInstances,
+    ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListTasks, ListWorkspaces, Method,
+    ProcessInfo, ProposalInfo, QuestionInfo, SandboxInfo, Status, TaskInfo, WorkspaceInfo,
 };
 
 use crate::{CallError, Client};
@@ -37,6 +39,12 @@ paged! {
     ListEvents: events of EventInfo;
     ListTasks: tasks of TaskInfo;
     ListWorkspaces: workspaces of WorkspaceInfo;
+    ListApprovals: approvals of ApprovalInfo;
+    ListQuestions: questions of QuestionInfo;
+    ListSandboxes: sandboxes of SandboxInfo;
+    ListProposals: proposals of ProposalInfo;
+    ListCheckpoints: checkpoints of CheckpointInfo;
+    ListInstanceCheckpoints: checkpoints of InstanceCheckpoint;
 }
 
 impl Client {

@@ -83,8 +83,9 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     let list = ListApprovals {
         workspace_id,
         instance_key: args.instance,
+        ..ListApprovals::default()
     };
-    let waiting = client.query(list).await?;
+    let waiting = client.all(list).await?;
     let output = context.output;
     output.object(schemas::APPROVALS, &json!({ "approvals": waiting }))?;
     let Some(first) = waiting.first() else {
@@ -236,7 +237,7 @@ pub(super) async fn report(
         let id = &workspace.workspace_id;
         let list = ListApprovals {
             workspace_id: Some(id.clone()),
-            instance_key: None,
+            ..ListApprovals::default()
         };
         let command =
             |command: &str| context.daemon_command(&format!("--workspace {id} {command}"));
@@ -258,18 +259,20 @@ pub(super) async fn report_of(
     let list = ListApprovals {
         workspace_id: Some(workspace.workspace_id.clone()),
         instance_key: Some(key),
+        ..ListApprovals::default()
     };
     report_some(client, list, context, &|command| context.command(command)).await
 }
 
 async fn report_some(
     client: &mut Client,
-    list: ListApprovals,
+    mut list: ListApprovals,
     context: &Context,
     command: &impl Fn(&str) -> String,
 ) -> Result<(), Failure> {
+    list.limit = Some(NAMED_AT_ONCE);
     let waiting = client.query(list).await?;
-    for info in waiting.iter().take(NAMED_AT_ONCE) {
+    for info in waiting.approvals {
         let id = &info.approval_id;
         context.output.note(format!(
             "  {} in {} waits for your approval: {}\n    `{}`, or `{}`",

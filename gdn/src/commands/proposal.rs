@@ -216,8 +216,11 @@ async fn list(args: ProposalListArgs, context: &Context) -> Result<(), Failure> 
     let list = ListProposals {
         workspace_id: workspace.workspace_id,
         run_id: args.run,
+        after: None,
+        limit: None,
     };
-    let proposals = client.query(list).await?;
+    let mut proposals = client.all(list).await?;
+    proposals.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
     let output = context.output;
     output.object(schemas::PROPOSAL_LIST, &json!({ "proposals": proposals }))?;
     if proposals.is_empty() {

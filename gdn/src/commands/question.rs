@@ -112,7 +112,11 @@ pub(crate) async fn run(command: QuestionCommand, context: &Context) -> Result<(
 
 async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let questions = client.query(ListQuestions { workspace_id }).await?;
+    let list = ListQuestions {
+        workspace_id,
+        ..ListQuestions::default()
+    };
+    let questions = client.all(list).await?;
     let output = context.output;
     output.object(schemas::QUESTION_LIST, &json!({ "questions": questions }))?;
     if questions.is_empty() {

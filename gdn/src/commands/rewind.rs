@@ -89,8 +89,10 @@ pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Re
     let list = ListInstanceCheckpoints {
         instance_key: workspace.conversation(args.key),
         workspace_id: workspace.workspace_id,
+        after: None,
+        limit: None,
     };
-    let checkpoints = client.query(list).await?;
+    let checkpoints = client.all(list).await?;
     let output = context.output;
     output.object(
         schemas::INSTANCE_CHECKPOINTS,

@@ -152,8 +152,11 @@ async fn list(args: SandboxListArgs, context: &Context) -> Result<(), Failure> {
     let list = ListSandboxes {
         workspace_id: workspace.workspace_id,
         run_id: args.run,
+        after: None,
+        limit: None,
     };
-    let sandboxes = client.query(list).await?;
+    let mut sandboxes = client.all(list).await?;
+    sandboxes.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
     let output = context.output;
     output.object(schemas::SANDBOX_LIST, &json!({ "sandboxes": sandboxes }))?;
     if sandboxes.is_empty() {

@@ -78,7 +78,12 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
 ];
 
 /// What tells of what happens, as it happens.
-pub(crate) const STREAMS: &[&str] = &["workspace.watch", "process.watch", "logs.follow"];
+pub(crate) const STREAMS: &[&str] = &[
+    "workspace.watch",
+    "process.watch",
+    "turn.follow",
+    "logs.follow",
+];
 
 /// A method of the page by its name.
 pub(crate) fn method(name: &str) -> Option<(&'static str, Access)> {

@@ -95,8 +95,21 @@ impl Store {
     ///
     /// [`CheckpointError::Io`]. One that is damaged is no error, and is told as such.
     pub fn list(&self) -> Result<Vec<Listed>, CheckpointError> {
-        let ids = self.ids()?;
-        ids.into_iter().map(|id| self.listed(id)).collect()
+        self.list_behind(None)?.collect()
+    }
+
+    /// Those behind a checkpoint, the oldest first; all of them if none is said. Each is read when it is its turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_behind(
+        &self,
+        after: Option<CheckpointId>,
+    ) -> Result<impl Iterator<Item = Result<Listed, CheckpointError>>, CheckpointError> {
+        let ids = self.ids()?.into_iter();
+        let behind = ids.filter(move |id| after.is_none_or(|after| after < *id));
+        Ok(behind.map(|id| self.listed(id)))
     }
 
     fn listed(&self, id: CheckpointId) -> Result<Listed, CheckpointError> {

@@ -102,6 +102,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::InstanceTurns(_)
             | Call::GetTrace(_)
             | Call::WatchWorkspace(_)
+            | Call::FollowTurns(_)
             | Call::ListSecrets(_)
             | Call::ListGrants(_)
             | Call::ShowGrant(_)
@@ -370,6 +371,7 @@ impl Core {
                 );
             }
             Call::WatchWorkspace(watch) => self.watch_workspace(token, &watch),
+            Call::FollowTurns(follow) => self.fleet.follow_turns(token, follow),
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
@@ -397,8 +399,7 @@ impl Core {
             Call::ResumeEvent(resume) => self.arrange_event(token, peer, resume),
             Call::MoveEvent(moved) => self.arrange_event(token, peer, moved),
             Call::ListQuestions(list) => {
-                self.calls
-                    .list_questions(&mut self.fleet, token, list.workspace_id.as_ref());
+                self.calls.list_questions(&mut self.fleet, token, &list);
             }
             Call::ShowQuestion(show) => self.calls.show_question(&mut self.fleet, token, &show),
             Call::AnswerQuestion(answer) => {

@@ -64,7 +64,7 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -
 fn box_1_a_preparation_that_is_stopped_at_any_call_made_a_whole_sandbox_or_none() {
     let base = World::new();
     stop_everywhere(&base, &|world| drop(world.prepared(&["src"])), &|world| {
-        let listed = world.sandboxes().list(None).unwrap();
+        let listed = world.listed();
         if listed.is_empty() {
             world.prepared(&["src"]).unwrap();
             return Outcome::Old;
@@ -112,8 +112,8 @@ fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none(
         assert_eq!(world.tree(PROJECT), old);
         let state = world.sandboxes().show(&at()).unwrap().info.state;
         assert_eq!(state, ProposalState::Open, "the old one stays");
-        let listed = world.sandboxes().list(None).unwrap();
-        let proposals = world.sandboxes().list_proposals(None).unwrap();
+        let listed = world.listed();
+        let proposals = world.handed_in();
         assert_eq!(
             listed.len(),
             proposals.len(),

@@ -54,13 +54,13 @@ fn one_damaged_sandbox_is_told_and_hides_no_other() {
             path.to_owned()
         };
         world.write(SANDBOX, &path, "{\"version\":\"1\"");
-        let proposals = world.sandboxes().list_proposals(None).unwrap();
+        let proposals = world.handed_in();
         let [info] = proposals.as_slice() else {
             panic!("{proposals:?}");
         };
         assert_eq!((&info.at, info.state), (&at(), ProposalState::Open));
         assert!(info.problem.as_deref().unwrap().contains("damaged"));
-        let listed = world.sandboxes().list(None).unwrap();
+        let listed = world.listed();
         let problems: Vec<_> = listed
             .iter()
             .map(|info| (info.at.clone(), info.problem.is_some()))
@@ -83,7 +83,7 @@ fn a_damaged_sandbox_is_removed_by_force_and_made_anew() {
         "{refused}"
     );
     world.sandboxes().remove(&at(), true).unwrap();
-    assert_eq!(world.sandboxes().list(None).unwrap().len(), 1);
+    assert_eq!(world.listed().len(), 1);
     world.prepared(&["src"]).unwrap();
     assert_eq!(found(&world.sandboxes()), []);
 }

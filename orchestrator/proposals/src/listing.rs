@@ -9,8 +9,9 @@ use goondan_durable::disk::{Disk, EntryKind, read_full};
 use goondan_durable::names::decode;
 use goondan_log::error_chain;
 use goondan_protocol::control::{
-    FileStatus, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo, RunEventKind,
-    SandboxDetail, SandboxInfo, SandboxRef,
+    FileStatus, ListProposals, ListSandboxes, ProposalDetail, ProposalDiff, ProposalFile,
+    ProposalInfo, ProposalsPage, RunEventKind, SandboxDetail, SandboxInfo, SandboxRef,
+    SandboxesPage,
 };
 use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
@@ -27,26 +28,26 @@ use crate::run_log::{self, Standing};
 use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
-    /// The sandboxes of all runs, or of one, the oldest first. One that is damaged is told as such.
+    /// One page of the sandboxes of all runs, or of one, by run and worker. One that is damaged is told as such.
     ///
     /// # Errors
     ///
     /// [`ProposalError::Io`] if the directories cannot be listed, or descriptors or memory ran out.
-    pub fn list(&mut self, run: Option<&RunId>) -> Result<Vec<SandboxInfo>, ProposalError> {
-        let mut listed = Vec::new();
-        for at in self.all(run)? {
-            let info = self.open(&at).and_then(|open| {
-                let standing = self.standing(&at)?;
-                Ok(self.info(&open, standing.as_ref()))
-            });
-            match info {
-                Ok(info) => listed.push(info),
-                Err(error) if error.is_shortage() => return Err(error),
-                Err(error) => listed.push(self.damaged_sandbox(at, &error)),
-            }
+    pub fn list(&mut self, list: &ListSandboxes) -> Result<SandboxesPage, ProposalError> {
+        let mut all = self.all(list.run_id.as_ref())?;
+        all.retain(|at| list.is_behind(at));
+        list.page_of(all.into_iter().map(|at| self.listed(at)))
+    }
+
+    fn listed(&mut self, at: SandboxRef) -> Result<SandboxInfo, ProposalError> {
+        let info = self.open(&at).and_then(|open| {
+            let standing = self.standing(&at)?;
+            Ok(self.info(&open, standing.as_ref()))
+        });
+        match info {
+            Err(error) if !error.is_shortage() => Ok(self.damaged_sandbox(at, &error)),
+            info => info,
         }
-        listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
-        Ok(listed)
     }
 
     /// A sandbox of which no more is known than what the run's log says.
@@ -83,10 +84,12 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Every sandbox there is, by the names of directories: their records may be damaged.
+    /// Every sandbox there is, by run and worker, by the names of directories: their records may be damaged.
     pub(crate) fn all(&self, run: Option<&RunId>) -> Result<Vec<SandboxRef>, ProposalError> {
         let found = self.directories(run)?.into_iter();
-        Ok(found.filter_map(|(_, at)| at).collect())
+        let mut all: Vec<SandboxRef> = found.filter_map(|(_, at)| at).collect();
+        all.sort();
+        Ok(all)
     }
 
     /// Every directory that a sandbox may be, with whose it is; none of one that nobody here made.
@@ -162,30 +165,32 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// The proposals of all runs, or of one, the oldest first.
+    /// One page of the proposals of all runs, or of one, by run and worker.
     ///
     /// # Errors
     ///
     /// As [`list`](Self::list).
-    pub fn list_proposals(
-        &mut self,
-        run: Option<&RunId>,
-    ) -> Result<Vec<ProposalInfo>, ProposalError> {
-        let mut listed = Vec::new();
-        for at in self.all(run)? {
-            let info = self.open(&at).and_then(|open| {
-                let kept = self.kept(&open)?;
-                Ok(self.proposal_info(&open, &kept))
-            });
-            match info {
-                Ok(info) => listed.push(info),
-                Err(ProposalError::NoProposal { .. }) => {}
-                Err(error) if error.is_shortage() => return Err(error),
-                Err(error) => listed.extend(self.damaged_proposal(at, &error)),
-            }
+    pub fn list_proposals(&mut self, list: &ListProposals) -> Result<ProposalsPage, ProposalError> {
+        let mut all = self.all(list.run_id.as_ref())?;
+        all.retain(|at| list.is_behind(at));
+        list.page_of(
+            all.into_iter()
+                .filter_map(|at| self.handed_in(at).transpose()),
+        )
+    }
+
+    /// What was handed in from a sandbox; none if nothing was.
+    fn handed_in(&mut self, at: SandboxRef) -> Result<Option<ProposalInfo>, ProposalError> {
+        let info = self.open(&at).and_then(|open| {
+            let kept = self.kept(&open)?;
+            Ok(self.proposal_info(&open, &kept))
+        });
+        match info {
+            Ok(info) => Ok(Some(info)),
+            Err(ProposalError::NoProposal { .. }) => Ok(None),
+            Err(error) if error.is_shortage() => Err(error),
+            Err(error) => Ok(self.damaged_proposal(at, &error)),
         }
-        listed.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
-        Ok(listed)
     }
 
     /// All that is known of a proposal.

@@ -107,7 +107,7 @@ fn prop_4_what_contradicts_each_other_is_told_file_by_file_and_nothing_is_made()
             .iter()
             .all(|conflict| conflict.kind == RefusalKind::Conflict && conflict.found.is_some())
     );
-    let listed = world.sandboxes().list(None).unwrap();
+    let listed = world.listed();
     assert_eq!(listed.len(), 1, "{listed:?}");
     let names = world.tree("/state/sandboxes/r1");
     let mut names = names.entries().map(|(path, _)| path.to_string());
@@ -186,7 +186,7 @@ fn prop_4_merged_proposals_have_names_of_their_own() {
     request.into = Some("both".parse().unwrap());
     let named = world.sandboxes().merge(&request, &NoGit).unwrap();
     assert_eq!(named.proposal.unwrap().info.at.agent_id.as_str(), "both");
-    assert_eq!(world.sandboxes().list_proposals(None).unwrap().len(), 5);
+    assert_eq!(world.handed_in().len(), 5);
 }
 
 #[test]

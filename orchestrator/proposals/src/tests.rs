@@ -97,7 +97,7 @@ fn box_2_a_link_that_leads_out_is_refused() {
         .unwrap();
     let refused = world.prepared(&["src"]).unwrap_err().to_string();
     assert!(refused.contains("leads out"), "{refused}");
-    assert!(world.sandboxes().list(None).unwrap().is_empty());
+    assert!(world.listed().is_empty());
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn a_sandbox_with_a_proposal_that_waits_is_not_removed_by_the_way() {
     let refused = world.sandboxes().remove(&at(), false);
     assert!(matches!(refused, Err(ProposalError::Standing { .. })));
     world.sandboxes().remove(&at(), true).unwrap();
-    assert!(world.sandboxes().list(None).unwrap().is_empty());
+    assert!(world.listed().is_empty());
     assert!(
         world
             .disk()

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk, append_all, read_all};
 use goondan_protocol::control::{
-    ApplyProposal, CreateProposal, MergeProposal, PrepareSandbox, ProposalApplied, ProposalDetail,
-    ProposalMerged, SandboxDetail, SandboxRef,
+    ApplyProposal, CreateProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
+    ProposalApplied, ProposalDetail, ProposalInfo, ProposalMerged, SandboxDetail, SandboxInfo,
+    SandboxRef,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -135,6 +136,44 @@ impl World {
     pub(crate) fn sandboxes(&self) -> Sandboxes<'_> {
         let now = Timestamp::from_unix_millis(1_700_000_000_000);
         Sandboxes::new(&self.0, SANDBOXES, PROJECT, now)
+    }
+
+    /// Every sandbox, read in pages of one.
+    pub(crate) fn listed(&self) -> Vec<SandboxInfo> {
+        let mut list = ListSandboxes {
+            workspace_id: workspace(),
+            run_id: None,
+            after: None,
+            limit: Some(1),
+        };
+        let mut listed = Vec::new();
+        loop {
+            let page = self.sandboxes().list(&list).unwrap();
+            listed.extend(page.sandboxes);
+            list.after = page.next;
+            if list.after.is_none() {
+                return listed;
+            }
+        }
+    }
+
+    /// Every proposal, read in pages of two.
+    pub(crate) fn handed_in(&self) -> Vec<ProposalInfo> {
+        let mut list = ListProposals {
+            workspace_id: workspace(),
+            run_id: None,
+            after: None,
+            limit: Some(2),
+        };
+        let mut listed = Vec::new();
+        loop {
+            let page = self.sandboxes().list_proposals(&list).unwrap();
+            listed.extend(page.proposals);
+            list.after = page.next;
+            if list.after.is_none() {
+                return listed;
+            }
+        }
     }
 
     /// Writes a whole file as a person does, durably.

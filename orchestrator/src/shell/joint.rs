@@ -16,8 +16,8 @@ use goondan_checkpoints::{
 use goondan_core::{HoldId, Input, JointAbout, JointDone, JointWork, NotTakenBack};
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, InstanceCheckpoint, InstanceRewound, MessageTakenBack,
-    OtherConfiguration,
+    ControlError, ErrorCode, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
+    ListInstanceCheckpoints, MessageTakenBack, OtherConfiguration,
 };
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::message::Message;
@@ -82,8 +82,8 @@ fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
             let result = open(&at).and_then(|mut store| make(&mut store, &about));
             JointDone::Made { at, hold, result }
         }
-        JointWork::List { at, token } => {
-            let listed = open(&at).and_then(|store| list(&store));
+        JointWork::List { at, token, list } => {
+            let listed = open(&at).and_then(|store| page_of(&store, &list));
             let result = listed.and_then(|listed| {
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
@@ -227,6 +227,16 @@ fn make(store: &mut Store, about: &JointAbout) -> Result<InstanceCheckpoint, Con
 fn list(store: &Store) -> Result<Vec<InstanceCheckpoint>, ControlError> {
     let listed = store.list().map_err(|error| told(&error))?;
     Ok(listed.into_iter().map(info).collect())
+}
+
+fn page_of(
+    store: &Store,
+    list: &ListInstanceCheckpoints,
+) -> Result<InstanceCheckpointsPage, ControlError> {
+    let after = list.after.as_deref().map(id_of).transpose()?;
+    let listed = store.list_behind(after);
+    let page = listed.and_then(|listed| list.page_of(listed.map(|one| one.map(info))));
+    page.map_err(|error| told(&error))
 }
 
 fn info(listed: Listed) -> InstanceCheckpoint {

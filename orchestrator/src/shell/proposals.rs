@@ -39,14 +39,14 @@ type Answer = Result<Value, ControlError>;
 fn perform(sandboxes: &mut Sandboxes<'_>, work: ProposalWork) -> Result<Answer, ProposalError> {
     Ok(match work {
         ProposalWork::Prepare(request) => answer(&sandboxes.prepare(&request)?),
-        ProposalWork::ListSandboxes(request) => answer(&sandboxes.list(request.run_id.as_ref())?),
+        ProposalWork::ListSandboxes(request) => answer(&sandboxes.list(&request)?),
         ProposalWork::ShowSandbox(request) => answer(&sandboxes.show_sandbox(&request.at)?),
         ProposalWork::Remove(request) => {
             sandboxes.remove(&request.at, request.force)?;
             answer(&Done {})
         }
         ProposalWork::Create(request) => answer(&sandboxes.create(&request, &Git)?),
-        ProposalWork::List(request) => answer(&sandboxes.list_proposals(request.run_id.as_ref())?),
+        ProposalWork::List(request) => answer(&sandboxes.list_proposals(&request)?),
         ProposalWork::Show(request) => answer(&sandboxes.show(&request.at)?),
         ProposalWork::Diff(request) => answer(&sandboxes.diff(&request.at, request.offset)?),
         ProposalWork::Check(request) => answer(&sandboxes.check(&request.at)?),

@@ -5,9 +5,12 @@ use serde_json::Value;
 
 use crate::approval::ApprovalDecision;
 use crate::ids::{AgentName, ApprovalId, InstanceKey, StepId, ToolCallId, TurnId, WorkspaceId};
+use crate::limits::MAX_APPROVALS_PAGE;
 use crate::time::Timestamp;
 
-/// `approval.list`.
+use super::paging::page_of;
+
+/// `approval.list`: one page of them, those that have waited for longest first (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListApprovals {
@@ -17,6 +20,45 @@ pub struct ListApprovals {
     /// Only those of the conversation of this key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ApprovalPlace>,
+    /// Most of them on the page, at most and if it is not said [`MAX_APPROVALS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// The place of one in the list of all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalPlace {
+    /// When it was asked about.
+    pub asked_at: Timestamp,
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// What it is approved by.
+    pub approval_id: ApprovalId,
+}
+
+/// Result of `approval.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalsPage {
+    /// The calls that wait.
+    pub approvals: Vec<ApprovalInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ApprovalPlace>,
+}
+
+impl ListApprovals {
+    /// The page that begins with these calls, which come by their places and are all behind
+    /// [`after`](Self::after).
+    pub fn page_of(&self, approvals: impl Iterator<Item = ApprovalInfo>) -> ApprovalsPage {
+        let (limit, place_of) = (self.limit, ApprovalInfo::place);
+        let (approvals, next) = page_of(approvals, limit, MAX_APPROVALS_PAGE, place_of);
+        ApprovalsPage { approvals, next }
+    }
 }
 
 /// `approval.show`.
@@ -71,6 +113,18 @@ pub struct ApprovalInfo {
     pub may_have_begun: bool,
     /// When it was asked about.
     pub asked_at: Timestamp,
+}
+
+impl ApprovalInfo {
+    /// Its place in the list of all.
+    #[must_use]
+    pub fn place(&self) -> ApprovalPlace {
+        ApprovalPlace {
+            asked_at: self.asked_at,
+            workspace_id: self.workspace_id.clone(),
+            approval_id: self.approval_id.clone(),
+        }
+    }
 }
 
 /// Result of `approval.show`: all that is to be approved.

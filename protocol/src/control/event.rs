@@ -61,18 +61,18 @@ pub struct Sent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnProgress<E = RuntimeEvent> {
-    /// The `event.send` request it belongs to.
+    /// The `event.send` or `turn.follow` request it belongs to.
     pub request_id: u64,
     /// What happened.
     pub event: E,
 }
 
-/// `turn.piece`: a part of what comes of a call that is made in a turn the client waits for, such as
+/// `turn.piece`: a part of what comes of a call that is made in a turn the client waits for or follows, such as
 /// a few words of the model's reply. Sent as it comes; never recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnPiece {
-    /// The `event.send` request it belongs to.
+    /// The `event.send` or `turn.follow` request it belongs to.
     pub request_id: u64,
     /// What in the turn the call is made for.
     pub place: CallPlace,

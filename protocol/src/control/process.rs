@@ -12,6 +12,8 @@ use crate::sandbox::{Facts, Level};
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
+use super::paging::page_of;
+
 /// How much the moment at which a start is due may differ for it to be the same, in milliseconds: it is counted by
 /// another clock than the one that people read.
 const SAME_MOMENT_MS: u64 = 1_000;
@@ -46,12 +48,8 @@ impl ListProcesses {
     /// The page that begins with these processes, which come in the order of their keys and are all behind
     /// [`after`](Self::after).
     pub fn page_of(&self, processes: impl Iterator<Item = ProcessInfo>) -> ProcessesPage {
-        let limit = self.limit.unwrap_or(MAX_PROCESSES_PAGE);
-        let limit = limit.clamp(1, MAX_PROCESSES_PAGE);
-        let mut processes: Vec<_> = processes.take(limit + 1).collect();
-        let is_last = processes.len() <= limit;
-        processes.truncate(limit);
-        let next = processes.last().filter(|_| !is_last).map(ProcessInfo::key);
+        let (processes, next) =
+            page_of(processes, self.limit, MAX_PROCESSES_PAGE, ProcessInfo::key);
         ProcessesPage { processes, next }
     }
 }

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::paging::try_page_of;
 use super::sandbox::{NotGiven, ProposalBase, ProposalState, SandboxRef};
 use crate::ids::{RunId, WorkerId, WorkspaceId};
+use crate::limits::MAX_PROPOSALS_PAGE;
 use crate::time::Timestamp;
 
 /// `version` of [`ProposalRecord`].
@@ -35,7 +37,7 @@ pub struct CreateProposal {
     pub test_log: Option<String>,
 }
 
-/// `proposal.list`.
+/// `proposal.list`: one page of them, by run and worker (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListProposals {
@@ -44,6 +46,46 @@ pub struct ListProposals {
     /// Only those of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<SandboxRef>,
+    /// Most proposals on the page, at most and if it is not said [`MAX_PROPOSALS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `proposal.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposalsPage {
+    /// The proposals, by run and worker.
+    pub proposals: Vec<ProposalInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<SandboxRef>,
+}
+
+impl ListProposals {
+    /// Whether a sandbox is not on a page before this one.
+    #[must_use]
+    pub fn is_behind(&self, at: &SandboxRef) -> bool {
+        self.after.as_ref().is_none_or(|after| after < at)
+    }
+
+    /// The page that begins with these proposals, which come by run and worker and are all
+    /// [behind](Self::is_behind) the page before. Not more of them are taken than a page and one.
+    ///
+    /// # Errors
+    ///
+    /// The first of theirs.
+    pub fn page_of<E>(
+        &self,
+        proposals: impl Iterator<Item = Result<ProposalInfo, E>>,
+    ) -> Result<ProposalsPage, E> {
+        let place_of = |last: &ProposalInfo| last.at.clone();
+        let (proposals, next) = try_page_of(proposals, self.limit, MAX_PROPOSALS_PAGE, place_of)?;
+        Ok(ProposalsPage { proposals, next })
+    }
 }
 
 requests_about! {

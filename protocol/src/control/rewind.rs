@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentName, InstanceKey, MessageId, WorkspaceId};
+use crate::limits::MAX_CHECKPOINTS_PAGE;
 use crate::time::Timestamp;
 use crate::usage::Charge;
+
+use super::paging::try_page_of;
 
 /// What a joint checkpoint pins of a conversation beside the files of its work directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +47,7 @@ pub struct CheckpointInstance {
     pub name: Option<String>,
 }
 
-/// `instance.checkpoints`.
+/// `instance.checkpoints`: one page of them, the oldest first (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListInstanceCheckpoints {
@@ -52,6 +55,40 @@ pub struct ListInstanceCheckpoints {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Most checkpoints on the page, at most and if it is not said [`MAX_CHECKPOINTS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `instance.checkpoints`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceCheckpointsPage {
+    /// The checkpoints, the oldest first.
+    pub checkpoints: Vec<InstanceCheckpoint>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl ListInstanceCheckpoints {
+    /// The page that begins with these checkpoints, which come in their order and are all behind
+    /// [`after`](Self::after). Not more of them are taken than a page and one.
+    ///
+    /// # Errors
+    ///
+    /// The first of theirs.
+    pub fn page_of<E>(
+        &self,
+        checkpoints: impl Iterator<Item = Result<InstanceCheckpoint, E>>,
+    ) -> Result<InstanceCheckpointsPage, E> {
+        let place_of = |last: &InstanceCheckpoint| last.checkpoint_id.clone();
+        let page = try_page_of(checkpoints, self.limit, MAX_CHECKPOINTS_PAGE, place_of);
+        page.map(|(checkpoints, next)| InstanceCheckpointsPage { checkpoints, next })
+    }
 }
 
 /// A joint checkpoint of a conversation.

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, WorkerId, WorkspaceId};
+use crate::limits::MAX_SANDBOXES_PAGE;
 use crate::time::Timestamp;
+
+use super::paging::try_page_of;
 
 /// Names one sandbox within its workspace: the work of one agent in one run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,7 +83,7 @@ pub struct PrepareSandbox {
     pub may_create: Vec<String>,
 }
 
-/// `sandbox.list`.
+/// `sandbox.list`: one page of them, by run and worker (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSandboxes {
@@ -89,6 +92,46 @@ pub struct ListSandboxes {
     /// Only those of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<SandboxRef>,
+    /// Most sandboxes on the page, at most and if it is not said [`MAX_SANDBOXES_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `sandbox.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxesPage {
+    /// The sandboxes, by run and worker.
+    pub sandboxes: Vec<SandboxInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<SandboxRef>,
+}
+
+impl ListSandboxes {
+    /// Whether a sandbox is not on a page before this one.
+    #[must_use]
+    pub fn is_behind(&self, at: &SandboxRef) -> bool {
+        self.after.as_ref().is_none_or(|after| after < at)
+    }
+
+    /// The page that begins with these sandboxes, which come by run and worker and are all
+    /// [behind](Self::is_behind) the page before. Not more of them are taken than a page and one.
+    ///
+    /// # Errors
+    ///
+    /// The first of theirs.
+    pub fn page_of<E>(
+        &self,
+        sandboxes: impl Iterator<Item = Result<SandboxInfo, E>>,
+    ) -> Result<SandboxesPage, E> {
+        let place_of = |last: &SandboxInfo| last.at.clone();
+        let (sandboxes, next) = try_page_of(sandboxes, self.limit, MAX_SANDBOXES_PAGE, place_of)?;
+        Ok(SandboxesPage { sandboxes, next })
+    }
 }
 
 /// `sandbox.show`.

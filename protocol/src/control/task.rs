@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentName, ApprovalId, ConnectionName, InstanceKey, WorkspaceId};
-use crate::limits::MAX_TASKS_PAGE;
+use crate::limits::{MAX_CHECKPOINTS_PAGE, MAX_TASKS_PAGE};
 use crate::shell::shell_quoted;
 use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskStatus};
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
+
+use super::paging::{page_of, try_page_of};
 
 /// `task.new`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,15 +102,11 @@ impl ListTasks {
     /// The page that begins with these tasks, which come by workspace and id and are all behind
     /// [`after`](Self::after).
     pub fn page_of(&self, tasks: impl Iterator<Item = TaskInfo>) -> TasksPage {
-        let limit = self.limit.unwrap_or(MAX_TASKS_PAGE);
-        let limit = limit.clamp(1, MAX_TASKS_PAGE);
-        let mut tasks: Vec<_> = tasks.take(limit + 1).collect();
-        let is_last = tasks.len() <= limit;
-        tasks.truncate(limit);
-        let next = tasks.last().filter(|_| !is_last).map(|info| TaskPlace {
-            workspace_id: info.workspace_id.clone(),
-            task_id: info.task_id.clone(),
-        });
+        let place_of = |last: &TaskInfo| TaskPlace {
+            workspace_id: last.workspace_id.clone(),
+            task_id: last.task_id.clone(),
+        };
+        let (tasks, next) = page_of(tasks, self.limit, MAX_TASKS_PAGE, place_of);
         TasksPage { tasks, next }
     }
 }
@@ -161,8 +159,15 @@ requests_about! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     }
-    /// `task.checkpoints`.
-    ListCheckpoints {}
+    /// `task.checkpoints`: one page of a task's checkpoints, the oldest first (`OBS-1`).
+    ListCheckpoints {
+        /// Where the page begins: what the page before said in `next`; none for the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+        /// Most checkpoints on the page, at most and if it is not said [`MAX_CHECKPOINTS_PAGE`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+    }
     /// `task.restore`.
     RestoreTask {
         /// Which checkpoint; the newest if it is not said.
@@ -598,6 +603,34 @@ pub struct CheckpointInfo {
     /// Why it cannot be restored, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+}
+
+/// Result of `task.checkpoints`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointsPage {
+    /// The checkpoints, the oldest first.
+    pub checkpoints: Vec<CheckpointInfo>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl ListCheckpoints {
+    /// The page that begins with these checkpoints, which come in their order and are all behind `after`.
+    /// Not more of them are taken than a page and one.
+    ///
+    /// # Errors
+    ///
+    /// The first of theirs.
+    pub fn page_of<E>(
+        &self,
+        checkpoints: impl Iterator<Item = Result<CheckpointInfo, E>>,
+    ) -> Result<CheckpointsPage, E> {
+        let place_of = |last: &CheckpointInfo| last.checkpoint_id.clone();
+        let page = try_page_of(checkpoints, self.limit, MAX_CHECKPOINTS_PAGE, place_of);
+        page.map(|(checkpoints, next)| CheckpointsPage { checkpoints, next })
+    }
 }
 
 /// What a restore changed, or would change. Paths are relative to the work area.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessInfo, WorkspaceInfo};
-use crate::ids::WorkspaceId;
+use crate::ids::{InstanceKey, WorkspaceId};
 use crate::lifecycle::LifecycleEvent;
 use crate::time::Timestamp;
 
@@ -20,6 +20,18 @@ pub struct WatchWorkspace {
     /// more what came after it, a snapshot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WatchCursor>,
+}
+
+/// `turn.follow`: what happens in the turns of a conversation from now on, whoever sent their events, as
+/// `turn.progress` and `turn.piece` notifications under the request's id. Ends when the workspace is stopped, or its
+/// client goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FollowTurns {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation. There need not be one yet.
+    pub instance_key: InstanceKey,
 }
 
 /// A place in what happened in a workspace since it was opened.

@@ -12,6 +12,7 @@ use crate::limits::MAX_WORKSPACES_PAGE;
 use crate::task::TaskId;
 use crate::time::Timestamp;
 
+use super::paging::page_of;
 use super::process::{ProcessState, Readiness};
 
 /// `workspace.open`.
@@ -240,13 +241,8 @@ impl ListWorkspaces {
     /// The page that begins with these workspaces, which come by id and are all
     /// [asked for](Self::is_asked_for).
     pub fn page_of(&self, workspaces: impl Iterator<Item = WorkspaceInfo>) -> WorkspacesPage {
-        let limit = self.limit.unwrap_or(MAX_WORKSPACES_PAGE);
-        let limit = limit.clamp(1, MAX_WORKSPACES_PAGE);
-        let mut workspaces: Vec<_> = workspaces.take(limit + 1).collect();
-        let is_last = workspaces.len() <= limit;
-        workspaces.truncate(limit);
-        let last = workspaces.last().filter(|_| !is_last);
-        let next = last.map(|info| info.workspace_id.clone());
+        let place_of = |last: &WorkspaceInfo| last.workspace_id.clone();
+        let (workspaces, next) = page_of(workspaces, self.limit, MAX_WORKSPACES_PAGE, place_of);
         WorkspacesPage { workspaces, next }
     }
 }

@@ -400,6 +400,7 @@ fn check_result(method: &str, result: &str) {
         control::RefreshGrant::NAME => result_round_trip::<control::RefreshGrant>(result),
         control::RevokeGrant::NAME => result_round_trip::<control::RevokeGrant>(result),
         control::WatchWorkspace::NAME => result_round_trip::<control::WatchWorkspace>(result),
+        control::FollowTurns::NAME => result_round_trip::<control::FollowTurns>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }

@@ -19,7 +19,7 @@ use crate::conversation::{check, shape, text};
 const KEY: &str = "sk-never-shown";
 
 /// One agent with the tool `bash`, and a model at `provider`.
-fn project(provider: &Provider) -> String {
+pub(crate) fn project(provider: &Provider) -> String {
     let endpoint = provider.endpoint();
     format!(
         r#"

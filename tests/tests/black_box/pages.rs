@@ -1,7 +1,9 @@
 //! Lists in pages, and clients that go on without asking again and again (`OBS-1`).
 
+use std::fs::copy;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use goondan_tests::home::Running;
 use goondan_tests::processes::{self, Signal};
@@ -10,7 +12,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
 use crate::control::{connect, greeting, receive, request, send, version};
-use crate::tasks;
+use crate::{approvals, tasks};
 
 /// A connection that has greeted.
 fn client(home: &Home) -> UnixStream {
@@ -168,6 +170,89 @@ fn obs_1_pages_of_processes_miss_and_repeat_nothing_whatever_ends_meanwhile() {
     if cfg!(target_os = "linux") {
         assert!(last["memoryBytes"].as_u64() > Some(100_000), "{last}");
     }
+}
+
+/// What is told of each item under a name, in order.
+fn told<'a>(items: &'a [Value], name: &str) -> Vec<&'a str> {
+    let items = items.iter();
+    items.map(|item| item[name].as_str().unwrap()).collect()
+}
+
+#[test]
+fn obs_1_pages_of_calls_that_wait_begin_with_the_oldest_and_miss_and_repeat_none() {
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let keys = ["b", "a", "c"];
+    let mut sending = Vec::new();
+    for (before, key) in keys.iter().enumerate() {
+        let text = format!("run {key}");
+        sending.push(home.start_gdn(&["send", "--instance", key, &text]));
+        wait_until("its call waits", || {
+            approvals::waiting(&home).len() == before + 1
+        });
+    }
+    let first = approvals::id_of(&approvals::waiting(&home)[0]);
+    let list = ("approval.list", "approvals");
+    let found = pages(&home, list, json!({}), |count| {
+        if count == 1 {
+            home.gdn(&["approve", &first]).exits(0);
+        }
+    });
+    assert_eq!(told(&found, "instanceKey"), keys);
+    for call in &found[1..] {
+        home.gdn(&["deny", &approvals::id_of(call)]).exits(0);
+    }
+    for running in sending {
+        running.wait().exits(0);
+    }
+    assert_eq!(keys.map(|key| approvals::runs_of(&home, key)), [1, 0, 0]);
+}
+
+#[test]
+fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.write("project/src/a.txt", "a\n");
+    // Listed by run and worker, whichever was first.
+    let prepare = |agent: &str| {
+        let args = ["sandbox", "prepare", "--run", "r1", "--agent", agent, "src"];
+        home.gdn(&args).exits(0);
+    };
+    for agent in ["d", "b", "c"] {
+        prepare(agent);
+    }
+    let list = ("sandbox.list", "sandboxes");
+    let found = pages(&home, list, json!({}), |count| {
+        if count == 1 {
+            // One that was listed goes, and one comes before the others.
+            home.gdn(&["sandbox", "remove", "r1", "b"]).exits(0);
+            prepare("a");
+        }
+    });
+    assert_eq!(told(&found, "agentId"), ["b", "c", "d"]);
+    for agent in ["d", "a"] {
+        let shown = home.gdn_json(&["sandbox", "show", "r1", agent]);
+        let work = Path::new(shown["workDir"].as_str().unwrap());
+        copy(home.project().join("goondan.yaml"), work.join("src/b.txt")).unwrap();
+        home.gdn(&["proposal", "create", "r1", agent]).exits(0);
+    }
+    let list = ("proposal.list", "proposals");
+    let found = pages(&home, list, json!({}), |_| {});
+    // One sandbox has no proposal, and is on no page of them.
+    assert_eq!(told(&found, "agentId"), ["a", "d"]);
+    // People see them in the order in which they were made.
+    let listed = home.gdn_json(&["proposal", "list"]);
+    let listed = listed["proposals"].as_array().unwrap();
+    assert_eq!(told(listed, "agentId"), ["d", "a"]);
+
+    assert_eq!(home.ask("main", "echo hi"), "hi");
+    for _ in 0..3 {
+        home.gdn(&["instance", "checkpoint"]).exits(0);
+    }
+    let list = ("instance.checkpoints", "checkpoints");
+    let found = pages(&home, list, json!({"instanceKey": "main"}), |_| {});
+    let ids = ["checkpoint_001", "checkpoint_002", "checkpoint_003"];
+    assert_eq!(told(&found, "checkpointId"), ids);
 }
 
 /// The changes that `gdn ps --watch --json` printed of an agent: what became of it, and its process id.

@@ -302,7 +302,7 @@ fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
         assert_eq!(page.call(method, &json!({})).status, 403, "{method}");
     }
     assert_eq!(
-        page.result("approval.list", &json!({}))
+        page.result("approval.list", &json!({}))["approvals"]
             .as_array()
             .unwrap()
             .len(),

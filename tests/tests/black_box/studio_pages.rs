@@ -1,19 +1,22 @@
 //! Studio in a real browser (`OBS-5`). What a person does there is written in `gdn/studio/web/tests/browser`; here the
 //! daemon, and what happens to it meanwhile.
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use goondan_tests::copies::copy_conversation;
 use goondan_tests::home::Running;
 use goondan_tests::needs::{self, STUDIO_WEB};
 use goondan_tests::projects::LAB;
+use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::approvals;
 use crate::studio::Studio;
+use crate::{approvals, models};
 
 /// How often the daemon is killed under the page; the long form is 50.
 const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
@@ -121,6 +124,48 @@ fn obs_5_a_person_approves_a_call_in_the_browser_and_it_runs_once() {
     suite.ends_well();
     assert!(asking.wait().exits(0).stdout.contains("ran a"));
     assert_eq!(approvals::runs_of(&home, "a"), 1);
+}
+
+/// How many parts a reply comes in.
+const PARTS: usize = 200;
+
+/// A part of a reply, with the time at which it is sent.
+fn live_part(number: usize) -> Option<Vec<u8>> {
+    let events = match number.cmp(&PARTS) {
+        Ordering::Less => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let text = format!("word {number} @{}; ", now.as_millis());
+            openai(&[openai_delta(&json!({"content": text}))])
+        }
+        Ordering::Equal => openai_saying(&[]),
+        Ordering::Greater => return None,
+    };
+    Some(events.into_bytes())
+}
+
+#[test]
+fn obs_5_the_words_of_a_reply_are_on_the_page_as_they_come() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let provider = Provider::start(|received| match received.number {
+        0 => Answer::stream(&openai_saying(&["Hello."])),
+        _ => Answer::stream("").made_when_sent(live_part),
+    });
+    let home = Home::new(&models::project(&provider));
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "Hi.");
+    let mut studio = Studio::start(&home, &[]);
+    let mut suite = Suite::start(&home, (&browser, "live"), &mut studio);
+    suite.says("ready live");
+    let sending = home.start_gdn(&["send", "Speak."]);
+    suite.answer(&json!({"pieces": PARTS, "messages": 2}).to_string());
+    suite.says("ready said word 0 @");
+    let said = sending.wait().exits(0).stdout;
+    assert!(said.contains(&format!("word {} @", PARTS - 1)), "{said}");
+    suite.answer("go");
+    suite.says("piece to page: ");
+    suite.ends_well();
 }
 
 #[test]

@@ -63,8 +63,10 @@ pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Fail
     let list = ListCheckpoints {
         workspace_id: workspace.workspace_id,
         task_id: args.task,
+        after: None,
+        limit: None,
     };
-    let checkpoints = client.query(list).await?;
+    let checkpoints = client.all(list).await?;
     let output = context.output;
     output.object(
         schemas::TASK_CHECKPOINTS,

@@ -61,3 +61,26 @@ export async function call<T>(method: string, params: Record<string, unknown> = 
   if (body.error !== undefined || !('result' in body)) throw errorOf(body.error, response.status);
   return body.result as T;
 }
+
+/** More pages of a list are not read: nobody looks through so many on a page. */
+const PAGES_MAX = 20;
+
+/** What is on the pages of a list. */
+export interface Listed<T> {
+  all: T[];
+  /** Whether there are more than were read. */
+  isCut: boolean;
+}
+
+/** Reads the pages of a list, which a method gives as `items`, with `next` where another follows. */
+export async function callPages<T>(method: string, items: string, params: Record<string, unknown> = {}): Promise<Listed<T>> {
+  const all: T[] = [];
+  let after: unknown;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const told = await call<Record<string, unknown>>(method, after === undefined ? params : { ...params, after });
+    all.push(...(told[items] as T[]));
+    after = told['next'];
+    if (after === undefined) return { all, isCut: false };
+  }
+  return { all, isCut: true };
+}

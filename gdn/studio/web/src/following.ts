@@ -13,7 +13,7 @@ export abstract class FollowingPage<State, Notice> extends Page {
   protected abstract begin(): Feed<State, Notice>;
 
   /** Something was told. */
-  protected told(): void {
+  protected told(_notice: Notice | null): void {
     this.requestUpdate();
   }
 
@@ -42,6 +42,6 @@ export abstract class FollowingPage<State, Notice> extends Page {
     this.feed = null;
     if (document.hidden || !this.isConnected) return;
     this.feed = this.begin();
-    this.feed.onChange = () => this.told();
+    this.feed.onChange = (notice) => this.told(notice);
   }
 }

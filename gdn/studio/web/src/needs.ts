@@ -1,6 +1,6 @@
 // What waits for a person in the shown workspace, gathered from all who may wait.
 
-import { ApiError, asApiError, call } from './api.js';
+import { ApiError, asApiError, call, callPages } from './api.js';
 import { studio } from './studio.js';
 import { readWorkspace } from './workspaces.js';
 import type { Approval, Budget, Json, Proposal, Question, Task, UsageReport, WaitingEvent, Workspace } from './types.js';
@@ -55,11 +55,16 @@ export async function readNeeds(): Promise<Needs> {
       failures.push(asApiError(thrown));
       return otherwise;
     });
+  const listed = async <T>(method: string, items: string, more: string): Promise<T[]> => {
+    const { all, isCut } = await callPages<T>(method, items, studio.of());
+    if (isCut) failures.push(new ApiError('tooMany', `Only the first ${all.length} ${items} are shown.`, `type \`${more}\``));
+    return all;
+  };
   const [approvals, questions, events, proposals, tasks, workspace, usage] = await Promise.all([
-    or(readApprovals(), []),
-    or(call<Question[]>('question.list', studio.of()), []),
+    or(listed<Approval>('approval.list', 'approvals', 'gdn approvals').then(withInputs), []),
+    or(listed<Question>('question.list', 'questions', 'gdn question list'), []),
     or(readEvents(), []),
-    or(call<Proposal[]>('proposal.list', studio.of()), []),
+    or(listed<Proposal>('proposal.list', 'proposals', 'gdn proposal list'), []),
     or(readTasks(), []),
     or<Workspace | null>(readWorkspace(studio.workspaceId), null),
     or(call<UsageReport | null>('workspace.usage', studio.of({ by: 'agent' })), null),
@@ -77,8 +82,7 @@ export async function readNeeds(): Promise<Needs> {
   };
 }
 
-async function readApprovals(): Promise<ApprovalWithInput[]> {
-  const list = await call<Approval[]>('approval.list', studio.of());
+async function withInputs(list: Approval[]): Promise<ApprovalWithInput[]> {
   const shown = list.map(async (approval, at): Promise<ApprovalWithInput> => {
     if (at >= INPUTS_MAX) return { approval, input: undefined };
     const params = { workspaceId: approval.workspaceId, approvalId: approval.approvalId };

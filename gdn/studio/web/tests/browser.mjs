@@ -6,6 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { message } from './fake-data.mjs';
 import { startFake } from './fake.mjs';
 
+/** How many pieces a reply comes in. */
+const PIECES = 400;
+
 const here = dirname(fileURLToPath(import.meta.url));
 
 /** What the driver does when a suite says that it is ready. */
@@ -22,6 +25,24 @@ const DRIVERS = {
     if (round === 2) daemon.histories.get('main').splice(2, 1);
     return JSON.stringify({ messages: daemon.histories.get('main'), pending: [] });
   },
+  live: async ({ daemon }, round, said) => {
+    const place = { turnId: 'l', stepId: 'l.1' };
+    const happens = (type) => daemon.tellTurn('turn.progress', { event: { type, ...place, instanceKey: 'main' } });
+    if (round === 1) {
+      daemon.append('main', message('l:a', 'assistant', said));
+      happens('step.completed');
+      return 'go';
+    }
+    let text = '';
+    happens('step.started');
+    for (let n = 0; n < PIECES; n += 1) {
+      const piece = `word ${n} @${Date.now()}; `;
+      text += piece;
+      daemon.tellTurn('turn.piece', { place, piece: { type: 'text', text: piece } });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    return JSON.stringify({ pieces: PIECES, messages: 1 });
+  },
   tabs: async (fake) => {
     fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
     return 'go';
@@ -35,9 +56,9 @@ async function run(name) {
   const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
   let round = 0;
   createInterface({ input: child.stdout }).on('line', async (line) => {
-    console.log(`  ${line}`);
+    console.log(`  ${line.slice(0, 200)}`);
     if (!line.startsWith('ready ')) return;
-    const answer = await (DRIVERS[name] ?? (async () => 'go'))(fake, round);
+    const answer = await (DRIVERS[name] ?? (async () => 'go'))(fake, round, line.replace(/^ready \S+ ?/, ''));
     round += 1;
     child.stdin.write(`${answer}\n`);
   });
@@ -52,7 +73,7 @@ async function run(name) {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'scale', 'hostile', 'kill', 'tabs', 'send'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live'];
 const failed = [];
 for (const name of names) {
   console.log(name);

@@ -25,6 +25,8 @@ export class FakeDaemon {
   conversations = data.conversations(10_000);
   histories = data.histories();
   trace = data.longTrace(10_000);
+  /** How long a turn takes. */
+  turnMs = 100;
   decided = [];
   sent = [];
   constructor() {
@@ -41,6 +43,10 @@ export class FakeDaemon {
   }
   #toAll(method, notice, params) {
     for (const stream of this.streams) if (stream.method === method) stream.write({ notice, params });
+  }
+  /** Something happens in a turn, or its model says something. */
+  tellTurn(notice, params) {
+    this.#toAll('turn.follow', notice, params);
   }
   log(text) {
     this.#toAll('logs.follow', 'logs.line', { line: data.logLine(1000, text) });
@@ -73,6 +79,8 @@ export class FakeDaemon {
       const snapshot = (processes, more) => ({ cursor: this.cursor(), at: new Date().toISOString(), snapshot: { workspace: data.workspace(), processes, ...(more ? { more } : {}) } });
       stream.write({ notice: 'workspace.change', params: snapshot([first], true) });
       stream.write({ notice: 'workspace.change', params: snapshot(rest, false) });
+    } else if (stream.method === 'turn.follow') {
+      stream.write({ alive: true });
     } else if (stream.method === 'process.watch') {
       stream.write({ notice: 'process.change', params: { at: new Date().toISOString(), processes: data.processes(), gone: [] } });
     } else {
@@ -104,6 +112,13 @@ function list(of, { containing = '', after, limit = 1000 }) {
   return ok({ instances, total: all.length, ...next });
 }
 
+/** Small pages, so that there is more than one. */
+function approvalPage(all, after) {
+  const first = after === undefined ? 0 : all.findIndex((one) => one.approvalId === after) + 1;
+  const approvals = all.slice(first, first + 1);
+  return first + 1 < all.length ? { approvals, next: approvals.at(-1).approvalId } : { approvals };
+}
+
 function decide(of, { approvalId, decision }) {
   const at = of.approvals.findIndex((one) => one.approvalId === approvalId);
   if (at === -1) return refusal('approvalNotFound', 'No such call waits.', 'type `gdn approvals`');
@@ -127,10 +142,18 @@ function send(of, { conversationKey = 'main', input, eventId }) {
   const history = of.histories.get(conversationKey) ?? of.histories.set(conversationKey, []).get(conversationKey);
   of.tell({ type: 'event.accepted', instanceKey: conversationKey, eventId });
   of.tell({ type: 'turn.started', instanceKey: conversationKey, turnId: eventId, eventId, attempt: 1 });
+  const stepId = `${eventId}.1`;
+  const happens = (type) => of.tellTurn('turn.progress', { event: { type, turnId: eventId, stepId, instanceKey: conversationKey } });
+  const says = (piece) => of.tellTurn('turn.piece', { place: { turnId: eventId, stepId }, piece });
+  happens('step.started');
+  says({ type: 'reasoning', text: 'What was said?' });
+  says({ type: 'text', text: 'You ' });
+  says({ type: 'text', text: 'said' });
   setTimeout(() => {
+    happens('step.completed');
     history.push(data.message(`${eventId}:u`, 'user', input), data.message(`${eventId}:a`, 'assistant', `You said: ${input}`));
     of.tell({ type: 'turn.committed', instanceKey: conversationKey, turnId: eventId, eventId, outcome: 'completed' });
-  }, 100);
+  }, of.turnMs);
   return ok({ eventId, instanceKey: conversationKey, agent: 'clerk', traceId: 'c'.repeat(32), duplicate: false });
 }
 
@@ -150,7 +173,7 @@ const CALLS = {
     return ok({ ...found, directory: '/d', workDir: '/d/work', messages: of.histories.get(instanceKey)?.length ?? 0, baseBytes: 1, pendingEvents: 0, extensions: {} });
   },
   'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
-  'instance.checkpoints': (_, { instanceKey }) => ok(instanceKey === 'main' ? data.checkpoints : []),
+  'instance.checkpoints': (_, { instanceKey }) => ok({ checkpoints: instanceKey === 'main' ? data.checkpoints : [] }),
   'instance.checkpoint': () => ok(data.checkpoints[0]),
   'instance.rewind': () => ok(rewound),
   'trace.get': (of, { of: id }) => {
@@ -158,10 +181,10 @@ const CALLS = {
     if (id === 'a'.repeat(32) || id === 't') return ok({ traceId: 'a'.repeat(32), events: data.turnEvents, partial: false });
     return refusal('eventNotFound', `There is no trace of ${id}.`, 'type `gdn trace`');
   },
-  'approval.list': (of) => ok(of.approvals),
+  'approval.list': (of, { after }) => ok(approvalPage(of.approvals, after)),
   'approval.show': (of, { approvalId }) => ok({ approval: of.approvals.find((one) => one.approvalId === approvalId), input: of.inputs[approvalId] }),
   'approval.decide': decide,
-  'question.list': (of) => ok(of.questions),
+  'question.list': (of) => ok({ questions: of.questions }),
   'question.show': (of) => ok({ question: of.questions[0], form: of.form }),
   'question.answer': (of, { questionId, content }) => {
     of.answered = content;
@@ -179,7 +202,7 @@ const CALLS = {
   'event.pause': (of, params) => stand(of, params, 'paused'),
   'event.drop': (of, params) => stand(of, params, null),
   'event.send': send,
-  'proposal.list': (of) => ok(of.proposals),
+  'proposal.list': (of) => ok({ proposals: of.proposals }),
   'proposal.show': (of) => ok({ ...of.proposals[0] }),
   'proposal.diff': () => ok({ data: Buffer.from(data.DIFF).toString('base64'), total: data.DIFF.length }),
   'proposal.check': (of) => ok({ proposal: of.proposals[0], canApply: true, refusals: [], base: {} }),
@@ -193,7 +216,7 @@ const CALLS = {
   },
   'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting')) : of.tasks }),
   'task.show': (of) => ok({ info: of.tasks[0], ...data.taskDetail }),
-  'task.checkpoints': () => ok(data.checkpoints),
+  'task.checkpoints': () => ok({ checkpoints: data.checkpoints }),
   'task.answer': (of) => {
     of.tasks[0].status = 'running';
     return ok(of.tasks[0]);

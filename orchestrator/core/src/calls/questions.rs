@@ -6,8 +6,8 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
-    AnswerQuestion, ControlError, DeclineQuestion, ErrorCode, QuestionClosed, QuestionDetail,
-    QuestionInfo, QuestionSource, ShowQuestion,
+    AnswerQuestion, ControlError, DeclineQuestion, ErrorCode, ListQuestions, QuestionClosed,
+    QuestionDetail, QuestionInfo, QuestionSource, ShowQuestion,
 };
 use goondan_protocol::ids::{ConnectionName, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::ToConnector;
@@ -297,18 +297,22 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         token: RequestToken,
-        only: Option<&WorkspaceId>,
+        list: &ListQuestions,
     ) {
+        let only = list.workspace_id.as_ref();
         if let Some(id) = only
             && let Err(error) = fleet.workspace(id)
         {
             return fleet.respond_error(token, error);
         }
-        let open = self.questions.all(only).map(|open| open.info.clone());
-        let mut open: Vec<QuestionInfo> = open.collect();
-        // Who has waited for longest comes first.
-        open.sort_by_key(|info| info.asked_at.as_unix_millis());
-        fleet.respond(token, &open);
+        let open = self.questions.all(only);
+        let mut open: Vec<_> = open.map(|open| (open.info.place(), &open.info)).collect();
+        if let Some(after) = &list.after {
+            open.retain(|(place, _)| after < place);
+        }
+        open.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let page = list.page_of(open.into_iter().map(|(_, info)| info.clone()));
+        fleet.respond(token, &page);
     }
 
     pub(crate) fn show_question(

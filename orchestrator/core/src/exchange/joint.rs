@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use goondan_protocol::control::{
-    ControlError, InstanceCheckpoint, InstanceRewound, PinnedConversation,
+    ControlError, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints, PinnedConversation,
 };
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::time::Timestamp;
@@ -44,6 +44,8 @@ pub enum JointWork {
         at: InstanceRef,
         /// The request that waits for it.
         token: RequestToken,
+        /// Which page of them.
+        list: ListInstanceCheckpoints,
     },
     /// Tell what going back would change; unless it is a rehearsal, make a joint checkpoint of what there is.
     Plan {

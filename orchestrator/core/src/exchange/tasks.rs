@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use goondan_cli_agents::blocks::Block;
 use goondan_protocol::control::{
-    CheckpointInfo, ControlError, TaskDrill, TaskHappening, TaskLog, TaskRemoved, TaskRestored,
+    CheckpointInfo, ControlError, ListCheckpoints, TaskDrill, TaskHappening, TaskLog, TaskRemoved,
+    TaskRestored,
 };
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TaskId};
@@ -203,6 +204,8 @@ pub enum TaskWork {
         token: RequestToken,
         /// The task.
         at: TaskRef,
+        /// Which page of them.
+        list: ListCheckpoints,
     },
     /// Take a work area back to a checkpoint, or tell what that would change.
     Restore {

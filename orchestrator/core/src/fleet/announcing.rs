@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use goondan_protocol::control::{WatchCursor, WatchUpdate};
+use goondan_protocol::control::{FollowTurns, WatchCursor, WatchUpdate};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 use goondan_protocol::trace::TraceContext;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::watchers::Told;
 use super::{Fleet, Owner};
 use crate::effect::Severity;
+use crate::refusals::no_workspace;
 use crate::{Effect, LogEvent, RequestToken};
 
 /// Whose audit log something goes to, and under which name.
@@ -194,6 +195,17 @@ impl Fleet {
             self.effects.push(Effect::Tell { token, told });
         }
         is_known
+    }
+
+    /// Somebody follows the turns of a conversation from now on. It is answered when the workspace is stopped.
+    pub(crate) fn follow_turns(&mut self, token: RequestToken, follow: FollowTurns) {
+        match self.workspaces.get_mut(&follow.workspace_id) {
+            Some(workspace) => workspace.watchers.follow(follow.instance_key, token),
+            None => {
+                let error = no_workspace(&follow.workspace_id);
+                self.respond_error(token, error);
+            }
+        }
     }
 
     /// Tells somebody who watches how everything is.

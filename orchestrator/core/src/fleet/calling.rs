@@ -55,7 +55,7 @@ impl Fleet {
         entry.map_or_else(Vec::new, |entry| entry.asked_by(&at.instance_key))
     }
 
-    /// The clients that wait for a turn in progress.
+    /// The clients that wait for a turn in progress, and those that follow its conversation.
     pub(crate) fn clients_of_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Vec<RequestToken> {
         let Some(entry) = self.instance(at) else {
             return Vec::new();
@@ -64,7 +64,11 @@ impl Fleet {
         let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) else {
             return Vec::new();
         };
-        entry.waiters.clients_of(&turn.context.event_id)
+        let mut clients = entry.waiters.clients_of(&turn.context.event_id);
+        if let Some(workspace) = self.workspaces.get(&at.workspace_id) {
+            clients.extend(workspace.watchers.followers_of(&at.instance_key));
+        }
+        clients
     }
 
     /// Whether the process that is to make a call can.

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use goondan_protocol::control::{WatchCursor, WatchUpdate};
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::time::Timestamp;
 
@@ -30,6 +31,8 @@ pub(crate) struct Watchers {
     /// The latest of them.
     backlog: VecDeque<(Timestamp, LifecycleEvent)>,
     tokens: Vec<RequestToken>,
+    /// Who follows the turns of a conversation.
+    followers: Vec<(InstanceKey, RequestToken)>,
 }
 
 impl Watchers {
@@ -40,6 +43,7 @@ impl Watchers {
             count: 0,
             backlog: VecDeque::new(),
             tokens: Vec::new(),
+            followers: Vec::new(),
         }
     }
 
@@ -78,14 +82,29 @@ impl Watchers {
         self.tokens.push(token);
     }
 
-    /// These watch no longer.
-    pub(super) fn forget(&mut self, gone: &HashSet<RequestToken>) {
-        self.tokens.retain(|token| !gone.contains(token));
+    /// Somebody follows the turns of a conversation from now on.
+    pub(super) fn follow(&mut self, key: InstanceKey, token: RequestToken) {
+        self.followers.push((key, token));
     }
 
-    /// Nobody watches any longer. Gives who did.
+    /// Who follows the turns of a conversation.
+    pub(super) fn followers_of(&self, key: &InstanceKey) -> impl Iterator<Item = RequestToken> {
+        let followers = self.followers.iter().filter(move |(of, _)| of == key);
+        followers.map(|(_, token)| *token)
+    }
+
+    /// These watch and follow no longer.
+    pub(super) fn forget(&mut self, gone: &HashSet<RequestToken>) {
+        self.tokens.retain(|token| !gone.contains(token));
+        self.followers.retain(|(_, token)| !gone.contains(token));
+    }
+
+    /// Nobody watches or follows any longer. Gives who did.
     pub(crate) fn take_all(&mut self) -> Vec<RequestToken> {
-        std::mem::take(&mut self.tokens)
+        let mut all = std::mem::take(&mut self.tokens);
+        let followers = std::mem::take(&mut self.followers);
+        all.extend(followers.into_iter().map(|(_, token)| token));
+        all
     }
 
     /// Something happened. Gives who is to be told of it, and what.
@@ -172,5 +191,22 @@ mod tests {
         assert_eq!(tokens, [second]);
         assert_eq!(watchers.take_all(), [second]);
         assert!(watchers.happened(at(9), event(3)).is_none());
+    }
+
+    #[test]
+    fn those_who_follow_a_conversation_are_told_of_no_other_until_they_go() {
+        let mut watchers = Watchers::new(7);
+        let (first, second, third) = (RequestToken(1), RequestToken(2), RequestToken(3));
+        let (one, other): (InstanceKey, InstanceKey) =
+            ("one".parse().unwrap(), "other".parse().unwrap());
+        for (key, token) in [(&one, first), (&other, second), (&one, third)] {
+            watchers.follow(key.clone(), token);
+        }
+        let of = |watchers: &Watchers, key| watchers.followers_of(key).collect::<Vec<_>>();
+        assert_eq!(of(&watchers, &one), [first, third]);
+        watchers.forget(&[first].into());
+        assert_eq!(of(&watchers, &one), [third]);
+        assert_eq!(watchers.take_all(), [second, third]);
+        assert_eq!(of(&watchers, &other), []);
     }
 }

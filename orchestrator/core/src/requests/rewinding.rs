@@ -77,10 +77,10 @@ impl Core {
         match self.fleet.workspace(&list.workspace_id) {
             Ok(_) => {
                 let at = InstanceRef {
-                    workspace_id: list.workspace_id,
-                    instance_key: list.instance_key,
+                    workspace_id: list.workspace_id.clone(),
+                    instance_key: list.instance_key.clone(),
                 };
-                self.joint(JointWork::List { at, token });
+                self.joint(JointWork::List { at, token, list });
             }
             Err(error) => self.fleet.respond_error(token, error),
         }

@@ -21,7 +21,7 @@ fn decide(world: &mut World, info: &ApprovalInfo, decision: ApprovalDecision) {
 pub(super) fn look(world: &mut World) {
     let list = ListApprovals {
         workspace_id: Some(workspace_id(world)),
-        instance_key: None,
+        ..ListApprovals::default()
     };
     world.ask(Asked::ListApprovals, Call::ListApprovals(list));
 }

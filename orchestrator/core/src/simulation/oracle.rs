@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, reply_id};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
-use goondan_protocol::control::{ApprovalInfo, EventInfo, EventsPage, Sent};
+use goondan_protocol::control::{ApprovalInfo, ApprovalsPage, EventInfo, EventsPage, Sent};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
@@ -325,9 +325,10 @@ impl Oracle {
             },
             Asked::ListApprovals => match result {
                 Ok(value) => {
-                    let found: Vec<ApprovalInfo> = serde_json::from_value(value.clone()).unwrap();
-                    self.decisions.list(&found);
-                    Answered::WaitingCalls(found)
+                    let page: ApprovalsPage = serde_json::from_value(value.clone()).unwrap();
+                    assert_eq!(page.next, None, "there are not so many calls");
+                    self.decisions.list(&page.approvals);
+                    Answered::WaitingCalls(page.approvals)
                 }
                 Err(_) => Answered::Nothing,
             },

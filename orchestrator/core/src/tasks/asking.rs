@@ -161,9 +161,9 @@ impl Tasks {
             Call::CheckpointTask(make) => {
                 return self.make_checkpoint(fleet, at, "manual", make.name, Some(token));
             }
-            Call::ListCheckpoints(_) => {
+            Call::ListCheckpoints(list) => {
                 let at = at.clone();
-                return Self::work(fleet, TaskWork::ListCheckpoints { token, at });
+                return Self::work(fleet, TaskWork::ListCheckpoints { token, at, list });
             }
             Call::RestoreTask(restore) => return self.restore(fleet, token, at, restore),
             Call::DrillTask(_) => return self.drill(fleet, at, Some(token)),

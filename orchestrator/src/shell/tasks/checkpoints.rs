@@ -4,11 +4,14 @@
 use std::path::Path;
 
 use goondan_checkpoints::{
-    AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Restored,
-    Retention, Store, Which,
+    AgentState, CheckpointError, CheckpointId, Consistency, IdError, Listed, MakeCheckpoint,
+    Restored, Retention, Store, Which,
 };
 use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
-use goondan_protocol::control::{CheckpointInfo, ControlError, ErrorCode, TaskDrill, TaskRestored};
+use goondan_protocol::control::{
+    CheckpointInfo, CheckpointsPage, ControlError, ErrorCode, ListCheckpoints, TaskDrill,
+    TaskRestored,
+};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{RealFolder, TreeError};
 
@@ -34,8 +37,8 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
                 disk,
             });
         }
-        TaskWork::ListCheckpoints { token, at } => {
-            let listed = open(ground, boot, &at).and_then(|store| list(&store, &at));
+        TaskWork::ListCheckpoints { token, at, list } => {
+            let listed = open(ground, boot, &at).and_then(|store| page_of(&store, &at, &list));
             let listed = listed.and_then(|listed| {
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
@@ -234,11 +237,28 @@ fn make(
     })
 }
 
-fn list(store: &Store, at: &TaskRef) -> Result<Vec<CheckpointInfo>, ControlError> {
-    let listed = store
-        .list()
-        .map_err(|error| told(&error, at.task_id.as_str()))?;
+fn list(store: &Store, task: &str) -> Result<Vec<CheckpointInfo>, ControlError> {
+    let listed = store.list().map_err(|error| told(&error, task))?;
     Ok(listed.into_iter().map(info).collect())
+}
+
+fn page_of(
+    store: &Store,
+    at: &TaskRef,
+    list: &ListCheckpoints,
+) -> Result<CheckpointsPage, ControlError> {
+    let task = at.task_id.as_str();
+    let after = list.after.as_deref().map(|id| id_of(id, task));
+    let after = after.transpose()?;
+    let listed = store.list_behind(after);
+    let page = listed.and_then(|listed| list.page_of(listed.map(|one| one.map(info))));
+    page.map_err(|error| told(&error, task))
+}
+
+fn id_of(id: &str, task: &str) -> Result<CheckpointId, ControlError> {
+    id.parse().map_err(|error: IdError| {
+        ControlError::new(ErrorCode::InvalidRequest, error.to_string()).suggest(list_hint(task))
+    })
 }
 
 fn info(listed: Listed) -> CheckpointInfo {
@@ -263,10 +283,7 @@ fn restore(
     now: Timestamp,
 ) -> Result<TaskRestored, ControlError> {
     let which = match checkpoint_id {
-        Some(id) => Which::Id(id.parse::<CheckpointId>().map_err(|error| {
-            ControlError::new(ErrorCode::InvalidRequest, error.to_string())
-                .suggest(list_hint(at.task_id.as_str()))
-        })?),
+        Some(id) => Which::Id(id_of(id, at.task_id.as_str())?),
         None => Which::Latest,
     };
     let mut store = open(ground, boot, at)?;
@@ -280,7 +297,7 @@ fn restore(
             "a restore kept aside what was written at that very moment"
         );
     }
-    let all = list(&store, at)?;
+    let all = list(&store, at.task_id.as_str())?;
     Ok(told_of(restored, &all))
 }
 

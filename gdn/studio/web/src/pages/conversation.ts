@@ -2,15 +2,18 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
-import { call } from '../api.js';
+import { call, callPages } from '../api.js';
 import { type MessagesState, NO_MESSAGES, withEarlier, withNewest } from '../messages.js';
-import { isEvent, Page } from '../page.js';
+import { FollowingPage } from '../following.js';
+import { type LiveState, liveReducer, type Reply, type TurnNotice } from '../live.js';
+import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { counted, dollars, duration } from '../parts/figures.js';
-import { messageView } from '../parts/message.js';
+import { messageView, replyView } from '../parts/message.js';
 import { head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { rewind } from '../rewind.js';
+import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
 import { type Turn, turnsOf } from '../turns.js';
 import type { Checkpoint, Instance, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
@@ -18,14 +21,14 @@ import type { Checkpoint, Instance, MessagePage, RuntimeEvent, WaitingEvent, Wor
 const PAGE_MESSAGES = 50;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
 const GAP_PAGES_MAX = 20;
-/** The messages of a turn in progress are told by nobody: they are read this often. */
-const PENDING_MS = 1000;
+/** What happens in a row in a turn in progress is one reason to read its messages. */
+const PENDING_SETTLE_MS = 40;
 /** The turns at the end that are shown. */
 const TURNS_SHOWN = 20;
 /** From so near to its end on, a conversation follows what arrives. */
 const NEAR_END_PX = 80;
 
-class ConversationPage extends Page {
+class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #state: MessagesState = NO_MESSAGES;
   #events: WaitingEvent[] = [];
   #turns: Turn[] = [];
@@ -36,6 +39,8 @@ class ConversationPage extends Page {
   /** What the end was when it was last shown. */
   #end = '';
   #isReadingEarlier = false;
+  /** The step whose reply is among the messages by now. */
+  #saidStep = '';
   #pending: ReturnType<typeof setTimeout> | undefined;
   readonly #scrolled = (): void => this.#onScroll();
 
@@ -58,9 +63,19 @@ class ConversationPage extends Page {
     clearTimeout(this.#pending);
   }
 
+  protected begin(): Feed<LiveState, TurnNotice> {
+    return new Feed('turn.follow', studio.of({ instanceKey: this.#key }), liveReducer);
+  }
+
+  /** Of what happens in a turn, its messages are read; what a model says is shown as it comes. */
+  protected override told(notice: TurnNotice | null): void {
+    if (notice?.event !== undefined) this.#readPendingSoon();
+    this.requestUpdate();
+  }
+
   protected override concerns(change: WorkspaceChange | null): boolean {
-    if (super.concerns(change)) return true;
-    if (change?.event?.instanceKey !== this.#key) return false;
+    if (change === null || change.snapshot !== undefined) return true;
+    if (change.event?.instanceKey !== this.#key) return false;
     if (isEvent(change, 'instance.rewound', 'instance.deleted')) {
       this.#state = NO_MESSAGES;
       this.#fullPages = { events: [], offset: 0 };
@@ -68,24 +83,25 @@ class ConversationPage extends Page {
     return true;
   }
 
-  protected async read(): Promise<void> {
+  protected override async read(): Promise<void> {
     const of = studio.of({ instanceKey: this.#key });
     const before = this.#state;
+    const reply = this.#reply;
     const [page, events, turns, instance, checkpoints] = await Promise.all([
       call<MessagePage>('instance.page', { ...of, limit: PAGE_MESSAGES }),
       call<{ events: WaitingEvent[] }>('event.list', { ...of, parked: false, limit: 200 }).catch(() => ({ events: [] })),
       this.#readTurns(of),
       call<Instance>('instance.show', of),
-      call<Checkpoint[]>('instance.checkpoints', of).catch(() => []),
+      callPages<Checkpoint>('instance.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
     ]);
     this.#state = await this.#joined(before, page, of);
     this.#events = events.events;
     this.#turns = turnsOf(turns);
     this.#instance = instance;
-    this.#checkpoints = checkpoints;
+    this.#checkpoints = checkpoints.all;
+    this.#readAfter(reply);
     const arrived = this.#state.total - before.total;
     if (before.total > 0 && arrived > 0) studio.announce(`${counted(arrived, 'new message')}.`);
-    this.#readPendingLater();
   }
 
   /** What is known, joined with the newest page; pages between them are read first. */
@@ -113,27 +129,35 @@ class ConversationPage extends Page {
     }
   }
 
-  #readPendingLater(): void {
+  /** The reply that is being written, if one is; one that is over, until its message was read. */
+  get #reply(): Reply | null {
+    const reply = this.feed?.state.reply ?? null;
+    return reply?.stepId === this.#saidStep ? null : reply;
+  }
+
+  /** The messages were read: one whose step was over before is among them. */
+  #readAfter(reply: Reply | null): void {
+    if (reply?.isOver === true) this.#saidStep = reply.stepId;
+  }
+
+  #readPendingSoon(): void {
     clearTimeout(this.#pending);
-    const isBusy = this.#events.some((event) => event.standing === 'processing');
-    if (!isBusy) return;
-    this.#pending = setTimeout(() => {
-      if (document.hidden) this.#readPendingLater();
-      else void this.#readPending();
-    }, PENDING_MS);
+    this.#pending = setTimeout(() => void this.#readPending(), PENDING_SETTLE_MS);
   }
 
   async #readPending(): Promise<void> {
+    const reply = this.#reply;
     try {
       const page = await call<MessagePage>('instance.page', studio.of({ instanceKey: this.#key, limit: PAGE_MESSAGES }));
       const { state, fit } = withNewest(this.#state, page);
-      if (fit === 'joined') this.#state = state;
-      else this.readSoon();
+      if (fit === 'joined') {
+        this.#state = state;
+        this.#readAfter(reply);
+      } else this.readSoon();
       this.requestUpdate();
     } catch {
       // The stream tells when the daemon is back, and then everything is read.
     }
-    this.#readPendingLater();
   }
 
   #onScroll(): void {
@@ -165,7 +189,8 @@ class ConversationPage extends Page {
 
   protected override updated(): void {
     const { messages, pending } = this.#state;
-    const end = JSON.stringify([messages.at(-1)?.id, pending.map((message) => message.id)]);
+    const said = this.#reply;
+    const end = JSON.stringify([messages.at(-1)?.id, pending.map((message) => message.id), said?.text.length, said?.reasoning.length]);
     const isFurther = end !== this.#end;
     this.#end = end;
     if (isFurther && this.#isAtEnd && this.isRead) {
@@ -177,6 +202,7 @@ class ConversationPage extends Page {
   protected content(): TemplateResult | typeof nothing {
     if (!this.isRead) return nothing;
     const { messages, pending, previous, total } = this.#state;
+    const reply = this.#reply;
     return html`${this.#about()} ${this.#controls()}
       <details><summary>Turns (${this.#turns.length})</summary>${this.#turnsView()}</details>
       <details><summary>Checkpoints (${this.#checkpoints.length})</summary>${this.#checkpointsView()}</details>
@@ -188,6 +214,7 @@ class ConversationPage extends Page {
             </button></p>`}
         ${repeat(messages, (message) => message.id, (message) => messageView(message, false))}
         ${repeat(pending, (message) => message.id, (message) => messageView(message, true))}
+        ${reply === null ? nothing : replyView(reply)}
         ${messages.length + pending.length === 0 ? html`<p>No messages yet.</p>` : nothing}
       </section>
       ${this.#waiting()} ${this.#send()}`;

@@ -1,7 +1,7 @@
 // Proposals: what workers handed in, as patches; a person applies or rejects them.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { call } from '../api.js';
+import { call, callPages } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { diffView, readDiff } from '../parts/diff.js';
@@ -38,7 +38,8 @@ class ProposalsPage extends Page {
 
   protected async read(): Promise<void> {
     if (this.route.arg === '') {
-      this.#list = await call<Proposal[]>('proposal.list', studio.of());
+      const { all } = await callPages<Proposal>('proposal.list', 'proposals', studio.of());
+      this.#list = all.sort((one, other) => one.createdAt.localeCompare(other.createdAt));
       return;
     }
     const of = studio.of({ sandbox: this.#sandbox });

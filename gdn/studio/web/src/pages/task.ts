@@ -1,7 +1,7 @@
 // One task: how it stands, what it waits for, its checkpoints, and what a person may do about it.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { call } from '../api.js';
+import { call, callPages } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { bytes, count, counted, dollars } from '../parts/figures.js';
@@ -35,11 +35,11 @@ class TaskPage extends Page {
     const of = studio.of({ taskId: this.#id });
     const [detail, checkpoints, log] = await Promise.all([
       call<TaskDetail>('task.show', of),
-      call<Checkpoint[]>('task.checkpoints', of).catch(() => []),
+      callPages<Checkpoint>('task.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
       call<{ text: string }>('task.logs', { ...of, log: 'agent', offset: -LOG_BYTES, wait: false }).catch(() => ({ text: '' })),
     ]);
     this.#detail = detail;
-    this.#checkpoints = checkpoints;
+    this.#checkpoints = checkpoints.all;
     this.#log = log.text;
   }
 

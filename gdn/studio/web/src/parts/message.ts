@@ -1,6 +1,7 @@
 // A message of a conversation. All of it was written by others: it is text.
 
 import { html, nothing, type TemplateResult } from 'lit';
+import type { Reply } from '../live.js';
 import { partsOf } from '../messages.js';
 import type { Json, Message, Part } from '../types.js';
 import { harmless, oneLine } from './text.js';
@@ -19,6 +20,16 @@ export function messageView(message: Message, isPending: boolean): TemplateResul
     <header><strong>${WHO[role] ?? oneLine(role)}</strong> ${from === undefined ? nothing : html`<span class="name">${oneLine(from)}</span>`}
       ${timeView(message.createdAt)} ${isPending ? html`<span class="standing waits">turn in progress</span>` : nothing}</header>
     ${partsOf(message).map(partView)}
+  </article>`;
+}
+
+/** What the model of a turn in progress has said so far. */
+export function replyView({ text, reasoning, isCut, note }: Reply): TemplateResult {
+  return html`<article class="message assistant" data-reply aria-busy="true" aria-label="Agent message that is being written">
+    <header><strong>Agent</strong> <span class="standing waits">is writing</span></header>
+    ${reasoning === '' ? nothing : html`<details><summary>Thoughts</summary>${textView(reasoning)}</details>`}
+    ${text === '' ? nothing : html`<div class="said" data-text>${isCut ? '…' : ''}${textView(text)}</div>`}
+    ${note === '' ? nothing : html`<p class="faint">${oneLine(note)}</p>`}
   </article>`;
 }
 

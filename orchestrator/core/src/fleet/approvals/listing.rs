@@ -1,6 +1,6 @@
 //! What clients are told of calls that wait.
 
-use goondan_protocol::control::{ApprovalDetail, ApprovalInfo, ListApprovals, ShowApproval};
+use goondan_protocol::control::{ApprovalDetail, ListApprovals, ShowApproval};
 use goondan_protocol::ids::InstanceRef;
 
 use super::deciding::no_approval;
@@ -16,7 +16,7 @@ impl Fleet {
         {
             return self.respond_error(token, error);
         }
-        let mut found = Vec::new();
+        let mut places = Vec::new();
         for (id, workspace) in &self.workspaces {
             if only.is_some_and(|only| only != id) {
                 continue;
@@ -25,17 +25,23 @@ impl Fleet {
                 if list.instance_key.as_ref().is_some_and(|only| only != key) {
                     continue;
                 }
-                let at = InstanceRef {
-                    workspace_id: id.clone(),
-                    instance_key: key.clone(),
-                };
                 let waiting = entry.approvals.0.iter().filter(|open| open.waits());
-                found.extend(waiting.map(|open| open.info(&at, &entry.agent)));
+                places.extend(waiting.map(|open| (open.place(id), key, entry, open)));
             }
         }
-        // Who has waited for longest comes first.
-        found.sort_by_key(|info: &ApprovalInfo| info.asked_at.as_unix_millis());
-        self.respond(token, &found);
+        if let Some(after) = &list.after {
+            places.retain(|(place, ..)| after < place);
+        }
+        places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let infos = places.into_iter().map(|(place, key, entry, open)| {
+            let at = InstanceRef {
+                workspace_id: place.workspace_id,
+                instance_key: key.clone(),
+            };
+            open.info(&at, &entry.agent)
+        });
+        let page = list.page_of(infos);
+        self.respond(token, &page);
     }
 
     /// A client wants to see one of them.

@@ -1,8 +1,8 @@
 //! The calls of a conversation's open turn that need a person, as far as they are on record.
 
 use goondan_protocol::approval::ApprovalShow;
-use goondan_protocol::control::ApprovalInfo;
-use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, TurnId};
+use goondan_protocol::control::{ApprovalInfo, ApprovalPlace};
+use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::limits::MAX_APPROVAL_BUTTON_BYTES;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::time::Timestamp;
@@ -34,6 +34,15 @@ impl OpenApproval {
     /// Whether a message of a chat service shows the whole of it.
     pub(super) fn fits_message(&self) -> bool {
         self.known.call.input.to_string().len() <= MAX_APPROVAL_BUTTON_BYTES
+    }
+
+    /// Its place among all that wait: who has waited for longest comes first.
+    pub(super) fn place(&self, workspace_id: &WorkspaceId) -> ApprovalPlace {
+        ApprovalPlace {
+            asked_at: self.known.call.at,
+            workspace_id: workspace_id.clone(),
+            approval_id: self.known.call.approval_id.clone(),
+        }
     }
 
     /// What clients are told of it.
