@@ -60,8 +60,9 @@ pub use approval::{
     ListApprovals, ShowApproval,
 };
 pub use bundle::{
-    ApproveChangeset, BundleLogs, PinBundle, ReadBundleLog, RehearseBundle, RejectChangeset,
-    RevertBundle, ShowBundle, ShowChangeset, ShownChangeset,
+    ApproveChangeset, BundleLogs, ListWaitingChangesets, PinBundle, ReadBundleLog, RehearseBundle,
+    RejectChangeset, RevertBundle, ShowBundle, ShowChangeset, ShownChangeset, WaitingChangeset,
+    WaitingChangesetsPage,
 };
 pub use daemon::{
     Connect, Connected, DaemonStatus, OpenFiles, ReadMetrics, Resource, Status, Stop,
@@ -286,6 +287,8 @@ methods! {
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
+    /// The changesets that wait for a person.
+    ListWaitingChangesets = "bundle.waiting" -> WaitingChangesetsPage;
     /// How the configuration of a conversation stands, and what its agent proposed.
     ShowBundle = "bundle.status" -> BundleStatus;
     /// What became of each changeset, in order.

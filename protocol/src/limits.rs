@@ -45,6 +45,9 @@ pub const MAX_EVENTS_PAGE: usize = 1_000;
 /// Tasks that one page of a list holds at most (`OBS-1`).
 pub const MAX_TASKS_PAGE: usize = 1_000;
 
+/// Changesets from which on a page of a list of them ends with its conversation (`OBS-5`).
+pub const MAX_CHANGESETS_PAGE: usize = 100;
+
 /// Workspaces that one page of a list and the state of the daemon hold at most (`OBS-1`).
 pub const MAX_WORKSPACES_PAGE: usize = 100;
 

@@ -29,7 +29,6 @@ macro_rules! assets {
 assets! {
     "/": "text/html; charset=utf-8" = "index.html";
     "/assets/studio.js": "text/javascript; charset=utf-8" = "assets/studio.js";
-    "/assets/style.css": "text/css; charset=utf-8" = "assets/style.css";
     "/assets/icon.svg": "image/svg+xml" = "assets/icon.svg";
 }
 

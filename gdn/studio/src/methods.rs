@@ -23,6 +23,7 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("instance.page", Access::Reads),
     ("instance.turns", Access::Reads),
     ("instance.checkpoints", Access::Reads),
+    ("instance.export", Access::Reads),
     ("trace.get", Access::Reads),
     ("event.list", Access::Reads),
     ("question.list", Access::Reads),
@@ -36,6 +37,7 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("proposal.diff", Access::Reads),
     ("proposal.check", Access::Reads),
     ("bundle.status", Access::Reads),
+    ("bundle.waiting", Access::Reads),
     ("bundle.log", Access::Reads),
     ("bundle.show", Access::Reads),
     ("task.list", Access::Reads),
@@ -56,6 +58,7 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("approval.decide", Access::Writes),
     ("instance.checkpoint", Access::Writes),
     ("instance.rewind", Access::Writes),
+    ("instance.delete", Access::Writes),
     ("proposal.apply", Access::Writes),
     ("proposal.reject", Access::Writes),
     ("proposal.revert", Access::Writes),
@@ -121,7 +124,7 @@ mod tests {
                 || ["secret.", "package."]
                     .iter()
                     .any(|kind| name.starts_with(kind))
-                || ["workspace.open", "workspace.close", "instance.delete"].contains(name);
+                || ["workspace.open", "workspace.close", "instance.import"].contains(name);
             if is_left {
                 assert!(method(name).is_none() && stream(name).is_none(), "{name}");
             }

@@ -24,10 +24,14 @@ use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
 use crate::sessions::{Secret, Sessions};
 
-/// Nothing runs on the page but its own files, it asks nobody but us, and nobody frames it.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-     connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'; trusted-types lit-html";
+/// Nothing runs on the page but its own files, nothing styles it but the sheet in it, it asks nobody but us, and nobody
+/// frames it.
+const CONTENT_SECURITY_POLICY: &str = concat!(
+    "default-src 'none'; script-src 'self'; style-src '",
+    include_str!("../web/dist/style.sha256"),
+    "'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types lit-html"
+);
 
 /// What every response says beside that.
 const ALWAYS: [(&str, &str); 7] = [

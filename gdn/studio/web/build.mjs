@@ -1,6 +1,7 @@
 // Builds the pages into `dist/`, with the same bytes from the same sources: `node build.mjs`.
 // `node build.mjs --check` builds, and fails if what is committed is different.
 import { build } from 'esbuild';
+import { createHash } from 'node:crypto';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
 import { dirname, join } from 'node:path';
@@ -11,6 +12,11 @@ const PAGE_GZIP_BYTES_MAX = 60_000;
 
 const here = dirname(fileURLToPath(import.meta.url));
 const isCheck = process.argv.includes('--check');
+
+/** Where the style sheet stands in the page: the page is painted without waiting for another file. */
+const STYLE_PLACE = '/* style.css */';
+/** The digest by which the Content Security Policy allows that style sheet, and no other. */
+const STYLE_DIGEST = 'style.sha256';
 
 /** What `dist/` is to hold, by path. */
 async function files() {
@@ -28,15 +34,20 @@ async function files() {
     write: false,
   });
   const out = new Map(result.outputFiles.map((file) => [file.path.slice(join(here, 'dist').length + 1), file.contents]));
-  for (const [from, to] of [['src/index.html', 'index.html'], ['src/icon.svg', 'assets/icon.svg']]) {
-    out.set(to, await readFile(join(here, from)));
-  }
+  const style = Buffer.from(out.get('assets/style.css')).toString('utf8').trim();
+  out.delete('assets/style.css');
+  const page = await readFile(join(here, 'src/index.html'), 'utf8');
+  if (!page.includes(STYLE_PLACE) || style.includes('</')) throw new Error('the style sheet has no place in the page');
+  out.set('index.html', Buffer.from(page.replace(STYLE_PLACE, () => style)));
+  out.set(STYLE_DIGEST, Buffer.from(`sha256-${createHash('sha256').update(style).digest('base64')}`));
+  out.set('assets/icon.svg', await readFile(join(here, 'src/icon.svg')));
   return out;
 }
 
 const made = await files();
 let total = 0;
 for (const [path, bytes] of made) {
+  if (path === STYLE_DIGEST) continue;
   const size = gzipSync(bytes, { level: 9 }).length;
   total += size;
   console.log(`${path}: ${bytes.length} bytes, ${size} by gzip`);

@@ -118,6 +118,24 @@ fn cut_to(text: &str, most: usize) -> &str {
         .unwrap_or_default()
 }
 
+/// The changesets of the conversation in `instance` that wait for a person, in the order in which they were opened;
+/// none if nothing was proposed in it. Nothing is changed, whoever works on the bundle meanwhile.
+///
+/// # Errors
+///
+/// [`BundleError::File`] and [`BundleError::Damaged`].
+pub fn waiting_changesets(
+    files: &dyn Files,
+    instance: &Path,
+) -> Result<Option<Vec<ChangesetInfo>>, BundleError> {
+    let state = Store::new(files, instance).peek()?;
+    Ok(state.map(|state| {
+        let all = state.changesets.into_iter();
+        all.filter(|it| it.state == ChangesetState::Waiting)
+            .collect()
+    }))
+}
+
 impl<'a, G: Gate> Bundle<'a, G> {
     /// The bundle of a conversation. Nothing is read yet.
     pub fn new(with: Surroundings<'a, G>) -> Self {

@@ -26,7 +26,9 @@ mod store;
 mod tree;
 mod working_copies;
 
-pub use bundle::{Armed, Bundle, Gate, Happened, Staged, Standing, Surroundings};
+pub use bundle::{
+    Armed, Bundle, Gate, Happened, Staged, Standing, Surroundings, waiting_changesets,
+};
 pub use diff::text_diff;
 pub use error::BundleError;
 pub use machine::Outcome;

@@ -133,12 +133,23 @@ impl<'d> Store<'d> {
         if here.is_none_or(|stat| stat.kind != EntryKind::Directory) {
             return Err(BundleError::NoInstance);
         }
+        let Some(mut state) = self.peek()? else {
+            return Ok(None);
+        };
+        self.finish(&state)?;
+        state.unlogged = Unlogged::default();
+        Ok(Some(state))
+    }
+
+    /// How the bundle stands, if anything was proposed yet. Nothing is written, so that it may be asked while
+    /// somebody else works on the bundle.
+    pub(crate) fn peek(&self) -> Result<Option<State>, BundleError> {
         let path = self.dir.join(CURSOR);
         if !self.is_file(&path)? {
             return Ok(None);
         }
         let text = self.read(&path, CURSOR_BYTES_MAX)?;
-        let mut state: State =
+        let state: State =
             serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if state.version != STATE_VERSION {
             let problem = format!(
@@ -147,8 +158,6 @@ impl<'d> Store<'d> {
             );
             return Err(Self::damaged(&path, &problem));
         }
-        self.finish(&state)?;
-        state.unlogged = Unlogged::default();
         Ok(Some(state))
     }
 

@@ -9,7 +9,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::{
-    ControlError, ListInstances, PrunePackages, StorePackage, UsageBy,
+    ControlError, ListInstances, ListWaitingChangesets, PrunePackages, StorePackage, UsageBy,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
@@ -247,6 +247,8 @@ pub enum Read {
         /// The event, turn or trace; the latest event if there is none.
         of: Option<String>,
     },
+    /// A page of the changesets that wait for a person.
+    WaitingChangesets(ListWaitingChangesets),
 }
 
 /// A process to be started.

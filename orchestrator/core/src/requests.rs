@@ -92,6 +92,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListApprovals(_)
             | Call::ShowApproval(_)
             | Call::ShowBundle(_)
+            | Call::ListWaitingChangesets(_)
             | Call::ReadBundleLog(_)
             | Call::ShowChangeset(_)
             | Call::ListTasks(_)
@@ -377,6 +378,7 @@ impl Core {
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
             Call::GetTrace(get) => self.read_trace(token, get),
             Call::ListEvents(list) => self.list_events(token, list),
+            Call::ListWaitingChangesets(list) => self.list_waiting_changesets(token, list),
             Call::RetryEvent(retry) => {
                 let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
                 let at = InstanceRef {

@@ -5,14 +5,18 @@ use std::path::Path;
 
 use goondan_bundles::{
     BUNDLE_DIR, Bundle, BundleError, Gate, Outcome, Staged, Surroundings, Tree, tree_of,
+    waiting_changesets,
 };
 use goondan_core::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
 };
 use goondan_durable::disk::{Disk as _, RealDisk};
-use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, ListWaitingChangesets, WaitingChangeset, WaitingChangesetsPage,
+};
 use goondan_protocol::definition::{AgentAssignment, AgentDefinition, ToolDefinition, ToolSource};
 use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_protocol::limits::{MAX_CHANGESETS_PAGE, MAX_INSTANCES_PAGE};
 use goondan_protocol::rehearsal::Rehearsal;
 use goondan_protocol::sandbox::Network;
 use goondan_store::instance::Metadata;
@@ -257,6 +261,45 @@ fn act(
         }
     }
     Ok(())
+}
+
+/// A page of the changesets that wait for a person, of these conversations.
+pub(super) fn waiting(
+    instances: &Path,
+    mut known: Vec<Metadata>,
+    list: &ListWaitingChangesets,
+) -> WaitingChangesetsPage {
+    if let Some(after) = &list.after {
+        known.retain(|metadata| metadata.instance_key > *after);
+    }
+    known.sort_by(|one, other| one.instance_key.cmp(&other.instance_key));
+    let limit = list.limit.unwrap_or(MAX_CHANGESETS_PAGE);
+    let limit = limit.clamp(1, MAX_CHANGESETS_PAGE);
+    let mut page = WaitingChangesetsPage::default();
+    let mut bundles = 0;
+    let mut left = known.into_iter().peekable();
+    while let Some(metadata) = left.next() {
+        let (key, agent_name) = (metadata.instance_key, metadata.agent_name);
+        let dir = instances.join(instance_dir_name(&key));
+        match waiting_changesets(&RealFiles, &dir) {
+            Ok(None) => continue,
+            Ok(Some(found)) => {
+                let changesets = found.into_iter().map(|changeset| WaitingChangeset {
+                    instance_key: key.clone(),
+                    agent_name: agent_name.clone(),
+                    changeset,
+                });
+                page.changesets.extend(changesets);
+            }
+            Err(_) => page.unreadable.push(key.clone()),
+        }
+        bundles += 1;
+        if page.changesets.len() >= limit || bundles >= MAX_INSTANCES_PAGE {
+            page.next = left.peek().is_some().then_some(key);
+            break;
+        }
+    }
+    page
 }
 
 /// The agent with what it is told besides its prompt.

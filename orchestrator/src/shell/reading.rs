@@ -11,7 +11,7 @@ use goondan_store::{audit, instance};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::usage;
+use super::{bundles, usage};
 use goondan_core::{Read, control_error};
 
 /// Reads what the core asks for, as the answer of the request.
@@ -62,6 +62,11 @@ pub(super) fn read(
                 events: found.events,
                 partial: found.is_partial,
             })
+        }
+        Read::WaitingChangesets(list) => {
+            let instances = layout.instances(&list.workspace_id);
+            let known = index.list(&list.workspace_id).unwrap_or_default();
+            answer(&bundles::waiting(&instances, known, &list))
         }
         Read::Turns {
             instance,

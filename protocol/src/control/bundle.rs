@@ -3,7 +3,50 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{ChangesetInfo, ChangesetRecord, StatusRecord};
-use crate::ids::{ChangesetId, InstanceKey, RehearsalSubject, RevisionId, WorkspaceId};
+use crate::ids::{AgentName, ChangesetId, InstanceKey, RehearsalSubject, RevisionId, WorkspaceId};
+
+/// `bundle.waiting`: one page of the changesets of a workspace that wait for a person (`OBS-5`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListWaitingChangesets {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation behind which the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<InstanceKey>,
+    /// With how many changesets the page ends, as soon as their conversation has no more; at most and if it is not
+    /// said [`MAX_CHANGESETS_PAGE`](crate::limits::MAX_CHANGESETS_PAGE).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `bundle.waiting`. Those of a conversation are all on one page: whatever is decided meanwhile, none is
+/// missed or told twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingChangesetsPage {
+    /// The changesets, by their conversations, in the order in which they were opened. There may be none though a
+    /// page follows.
+    pub changesets: Vec<WaitingChangeset>,
+    /// Conversations of this page of which it cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<InstanceKey>,
+    /// Behind which conversation the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<InstanceKey>,
+}
+
+/// A changeset that waits, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingChangeset {
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent_name: AgentName,
+    /// The changeset.
+    pub changeset: ChangesetInfo,
+}
 
 requests_about! {
     {

@@ -333,6 +333,9 @@ fn check_result(method: &str, result: &str) {
         control::ShowQuestion::NAME => result_round_trip::<control::ShowQuestion>(result),
         control::AnswerQuestion::NAME => result_round_trip::<control::AnswerQuestion>(result),
         control::DeclineQuestion::NAME => result_round_trip::<control::DeclineQuestion>(result),
+        control::ListWaitingChangesets::NAME => {
+            result_round_trip::<control::ListWaitingChangesets>(result);
+        }
         control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),

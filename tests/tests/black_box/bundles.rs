@@ -13,7 +13,7 @@ const PROSE: &str = "Hello.";
 const VERSE: &str = "Hello, hello, / the winds do blow.";
 
 /// The example, as a person copies it.
-pub(super) fn poet() -> Home {
+pub(crate) fn poet() -> Home {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/self-improving");
     let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
     let home = Home::new(&read("goondan.yaml"));
@@ -21,11 +21,11 @@ pub(super) fn poet() -> Home {
     home
 }
 
-pub(super) fn status(home: &Home) -> Value {
+pub(crate) fn status(home: &Home) -> Value {
     home.gdn_json(&["bundle", "status"])
 }
 
-pub(super) fn bundle_dir(home: &Home) -> PathBuf {
+pub(crate) fn bundle_dir(home: &Home) -> PathBuf {
     home.work_dir("main").with_file_name("swarm-bundle")
 }
 
@@ -402,7 +402,7 @@ const MODULES: [(&str, &str); 8] = [
 ];
 
 /// The poet, in a file of its own, so that it can give itself a module of the project.
-pub(super) fn poet_with_modules() -> Home {
+pub(crate) fn poet_with_modules() -> Home {
     let home = poet();
     let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
     let (head, rest) = yaml

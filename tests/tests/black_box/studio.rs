@@ -13,7 +13,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::approvals;
+use crate::{approvals, bundles};
 
 /// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -321,6 +321,71 @@ fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
         "{}",
         again.body
     );
+}
+
+#[test]
+fn obs_5_changesets_that_wait_are_listed_page_by_page_whatever_is_decided_meanwhile() {
+    let home = bundles::poet();
+    let _daemon = Daemon::serving(&home);
+    home.ask("bob", "hello");
+    for key in ["ann", "main", "zoe"] {
+        let said = home.ask(key, "give yourself a shell");
+        assert!(said.contains("waiting"), "{said}");
+    }
+    let (_studio, page) = Studio::with_page(&home, &["--write"]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let keys = |told: &Value| {
+        let changesets = told["changesets"].as_array().unwrap().iter();
+        changesets
+            .map(|one| one["instanceKey"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let first = json!({"workspaceId": id, "limit": 1});
+    let told = page.result("bundle.waiting", &first);
+    assert_eq!(keys(&told), ["ann"]);
+    assert_eq!(told["next"], "ann");
+    let waiting = &told["changesets"][0];
+    assert_eq!(waiting["agentName"], "poet");
+    assert_eq!(waiting["changeset"]["state"], "waiting");
+    let changeset_id = &waiting["changeset"]["changesetId"];
+    let of_ann = json!({"workspaceId": id, "instanceKey": "ann", "changesetId": changeset_id});
+    page.result("bundle.reject", &of_ann);
+    let behind = json!({"workspaceId": id, "after": "ann", "limit": 2});
+    let told = page.result("bundle.waiting", &behind);
+    assert_eq!(keys(&told), ["main", "zoe"]);
+    assert!(told["next"].is_null(), "{told}");
+    let cursor = bundles::bundle_dir(&home).join("cursor.yaml");
+    home.write(cursor.to_str().unwrap(), "{");
+    let told = page.result("bundle.waiting", &first);
+    assert_eq!(told["unreadable"], json!(["main"]));
+    assert_eq!(keys(&told), ["zoe"]);
+}
+
+#[test]
+fn obs_5_a_conversation_is_exported_by_whoever_may_read_and_deleted_by_whoever_may_write() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo hello");
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let of_main = json!({"workspaceId": id, "instanceKey": "main"});
+    let export = json!({"workspaceId": id, "instanceKey": "main", "skipDamaged": false});
+    let told = page.result("instance.export", &export);
+    assert!(told["next"].is_null(), "{told}");
+    let archive = told["text"].as_str().unwrap();
+    let file = home.path().join("main.jsonl");
+    let file = file.to_str().unwrap();
+    home.write(file, archive);
+    assert_eq!(page.call("instance.delete", &of_main).status, 403);
+    let (_writer, writer) = Studio::with_page(&home, &["--write"]);
+    let before = home.gdn_json(&["instance", "history", "main"]);
+    assert_eq!(writer.result("instance.delete", &of_main)["existed"], true);
+    let gone = writer.call("instance.show", &of_main).json();
+    assert_eq!(gone["error"]["code"], "instanceNotFound", "{gone}");
+    // What was exported there is an archive like any other.
+    home.gdn(&["instance", "import", file]).exits(0);
+    let after = home.gdn_json(&["instance", "history", "main"]);
+    assert_eq!(after["messages"], before["messages"]);
 }
 
 /// A stream that is read line by line.

@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::studio::Studio;
-use crate::{approvals, models};
+use crate::{approvals, bundles, models};
 
 /// How often the daemon is killed under the page; the long form is 50.
 const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
@@ -166,6 +166,25 @@ fn obs_5_the_words_of_a_reply_are_on_the_page_as_they_come() {
     suite.answer("go");
     suite.says("piece to page: ");
     suite.ends_well();
+}
+
+#[test]
+fn obs_5_a_person_looks_at_a_change_of_an_agents_configuration_in_the_browser_and_approves_it() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = bundles::poet();
+    let _daemon = Daemon::serving(&home);
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "needs"), &mut studio);
+    suite.says("ready needs");
+    home.ask("main", "give yourself a shell");
+    suite.answer("go");
+    suite.says("approved ");
+    suite.ends_well();
+    let changeset = &bundles::status(&home)["changesets"][0];
+    assert_eq!(changeset["state"], "committed", "{changeset}");
+    assert_eq!(changeset["detail"], "approved by a person: as agreed");
 }
 
 #[test]

@@ -79,7 +79,8 @@ class Studio extends LitElement {
     const type = change?.event?.type;
     const said = type === undefined ? undefined : SAID[type];
     if (said !== undefined) this.#say(said);
-    const kinds = ['approval.', 'question.', 'event.', 'proposal.', 'task.', 'budget.', 'configuration.', 'workspace.'];
+    if (type === 'bundle.changed' && change?.event?.['what'] === 'waits') this.#say('A change of an agent’s configuration waits for a person.');
+    const kinds = ['approval.', 'question.', 'event.', 'proposal.', 'bundle.', 'task.', 'budget.', 'configuration.', 'workspace.'];
     const isWhole = change !== null && change.snapshot !== undefined;
     if (isWhole || isEvent(change, ...kinds)) this.#countNeeds();
     this.requestUpdate();
@@ -123,7 +124,7 @@ class Studio extends LitElement {
 
   protected override render(): TemplateResult {
     if (session.locked !== null) return this.#locked();
-    if (session.current === null) return html`<main class="locked"><h1>goondan Studio</h1><p>Logging in…</p></main>`;
+    if (session.current === null) return beforeLogin();
     const route = this.#route;
     return html`
       <a class="skip" href="#main" @click=${(event: Event) => this.#skip(event)}>Skip to the page</a>
@@ -204,6 +205,12 @@ class Studio extends LitElement {
     event.preventDefault();
     this.querySelector<HTMLElement>('#main')?.focus();
   }
+}
+
+/** What `index.html` shows, too, until this program runs. */
+function beforeLogin(): TemplateResult {
+  return html`<header class="top"><span class="brand">goondan <b>Studio</b></span></header>
+    <main class="locked"><h1>goondan Studio</h1><p>Logging in…</p></main>`;
 }
 
 /** Whether a route is of the part that a page of the navigation begins. */

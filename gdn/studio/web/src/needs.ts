@@ -1,6 +1,7 @@
 // What waits for a person in the shown workspace, gathered from all who may wait.
 
 import { ApiError, asApiError, call, callPages } from './api.js';
+import { readWaitingChangesets, type WaitingChangesets } from './changesets.js';
 import { studio } from './studio.js';
 import { readWorkspace } from './workspaces.js';
 import type { Approval, Budget, Json, Proposal, Question, Task, UsageReport, WaitingEvent, Workspace } from './types.js';
@@ -18,6 +19,7 @@ export interface Needs {
   parked: WaitingEvent[];
   paused: WaitingEvent[];
   proposals: Proposal[];
+  bundles: WaitingChangesets;
   tasks: Task[];
   consents: string[];
   budgets: Budget[];
@@ -34,8 +36,9 @@ const NEARLY_SPENT = 0.9;
 
 /** How many things wait. */
 export function countOf(needs: Needs): number {
-  const { approvals, questions, parked, paused, proposals, tasks, consents, budgets } = needs;
-  return [approvals, questions, parked, paused, proposals, tasks, consents, budgets].reduce((sum, of) => sum + of.length, 0);
+  const { approvals, questions, parked, paused, proposals, bundles, tasks, consents, budgets } = needs;
+  const all = [approvals, questions, parked, paused, proposals, bundles.changesets, bundles.unreadable, tasks, consents, budgets];
+  return all.reduce((sum, of) => sum + of.length, 0);
 }
 
 /** The part of a budget that is spent or set aside: the larger one of tokens and money. */
@@ -60,11 +63,12 @@ export async function readNeeds(): Promise<Needs> {
     if (isCut) failures.push(new ApiError('tooMany', `Only the first ${all.length} ${items} are shown.`, `type \`${more}\``));
     return all;
   };
-  const [approvals, questions, events, proposals, tasks, workspace, usage] = await Promise.all([
+  const [approvals, questions, events, proposals, bundles, tasks, workspace, usage] = await Promise.all([
     or(listed<Approval>('approval.list', 'approvals', 'gdn approvals').then(withInputs), []),
     or(listed<Question>('question.list', 'questions', 'gdn question list'), []),
     or(readEvents(), []),
     or(listed<Proposal>('proposal.list', 'proposals', 'gdn proposal list'), []),
+    or<WaitingChangesets>(readWaitingChangesets(), { changesets: [], unreadable: [], more: false }),
     or(readTasks(), []),
     or<Workspace | null>(readWorkspace(studio.workspaceId), null),
     or(call<UsageReport | null>('workspace.usage', studio.of({ by: 'agent' })), null),
@@ -75,6 +79,7 @@ export async function readNeeds(): Promise<Needs> {
     parked: events.filter((event) => event.standing === 'parked'),
     paused: events.filter((event) => event.standing === 'paused'),
     proposals: proposals.filter((proposal) => proposal.state === 'open'),
+    bundles,
     tasks,
     consents: workspace?.consents ?? [],
     budgets: (usage?.budgets ?? []).filter((budget) => spentPart(budget) >= NEARLY_SPENT),

@@ -277,6 +277,31 @@ export interface TaskAsk {
   until?: Time;
 }
 
+/** A changeset of an agent's own configuration. */
+export interface Changeset {
+  changesetId: string;
+  state: string;
+  revision?: string;
+  message?: string;
+  summary?: string[];
+  detail?: string;
+  openedAt: Time;
+}
+
+/** One that waits for a person, and whose it is. */
+export interface WaitingChangeset {
+  instanceKey: string;
+  agentName: string;
+  changeset: Changeset;
+}
+
+/** What a task may take; what is missing has no bound of its own. */
+export interface TaskBudget {
+  tokens?: number;
+  microUsd?: number;
+  diskBytes?: number;
+}
+
 /** All that is known of a task. */
 export interface TaskDetail {
   info: Task;
@@ -290,6 +315,7 @@ export interface TaskDetail {
   review?: number;
   failure?: string;
   runs?: number;
+  budget?: TaskBudget;
   disk?: { bytes: number; quotaBytes: number; freeBytes: number };
   drill?: { checkpointId: string; at: Time; problem?: string };
   recent?: { at: Time; event: string; detail?: string }[];

@@ -27,53 +27,104 @@ export interface Waterfall {
   endMs: number;
 }
 
-const ENDS = /\.(completed|failed|parked)$/;
+/** What an event of a type says of its span. */
+interface Meaning {
+  isTurn: boolean;
+  /** The outcome, if it is the end. */
+  end: 'completed' | 'failed' | null;
+}
+
+/** There are few types, and many events of each. */
+const MEANINGS = new Map<string, Meaning>();
+
+function meaningOf(type: string): Meaning {
+  let meaning = MEANINGS.get(type);
+  if (meaning === undefined) {
+    const end = /^(?:turn|step|tool)\.(completed|failed|parked)$/.exec(type)?.[1];
+    const isTurn = type.startsWith('turn.') || type.startsWith('message.');
+    meaning = { isTurn, end: end === undefined ? null : end === 'completed' ? 'completed' : 'failed' };
+    MEANINGS.set(type, meaning);
+  }
+  return meaning;
+}
+
+/** `2026-01-01T00:00:`: what times of the same minute have in common. */
+const MINUTE_CHARACTERS = 17;
+/** `2026-01-01T00:00:09.110Z`. */
+const TIME_CHARACTERS = 24;
+
+/** Reads the times of the daemon. Those of one minute come in a row, and all but the first are read by their digits. */
+class Times {
+  #minute = '?';
+  #minuteMs = 0;
+
+  read(text: string): number {
+    if (text.length !== TIME_CHARACTERS || text.charCodeAt(TIME_CHARACTERS - 1) !== 90) return Date.parse(text);
+    if (!text.startsWith(this.#minute)) {
+      this.#minute = text.slice(0, MINUTE_CHARACTERS);
+      this.#minuteMs = Date.parse(`${this.#minute}00.000Z`);
+    }
+    const digit = (at: number): number => text.charCodeAt(at) - 48;
+    const seconds = digit(17) * 10 + digit(18);
+    return this.#minuteMs + seconds * 1000 + digit(20) * 100 + digit(21) * 10 + digit(22);
+  }
+}
 
 /** The spans of a trace, each below the one that caused it, in the order in which they began. */
 export function waterfallOf(events: RuntimeEvent[]): Waterfall {
-  const spans = spansOf(events);
+  const places = new Map<string, number>();
+  const spans = spansOf(events, places);
   let startMs = Infinity;
   let endMs = -Infinity;
-  for (const span of spans.values()) {
+  for (const span of spans) {
     startMs = Math.min(startMs, span.startMs);
     endMs = Math.max(endMs, span.endMs);
   }
-  const bounds = spans.size === 0 ? { startMs: 0, endMs: 0 } : { startMs, endMs };
-  return { spans: inOrder(spans), ...bounds };
+  const bounds = spans.length === 0 ? { startMs: 0, endMs: 0 } : { startMs, endMs };
+  return { spans: inOrder(spans, places), ...bounds };
 }
 
-function spansOf(events: RuntimeEvent[]): Map<string, Span> {
-  const spans = new Map<string, Span>();
+function spansOf(events: RuntimeEvent[], places: Map<string, number>): Span[] {
+  const spans: Span[] = [];
+  const times = new Times();
   let latestMs = 0;
   for (const event of events) {
-    const atMs = Date.parse(event.timestamp);
-    latestMs = Math.max(latestMs, atMs);
-    let span = spans.get(event.spanId);
-    if (span === undefined) {
-      span = begun(event, atMs);
-      spans.set(event.spanId, span);
+    const atMs = times.read(event.timestamp);
+    const { isTurn, end } = meaningOf(event.type);
+    if (atMs > latestMs) latestMs = atMs;
+    const place = places.get(event.spanId);
+    let span: Span;
+    if (place === undefined) {
+      span = begun(event, isTurn, atMs);
+      places.set(event.spanId, spans.length);
+      spans.push(span);
+    } else {
+      span = spans[place]!;
     }
     if (event.detail !== undefined) span.detail = event.detail;
-    if (!ENDS.test(event.type) || !/^(turn|step|tool)\./.test(event.type)) continue;
-    span.outcome = event.type.endsWith('.completed') ? 'completed' : 'failed';
+    if (end === null) continue;
+    span.outcome = end;
     span.endMs = atMs;
     span.costMicroUsd = event.costMicroUsd;
     // What began in a process that is gone has its begin from the duration, if that is told.
     if (event.durationMs !== undefined) span.startMs = Math.min(span.startMs, atMs - event.durationMs);
   }
-  for (const span of spans.values()) if (span.outcome === 'open') span.endMs = Math.max(span.startMs, latestMs);
+  for (const span of spans) if (span.outcome === 'open') span.endMs = Math.max(span.startMs, latestMs);
   return spans;
 }
 
-function begun(event: RuntimeEvent, atMs: number): Span {
-  const isTurn = event.type.startsWith('turn.') || event.type.startsWith('message.');
-  const kind = isTurn ? 'turn' : event.toolName !== undefined || event.toolCallId !== undefined ? 'call' : 'step';
-  const names = { turn: `turn of ${event.agentName}`, step: `step ${event.stepId?.split('.').at(-1) ?? ''}`, call: event.toolName ?? 'tool call' };
+function begun(event: RuntimeEvent, isTurn: boolean, atMs: number): Span {
+  const isCall = !isTurn && (event.toolName !== undefined || event.toolCallId !== undefined);
+  const name = isTurn
+    ? `turn of ${event.agentName}`
+    : isCall
+      ? (event.toolName ?? 'tool call')
+      : `step ${event.stepId?.slice(event.stepId.lastIndexOf('.') + 1) ?? ''}`;
   return {
     spanId: event.spanId,
     parentSpanId: event.parentSpanId,
-    kind,
-    name: names[kind],
+    kind: isTurn ? 'turn' : isCall ? 'call' : 'step',
+    name,
     agentName: event.agentName,
     instanceKey: event.instanceKey,
     startMs: atMs,
@@ -85,32 +136,53 @@ function begun(event: RuntimeEvent, atMs: number): Span {
   };
 }
 
+/** The places of spans in the order in which they began. */
+function byStart(spans: Span[]): Int32Array {
+  const order = Int32Array.from(spans, (_, at) => at);
+  const isSorted = spans.every((span, at) => at === 0 || spans[at - 1]!.startMs <= span.startMs);
+  return isSorted ? order : order.sort((a, b) => spans[a]!.startMs - spans[b]!.startMs || a - b);
+}
+
+const NONE = -1;
+
 /** Depth first. A span whose cause is not there, or that is its own cause, stands at the top. */
-function inOrder(spans: Map<string, Span>): Span[] {
-  const below = new Map<string, Span[]>();
-  const tops: Span[] = [];
-  for (const span of spans.values()) {
-    const parent = span.parentSpanId;
-    if (parent === undefined || parent === span.spanId || !spans.has(parent)) tops.push(span);
-    else if (below.get(parent)?.push(span) === undefined) below.set(parent, [span]);
-  }
-  const byStart = (a: Span, b: Span): number => a.startMs - b.startMs;
-  const out: Span[] = [];
-  const shown = new Set<Span>();
-  // What causes itself in a circle is below no top: it follows behind, when all others were taken.
-  const stack = [...tops.sort(byStart), ...spans.values()].reverse();
-  while (stack.length > 0) {
-    const span = stack.pop()!;
-    if (shown.has(span)) continue;
-    shown.add(span);
-    out.push(span);
-    const children = (below.get(span.spanId) ?? []).sort(byStart);
-    for (const child of children.reverse()) {
-      if (shown.has(child)) continue;
-      child.depth = span.depth + 1;
-      stack.push(child);
+function inOrder(spans: Span[], places: Map<string, number>): Span[] {
+  const count = spans.length;
+  // Lists of children, the latest first: the first child of each, and the next one of the same parent.
+  const child = new Int32Array(count).fill(NONE);
+  const next = new Int32Array(count).fill(NONE);
+  const tops: number[] = [];
+  for (const at of byStart(spans)) {
+    const { parentSpanId } = spans[at]!;
+    const parent = parentSpanId === undefined ? at : (places.get(parentSpanId) ?? at);
+    if (parent === at) {
+      tops.push(at);
+      continue;
     }
+    next[at] = child[parent]!;
+    child[parent] = at;
   }
+  const out: Span[] = [];
+  const isShown = new Uint8Array(count);
+  const stack: number[] = [];
+  const showFrom = (top: number): void => {
+    stack.push(top);
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (isShown[at] === 1) continue;
+      isShown[at] = 1;
+      const span = spans[at]!;
+      out.push(span);
+      for (let below = child[at]!; below !== NONE; below = next[below]!) {
+        if (isShown[below] === 1) continue;
+        spans[below]!.depth = span.depth + 1;
+        stack.push(below);
+      }
+    }
+  };
+  for (const top of tops) showFrom(top);
+  // What causes itself in a circle is below no top: it follows behind.
+  for (let at = 0; at < count && out.length < count; at += 1) showFrom(at);
   return out;
 }
 
@@ -130,11 +202,13 @@ export interface Asked {
 
 /** Which agents had which others work in a trace. */
 export function askedOf({ spans }: Waterfall): Asked[] {
+  const turns = spans.filter((span) => span.kind === 'turn' && span.parentSpanId !== undefined);
+  if (turns.length === 0) return [];
   const byId = new Map(spans.map((span) => [span.spanId, span]));
   const asked = new Map<string, Asked>();
-  for (const span of spans) {
-    const parent = span.parentSpanId === undefined ? undefined : byId.get(span.parentSpanId);
-    if (parent === undefined || span.kind !== 'turn' || parent.agentName === span.agentName) continue;
+  for (const span of turns) {
+    const parent = byId.get(span.parentSpanId!);
+    if (parent === undefined || parent.agentName === span.agentName) continue;
     const name = JSON.stringify([parent.agentName, span.agentName]);
     const known = asked.get(name) ?? { from: parent.agentName, to: span.agentName, times: 0 };
     known.times += 1;

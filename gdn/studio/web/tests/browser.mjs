@@ -73,7 +73,7 @@ async function run(name) {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live'];
 const failed = [];
 for (const name of names) {
   console.log(name);

@@ -23,7 +23,7 @@ export const HOSTILE = [
 export function conversations(count) {
   const list = Array.from({ length: count }, (_, n) => ({
     workspaceId: WORKSPACE,
-    instanceKey: n === 0 ? 'main' : n === 1 ? 'hostile' : n === 2 ? 'long' : `chat-${String(n).padStart(5, '0')}`,
+    instanceKey: n === 0 ? 'main' : n === 1 ? 'hostile' : n === 2 ? 'long' : n === 3 ? 'whole' : `chat-${String(n).padStart(5, '0')}`,
     agentName: n % 3 === 0 ? 'clerk' : 'helper',
     status: 'idle',
     createdAt: at(0),
@@ -50,7 +50,8 @@ export function histories() {
     message(`h${n}:a`, 'assistant', [{ type: 'text', text }, { type: 'tool-call', toolCallId: `c${n}`, toolName: text, input: { [text]: text } }], n * 1000 + 2),
   ]);
   const long = Array.from({ length: 230 }, (_, n) => message(`m${n}`, n % 2 === 0 ? 'user' : 'assistant', `Message ${n}`, n * 1000));
-  return new Map([['main', main], ['hostile', hostile], ['long', long]]);
+  const whole = [message('w:u', 'user', 'Write a lot.'), message('w:a', 'assistant', `${'A sentence of it. '.repeat(2000)}THE END`, 100)];
+  return new Map([['main', main], ['hostile', hostile], ['long', long], ['whole', whole]]);
 }
 
 export const turnEvents = [
@@ -112,7 +113,11 @@ const task = {
   workspaceId: WORKSPACE, taskId: 'fix-the-login', title: 'Fix the login', type: 'custom', agent: 'coder', status: 'waiting_question',
   blockedBy: 'question', currentPhase: 1, totalPhases: 3, progress: 40, tokens: 1200, cost: 15000, createdAt: at(0), updatedAt: at(0),
 };
+const dear = { ...task, taskId: 'dear', title: 'Dear work', status: 'paused', blockedBy: 'budget', tokens: 90_000, cost: 1_000_000 };
+const large = { ...dear, taskId: 'large', title: 'Large work', blockedBy: 'quota' };
+const shared = { ...dear, taskId: 'shared', title: 'Work that shares', blockedBy: 'shared_budget' };
 export const taskDetail = {
+  budget: { tokens: 90_000, microUsd: 1_500_000 },
   description: 'The login fails for users with a plus sign in their address.', workArea: '/home/ada/tasks/fix-the-login', startedAt: at(0),
   asks: [
     { id: 'q-0001', kind: 'question', text: 'Which rule?', options: ['RFC 5321', 'ours'], default: 'ours', until: at(900_000) },
@@ -138,6 +143,10 @@ export const bundle = {
   probation: { since: at(0), turns: 1, failures: 0, isStarted: false }, files: [{ path: 'prompts/a.md', changesetId: 't.1-q0' }],
   changesets: [{ changesetId: 't.1-q0', state: 'waiting', base: '5f0c21a5b0f00a08', revision: 'd2c4780e7cb55167', message: 'shorter', summary: ['prompts/a.md changed'], openedAt: at(0) }],
 };
+const changesets = () => [
+  { instanceKey: 'main', agentName: 'clerk', changeset: bundle.changesets[0] },
+  { instanceKey: 'hostile', agentName: 'clerk', changeset: { ...bundle.changesets[0], message: HOSTILE[0], summary: [HOSTILE[1]], detail: HOSTILE[2] } },
+];
 export const workspace = () => ({
   workspaceId: WORKSPACE, projectRoot: '/srv/bot', entryAgent: 'clerk', agents: ['clerk', 'helper'], connections: ['hook'], runningAgents: 1,
   pendingEvents: 0, consents: ['OAuthApp/github'], configDigest: '3e1f0c5a'.repeat(8), configSince: at(0), watch: 'off',
@@ -152,5 +161,5 @@ export const waits = () => ({
   approvals: [approval, { ...approval, approvalId: 'a-11111111', toolName: 'mail__send', mayHaveBegun: true }],
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
-  proposals: [proposal], tasks: [task],
+  proposals: [proposal], tasks: [task, dear, large, shared], changesets: changesets(),
 });

@@ -2,6 +2,7 @@
 // `node tests/fake.mjs [--write]` prints an address to open.
 import { createServer } from 'node:http';
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,8 +10,8 @@ import * as data from './fake-data.mjs';
 
 const DIST = join(dirname(fileURLToPath(import.meta.url)), '../dist');
 const CSP =
-  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
-  "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
+  `default-src 'none'; script-src 'self'; style-src '${readFileSync(join(DIST, 'style.sha256'), 'utf8')}'; connect-src 'self'; ` +
+  "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
 const refusal = (code, message, suggestion) => ({ error: { code, message, suggestion } });
@@ -128,6 +129,15 @@ function decide(of, { approvalId, decision }) {
   return ok({ approvalId, decision, instanceKey: approval.instanceKey, toolName: approval.toolName });
 }
 
+function decideChangeset(of, { instanceKey, changesetId, reason }, state) {
+  const at = of.changesets.findIndex((one) => one.instanceKey === instanceKey && one.changeset.changesetId === changesetId);
+  if (at === -1) return refusal('invalidRequest', 'It does not wait.', 'type `gdn bundle status`');
+  const [{ changeset }] = of.changesets.splice(at, 1);
+  of.decided.push({ changesetId, state, reason });
+  of.tell({ type: 'bundle.changed', instanceKey, changesetId, what: state, detail: 'by a person' });
+  return ok({ ...changeset, state, detail: 'by a person' });
+}
+
 function stand(of, { eventId }, standing) {
   const found = of.waiting.find((one) => one.eventId === eventId);
   if (found === undefined) return refusal('eventNotFound', 'No such event waits.', 'type `gdn event list`');
@@ -174,6 +184,19 @@ const CALLS = {
   },
   'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
   'instance.checkpoints': (_, { instanceKey }) => ok({ checkpoints: instanceKey === 'main' ? data.checkpoints : [] }),
+  'instance.export': (of, { instanceKey, position }) => {
+    // The last message comes in a part of its own.
+    const all = (of.histories.get(instanceKey) ?? []).map((one) => `${JSON.stringify({ message: one })}\n`);
+    const counts = { messages: all.length, extensions: 0, damaged: 0, pendingEvents: 1 };
+    if (position === undefined) return ok({ text: all.slice(0, -1).join(''), ...counts, next: { until: 1 } });
+    return ok({ text: `${all.at(-1) ?? ''}{"end":{}}\n`, ...counts });
+  },
+  'instance.delete': (of, { instanceKey }) => {
+    of.conversations = of.conversations.filter((one) => one.instanceKey !== instanceKey);
+    of.histories.delete(instanceKey);
+    of.tell({ type: 'instance.deleted', instanceKey });
+    return ok({ existed: true });
+  },
   'instance.checkpoint': () => ok(data.checkpoints[0]),
   'instance.rewind': () => ok(rewound),
   'trace.get': (of, { of: id }) => {
@@ -214,14 +237,35 @@ const CALLS = {
     of.proposals[0].state = 'rejected';
     return ok(of.proposals[0]);
   },
-  'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting')) : of.tasks }),
-  'task.show': (of) => ok({ info: of.tasks[0], ...data.taskDetail }),
+  'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting') || one.blockedBy !== undefined) : of.tasks }),
+  'task.show': (of, { taskId }) => ok({ info: of.tasks.find((one) => one.taskId === taskId), ...data.taskDetail }),
   'task.checkpoints': () => ok({ checkpoints: data.checkpoints }),
   'task.answer': (of) => {
     of.tasks[0].status = 'running';
     return ok(of.tasks[0]);
   },
   'task.logs': () => ok({ text: 'Phase 1: The brief\n', next: 19, isEnd: true, isOver: false }),
+  'event.move': (of, { eventId, place }) => {
+    const at = of.waiting.findIndex((one) => one.eventId === eventId);
+    const [moved] = of.waiting.splice(at, 1);
+    const to = place === 'first' ? 0 : place === 'last' ? of.waiting.length : of.waiting.findIndex((one) => one.eventId === place.before);
+    of.waiting.splice(to, 0, moved);
+    of.tell({ type: 'event.moved', instanceKey: moved.instanceKey, eventId });
+    return ok({});
+  },
+  'bundle.waiting': (of, { after }) => (after === undefined
+    ? ok({ changesets: of.changesets.slice(0, 1), unreadable: ['damaged'], next: 'main' })
+    : ok({ changesets: of.changesets.slice(1) })),
+  'bundle.approve': (of, params) => decideChangeset(of, params, 'committed'),
+  'bundle.reject': (of, params) => decideChangeset(of, params, 'rejected'),
+  'task.budget': (of, { taskId, budget }) => {
+    of.budget = budget;
+    const task = of.tasks.find((one) => one.taskId === taskId);
+    task.status = 'running';
+    delete task.blockedBy;
+    return ok(task);
+  },
+  'task.resume': (of, { taskId }) => ok(of.tasks.find((one) => one.taskId === taskId)),
   'bundle.status': (_, { instanceKey }) => (instanceKey === 'main' ? ok(data.bundle) : refusal('invalidRequest', 'Nothing was proposed in this conversation.', 'see docs/bundles.md')),
   'bundle.show': () => ok({ changeset: data.bundle.changesets[0], diff: data.DIFF }),
 };

@@ -2,8 +2,8 @@
 //! of models took.
 
 use goondan_protocol::control::{
-    ControlError, ErrorCode, GetTrace, InstanceTurns, ListProcesses, ProcessInfo, ReadAudit,
-    ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
+    ControlError, ErrorCode, GetTrace, InstanceTurns, ListProcesses, ListWaitingChangesets,
+    ProcessInfo, ReadAudit, ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
@@ -99,6 +99,20 @@ impl Core {
         let GetTrace { workspace_id, of } = request;
         let read = Read::Trace { workspace_id, of };
         self.fleet.push(Effect::Read { token, read });
+    }
+
+    pub(super) fn list_waiting_changesets(
+        &mut self,
+        token: RequestToken,
+        list: ListWaitingChangesets,
+    ) {
+        match self.fleet.workspace(&list.workspace_id) {
+            Ok(_) => {
+                let read = Read::WaitingChangesets(list);
+                self.fleet.push(Effect::Read { token, read });
+            }
+            Err(error) => self.fleet.respond_error(token, error),
+        }
     }
 
     pub(super) fn read_turns(&mut self, token: RequestToken, request: InstanceTurns) {

@@ -2,24 +2,15 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call } from '../api.js';
+import { decide, patchOf } from '../changesets.js';
 import { isEvent, Page } from '../page.js';
-import { ask, fieldText } from '../parts/dialog.js';
+import { ask } from '../parts/dialog.js';
 import { diffView } from '../parts/diff.js';
 import { counted } from '../parts/figures.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { studio } from '../studio.js';
-import type { WorkspaceChange } from '../types.js';
-
-interface Changeset {
-  changesetId: string;
-  state: string;
-  revision?: string;
-  message: string;
-  summary: string[];
-  detail?: string;
-  openedAt: string;
-}
+import type { Changeset, WorkspaceChange } from '../types.js';
 
 interface Status {
   base: string;
@@ -119,8 +110,8 @@ class BundlesPage extends Page {
     const diff = this.#diffs.get(changesetId);
     return html`<article class="item" tabindex="0" aria-label=${`Changeset ${oneLine(changesetId)}`}>
       <h3><span class="name">${oneLine(changesetId)}</span> ${view.standingView(one.state)}</h3>
-      <blockquote>${harmless(one.message)}</blockquote>
-      <p>${one.summary.map(oneLine).join('; ')} ${one.detail === undefined ? nothing : html`<span class="faint">${oneLine(one.detail)}</span>`}
+      ${one.message === undefined ? nothing : html`<blockquote>${harmless(one.message)}</blockquote>`}
+      <p>${(one.summary ?? []).map(oneLine).join('; ')} ${one.detail === undefined ? nothing : html`<span class="faint">${oneLine(one.detail)}</span>`}
         · ${view.timeView(one.openedAt)}</p>
       ${diff === undefined
         ? html`<p class="actions">${this.#button('Show the patch', '', () => this.#show(changesetId), changesetId)}</p>`
@@ -131,8 +122,7 @@ class BundlesPage extends Page {
 
   async #show(changesetId: string): Promise<void> {
     await this.act('Reading the patch', async () => {
-      const told = await call<{ diff: string }>('bundle.show', studio.of({ instanceKey: this.#key, changesetId }));
-      this.#diffs.set(changesetId, told.diff);
+      this.#diffs.set(changesetId, await patchOf(this.#key, changesetId));
       return 'The patch is shown.';
     });
   }
@@ -142,20 +132,10 @@ class BundlesPage extends Page {
       return html`<p class="instead">Type instead: ${view.commandView('gdn', 'bundle', 'approve', changesetId, '--key', this.#key)}
         ${view.commandView('gdn', 'bundle', 'reject', changesetId, '--key', this.#key)}</p>`;
     }
-    const decide = async (method: 'approve' | 'reject'): Promise<void> => {
-      const label = method === 'approve' ? 'Approve' : 'Reject';
-      const answer = await ask({
-        title: `${label} ${oneLine(changesetId)}`,
-        body: html`<p class="field"><label for="reason">Why (may be left empty)</label><textarea id="reason" name="reason" rows="3"></textarea></p>`,
-        confirm: label,
-        isDangerous: method === 'reject',
-      });
-      if (answer === null) return;
-      const reason = fieldText(answer, 'reason').trim();
-      await this.#do(method, label, { changesetId, ...(reason === '' ? {} : { reason }) });
-    };
-    return html`<p class="actions">${this.#button('Approve…', 'primary', () => decide('approve'), changesetId)}
-      ${this.#button('Reject…', '', () => decide('reject'), changesetId)}</p>`;
+    const say = (decision: 'approve' | 'reject'): Promise<void> =>
+      decide(decision, this.#key, changesetId, (what, action) => this.act(what, action));
+    return html`<p class="actions">${this.#button('Approve…', 'primary', () => say('approve'), changesetId)}
+      ${this.#button('Reject…', '', () => say('reject'), changesetId)}</p>`;
   }
 }
 

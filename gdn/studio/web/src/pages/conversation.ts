@@ -15,7 +15,9 @@ import * as view from '../parts/views.js';
 import { rewind } from '../rewind.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
+import { earlier, later, type Place } from '../moving.js';
 import { type Turn, turnsOf } from '../turns.js';
+import { deleteConversation, exportConversation } from '../whole.js';
 import type { Checkpoint, Instance, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
@@ -233,10 +235,13 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
 
   #controls(): TemplateResult {
     const processing = this.#events.find((event) => event.standing === 'processing');
+    const save = html`<button type="button" ?disabled=${this.isBusy}
+      @click=${() => void this.act('Exporting', () => exportConversation(this.#key))}>Export</button>`;
     if (!studio.write) {
       const cancel = processing === undefined ? nothing : view.commandView('gdn', 'cancel', '--instance', this.#key);
       return html`<p class="instead">Type instead: ${cancel}
-        ${view.commandView('gdn', 'send', '--instance', this.#key, 'TEXT')} ${view.commandView('gdn', 'rewind', this.#key)}</p>`;
+        ${view.commandView('gdn', 'send', '--instance', this.#key, 'TEXT')} ${view.commandView('gdn', 'rewind', this.#key)}
+        ${view.commandView('gdn', 'instance', 'delete', this.#key)}</p><p class="actions">${save}</p>`;
     }
     return html`<p class="actions">
       ${processing === undefined
@@ -245,7 +250,14 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
             Cancel the turn…
           </button>`}
       <button type="button" ?disabled=${this.isBusy} @click=${() => void this.#checkpoint()}>Make a checkpoint…</button>
+      ${save}
+      <button type="button" class="danger" ?disabled=${this.isBusy} @click=${() => void this.#delete()}>Delete…</button>
     </p>`;
+  }
+
+  async #delete(): Promise<void> {
+    const isGone = await deleteConversation(this.#key, this.#state.total, (what, action) => this.act(what, action));
+    if (isGone) location.hash = studio.href('conversations');
   }
 
   async #cancel(event: WaitingEvent): Promise<void> {
@@ -324,11 +336,20 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       parked: ['retry', 'Retry'],
     };
     const [verb, label] = actions[event.standing] ?? ['list', 'List'];
-    if (!studio.write) return view.commandView('gdn', 'event', verb, event.eventId);
-    return html`<button type="button" ?disabled=${this.isBusy} aria-label=${`${label} ${oneLine(event.eventId)}`}
-      @click=${() => void this.act(label, async () => {
-        await call(`event.${verb}`, studio.of({ instanceKey: event.instanceKey, eventId: event.eventId }));
-      })}>${label}</button>`;
+    if (!studio.write) {
+      const move = earlier(this.#events, event.eventId) ?? later(this.#events, event.eventId);
+      const first = move === null ? nothing : view.commandView('gdn', 'event', 'move', event.eventId, '--first');
+      return html`${view.commandView('gdn', 'event', verb, event.eventId)} ${first}`;
+    }
+    const button = (word: string, method: string, more: { place?: Place } = {}): TemplateResult =>
+      html`<button type="button" ?disabled=${this.isBusy} aria-label=${`${word} ${oneLine(event.eventId)}`}
+        @click=${() => void this.act(word, async () => {
+          await call(`event.${method}`, studio.of({ instanceKey: event.instanceKey, eventId: event.eventId, ...more }));
+        })}>${word}</button>`;
+    const move = (word: string, place: Place | null): TemplateResult | typeof nothing =>
+      place === null ? nothing : button(word, 'move', { place });
+    return html`<span class="actions">${button(label, verb)} ${move('Move up', earlier(this.#events, event.eventId))}
+      ${move('Move down', later(this.#events, event.eventId))}</span>`;
   }
 
   /** The key as `event.send` wants it: of another agent than the entry agent without the agent in front. */

@@ -3,15 +3,19 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { call } from '../api.js';
+import { isOverOwnBudget } from '../budgets.js';
+import { decide, patchOf } from '../changesets.js';
 import { type ApprovalWithInput, countOf, type Needs, readNeeds, spentPart } from '../needs.js';
 import { isEvent, Page } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
+import { diffView } from '../parts/diff.js';
 import { count, counted, dollars } from '../parts/figures.js';
 import { answerOf, formView } from '../parts/form.js';
 import { harmless, head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
+import { raiseBudget } from '../raise.js';
 import { studio } from '../studio.js';
-import type { Budget, FormField, Proposal, Question, Task, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Budget, FormField, Proposal, Question, Task, WaitingChangeset, WaitingEvent, WorkspaceChange } from '../types.js';
 
 type Row = { key: string; row: TemplateResult };
 type Section = { title: string; rows: Row[] };
@@ -19,13 +23,15 @@ type Section = { title: string; rows: Row[] };
 /** The page. Its rows are kept by their keys, so that the focus never comes to stand on another decision. */
 class NeedsPage extends Page {
   #needs: Needs | null = null;
+  /** The patches that were asked for, by the changesets' names. */
+  readonly #patches = new Map<string, string>();
 
   protected heading(): string {
     return 'Needs a person';
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {
-    const kinds = ['approval.', 'question.', 'event.p', 'event.r', 'event.dropped', 'event.cancelled', 'proposal.', 'task.'];
+    const kinds = ['approval.', 'question.', 'event.p', 'event.r', 'event.dropped', 'event.cancelled', 'proposal.', 'bundle.', 'task.'];
     return super.concerns(change) || isEvent(change, ...kinds, 'budget.', 'configuration.', 'instance.deleted');
   }
 
@@ -42,6 +48,8 @@ class NeedsPage extends Page {
       { title: 'Questions', rows: needs.questions.map((one) => ({ key: one.questionId, row: this.#question(one) })) },
       { title: 'Parked events', rows: needs.parked.map((one) => ({ key: eventName(one), row: this.#parked(one) })) },
       { title: 'Proposals', rows: needs.proposals.map((one) => ({ key: `${one.runId}/${one.agentId}`, row: this.#proposal(one) })) },
+      { title: 'Changes of agents’ own configuration', rows: needs.bundles.changesets.map((one) => ({ key: changesetName(one), row: this.#changeset(one) })) },
+      { title: 'Configurations that cannot be read', rows: needs.bundles.unreadable.map((key) => ({ key, row: this.#unreadable(key) })) },
       { title: 'Tasks', rows: needs.tasks.map((one) => ({ key: one.taskId, row: this.#task(one) })) },
       { title: 'Paused events', rows: needs.paused.map((one) => ({ key: eventName(one), row: this.#paused(one) })) },
       { title: 'Logins', rows: needs.consents.map((one) => ({ key: one, row: this.#consent(one) })) },
@@ -49,6 +57,7 @@ class NeedsPage extends Page {
     ];
     const filled = sections.filter((section) => section.rows.length > 0);
     return html`${needs.failures.map((failure) => view.failureView(failure))}
+      ${needs.bundles.more ? html`<p class="warn">More changes of agents’ configuration wait than are shown.</p>` : nothing}
       ${filled.length === 0 && needs.failures.length === 0 ? html`<p>Nothing waits for a person.</p>` : nothing}
       ${repeat(
         filled,
@@ -207,6 +216,52 @@ class NeedsPage extends Page {
       <h3><a href=${studio.href('tasks', task.taskId)} class="name">${oneLine(task.title)}</a></h3>
       <p>${view.standingView(task.status)} ${task.blockedBy === undefined ? nothing : html`(${oneLine(task.blockedBy)})`}
         since ${view.agoView(task.updatedAt)}. Its page has what answers it.</p>
+      ${this.#taskBudget(task)}
+    </article>`;
+  }
+
+  #taskBudget({ taskId, title, blockedBy }: Task): TemplateResult | typeof nothing {
+    if (blockedBy === 'shared_budget') {
+      return html`<p>A budget of its agent, its conversation or the workspace is spent. Raised in goondan.yaml, the task goes on by itself;
+        <a href=${studio.href('usage')}>Usage</a> shows what took it.</p>`;
+    }
+    if (!isOverOwnBudget(blockedBy)) return nothing;
+    const raise = (): void => void this.act('Setting the budget', () => raiseBudget(taskId));
+    return this.#buttons([['gdn', 'task', 'show', taskId]], this.#button('Raise its budget…', title, 'primary', raise));
+  }
+
+  #changeset(one: WaitingChangeset): TemplateResult {
+    const { instanceKey, agentName, changeset } = one;
+    const { changesetId } = changeset;
+    const name = changesetName(one);
+    const patch = this.#patches.get(name);
+    const show = (): void => void this.act('Reading the patch', async () => {
+      this.#patches.set(name, await patchOf(instanceKey, changesetId));
+      return 'The patch is shown.';
+    });
+    const say = (decision: 'approve' | 'reject') => (): void =>
+      void decide(decision, instanceKey, changesetId, (what, action) => this.act(what, action));
+    return html`<article class="item" tabindex="0" data-item=${changesetId} aria-label=${`Changeset ${oneLine(changesetId)} of ${oneLine(instanceKey)}`}>
+      <h3><a href=${studio.href('bundles', instanceKey)} class="name">${oneLine(changesetId)}</a></h3>
+      <p>${oneLine(agentName)} wants to change its configuration in ${view.conversationLink(instanceKey)},
+        begun ${view.agoView(changeset.openedAt)}: ${(changeset.summary ?? []).map(oneLine).join('; ')}</p>
+      ${changeset.message === undefined ? nothing : html`<blockquote>${harmless(changeset.message)}</blockquote>`}
+      ${changeset.detail === undefined ? nothing : html`<p class="faint">${harmless(changeset.detail)}</p>`}
+      ${patch === undefined
+        ? html`<p class="actions">${this.#button('Show the patch', changesetId, '', show)}</p>`
+        : diffView(patch, `Patch of ${oneLine(changesetId)}`)}
+      ${this.#buttons(
+        [['gdn', 'bundle', 'approve', changesetId, '--key', instanceKey], ['gdn', 'bundle', 'reject', changesetId, '--key', instanceKey]],
+        this.#button('Approve…', changesetId, 'primary', say('approve')),
+        this.#button('Reject…', changesetId, '', say('reject')),
+      )}
+    </article>`;
+  }
+
+  #unreadable(instanceKey: string): TemplateResult {
+    return html`<article class="item" tabindex="0" aria-label=${`Configuration of ${oneLine(instanceKey)}`}>
+      <p>What the agent of ${view.conversationLink(instanceKey)} wants to change cannot be read. What is wrong is said by
+        ${view.commandView('gdn', 'verify')}</p>
     </article>`;
   }
 
@@ -226,6 +281,8 @@ class NeedsPage extends Page {
       <p>${Math.floor(spentPart(budget) * 100)} % is spent or set aside, period: ${oneLine(budget.period)}.
         ${limit.tokens === undefined ? nothing : `${count(spent.tokens ?? 0)} of ${count(limit.tokens)} tokens. `}
         ${limit.microUsd === undefined ? nothing : `${dollars(spent.microUsd ?? 0)} of ${dollars(limit.microUsd)}.`}</p>
+      <p>When it is spent, no model is asked${budget.period === 'day' ? ' until the next day (UTC)' : ''}. To raise it, write other
+        <code>budgets</code> in goondan.yaml, then type: ${view.commandView('gdn', 'reload')}</p>
     </article>`;
   }
 }
@@ -233,6 +290,11 @@ class NeedsPage extends Page {
 /** Events of different conversations may have the same id. */
 function eventName(event: WaitingEvent): string {
   return JSON.stringify([event.instanceKey, event.eventId]);
+}
+
+/** So may changesets of different conversations. */
+function changesetName({ instanceKey, changeset }: WaitingChangeset): string {
+  return JSON.stringify([instanceKey, changeset.changesetId]);
 }
 
 /** Up and down move among the items of a list. */

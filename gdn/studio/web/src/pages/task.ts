@@ -2,11 +2,13 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
+import { budgetCommand, isOverOwnBudget } from '../budgets.js';
 import { isEvent, Page } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { bytes, count, counted, dollars } from '../parts/figures.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
+import { raiseBudget } from '../raise.js';
 import { studio } from '../studio.js';
 import type { Checkpoint, TaskAsk, TaskDetail, WorkspaceChange } from '../types.js';
 
@@ -151,7 +153,9 @@ class TaskPage extends Page {
     if (ENDED.includes(status)) return nothing;
     const verbs = status === 'idle' ? ['start'] : status === 'paused' ? ['resume'] : ['pause'];
     if (!studio.write) {
-      return html`<p class="instead">Type instead: ${[...verbs, 'cancel'].map((verb) => html`${view.commandView('gdn', 'task', verb, this.#id)} `)}</p>`;
+      const budget = budgetCommand(this.#id, this.#detail?.info.blockedBy, this.#detail?.budget ?? {});
+      return html`<p class="instead">Type instead: ${[...verbs, 'cancel'].map((verb) => html`${view.commandView('gdn', 'task', verb, this.#id)} `)}
+        ${view.commandView(...budget)}</p>`;
     }
     const labels: Record<string, string> = { start: 'Start', resume: 'Resume', pause: 'Pause' };
     const cancel = async (): Promise<void> => {
@@ -160,7 +164,10 @@ class TaskPage extends Page {
         await this.#do('cancel', 'Cancelling');
       }
     };
-    return html`<p class="actions">${verbs.map((verb) => this.#button(labels[verb]!, '', () => this.#do(verb, labels[verb]!)))}
+    const isOver = isOverOwnBudget(this.#detail?.info.blockedBy);
+    return html`<p class="actions">${this.#button('Change its budget…', isOver ? 'primary' : '', () =>
+        this.act('Setting the budget', () => raiseBudget(this.#id)))}
+      ${verbs.map((verb) => this.#button(labels[verb]!, '', () => this.#do(verb, labels[verb]!)))}
       ${this.#button('Make a checkpoint', '', () => this.#do('checkpoint', 'Making a checkpoint'))}
       ${this.#button('Cancel…', 'danger', cancel)}</p>`;
   }

@@ -9,7 +9,7 @@ import * as view from '../parts/views.js';
 import '../parts/waterfall.js';
 import { studio } from '../studio.js';
 import type { RuntimeEvent, WorkspaceChange } from '../types.js';
-import { askedOf, type Span, type Waterfall, waterfallOf } from '../waterfall.js';
+import { type Asked, askedOf, type Span, type Waterfall, waterfallOf } from '../waterfall.js';
 
 /** The table has so many rows at a time. */
 const TABLE_ROWS = 50;
@@ -18,6 +18,7 @@ class TracePage extends Page {
   #traceId = '';
   #isPartial = false;
   #waterfall: Waterfall = { spans: [], startMs: 0, endMs: 0 };
+  #asked: Asked[] = [];
   #selected = 0;
   #first = 0;
   #layoutMs = 0;
@@ -38,6 +39,7 @@ class TracePage extends Page {
     this.#traceId = told.traceId;
     this.#isPartial = told.partial;
     this.#waterfall = waterfallOf(told.events);
+    this.#asked = askedOf(this.#waterfall);
     this.#layoutMs = performance.now() - beganMs;
   }
 
@@ -88,7 +90,7 @@ class TracePage extends Page {
   }
 
   #askedView(): TemplateResult | typeof nothing {
-    const asked = askedOf(this.#waterfall);
+    const asked = this.#asked;
     if (asked.length === 0) return nothing;
     return html`<h2>Which agents had others work</h2>${view.tableView(
       'Agents that had others work',

@@ -4,8 +4,9 @@ import { html, nothing, type TemplateResult } from 'lit';
 import type { Reply } from '../live.js';
 import { partsOf } from '../messages.js';
 import type { Json, Message, Part } from '../types.js';
+import './long.js';
 import { harmless, oneLine } from './text.js';
-import { blockView, jsonView, textView, timeView } from './views.js';
+import { jsonView, textView, timeView } from './views.js';
 
 /** Results longer than this are folded. */
 const FOLDED_CHARACTERS = 600;
@@ -35,15 +36,20 @@ export function replyView({ text, reasoning, isCut, note }: Reply): TemplateResu
 
 function partView(part: Part): TemplateResult {
   if (part.type === 'text' && typeof part.text === 'string') {
-    return html`<div class="said" data-text>${textView(part.text)}</div>`;
+    return html`<div class="said" data-text><gdn-long .text=${part.text}></gdn-long></div>`;
   }
   if (part.type === 'tool-call') {
     const name = oneLine(String(part.toolName));
     return html`<div class="call"><p>Calls <span class="name">${name}</span></p>
-      ${jsonView((part as { input?: Json }).input, `Arguments of ${name}`)}</div>`;
+      ${longView(JSON.stringify((part as { input?: Json }).input, null, 2) ?? '', `Arguments of ${name}`)}</div>`;
   }
   if (part.type === 'tool-result') return resultView(part as ResultPart);
   return jsonView(part as Json, `A part of the type ${oneLine(part.type)}`);
+}
+
+/** A text in a box of its own. */
+function longView(text: string, label: string): TemplateResult {
+  return html`<gdn-long .text=${text} .label=${label}></gdn-long>`;
 }
 
 type ResultPart = { toolName: string; output?: { type?: string; value?: Json } };
@@ -53,7 +59,7 @@ function resultView({ toolName, output }: ResultPart): TemplateResult {
   const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
   const isError = output?.type?.startsWith('error') === true;
   const label = `${isError ? 'Error' : 'Result'} of ${oneLine(toolName)}`;
-  const block = blockView(text, label);
+  const block = longView(text, label);
   if (text.length <= FOLDED_CHARACTERS) return html`<div class=${isError ? 'result bad' : 'result'}><p>${label}</p>${block}</div>`;
   return html`<details class=${isError ? 'result bad' : 'result'}>
     <summary>${label}: ${harmless(text.slice(0, 80).split('\n')[0] ?? '')}…</summary>${block}

@@ -84,6 +84,19 @@ function httpAddress(address: string): string | null {
   }
 }
 
+/** A name for a file made of what a stranger may have written: letters, digits, `_` and `-` alone. */
+export function fileName(text: string): string {
+  const plain = text.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 80);
+  return plain === '' ? '_' : plain;
+}
+
+/** Where a text is cut so that at most so many characters are left and none is cut in two; its length if none is. */
+export function cutAt(text: string, charactersMax: number): number {
+  if (text.length <= charactersMax) return text.length;
+  const isCutInTwo = /[\ud800-\udbff]/.test(text[charactersMax - 1] ?? '');
+  return isCutInTwo ? charactersMax - 1 : charactersMax;
+}
+
 /** A word for a POSIX shell, quoted where it has to be. */
 export function shellWord(word: string): string {
   if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word)) return word;

@@ -29,7 +29,10 @@ await suite('live', async (browser) => {
   await page.waitForFunction((count) => document.querySelectorAll('[data-message]').length === count, before + expected.messages);
   await page.waitForFunction(() => document.querySelector('[data-reply]') === null);
   const delays = await page.evaluate(() => window.delays);
-  const last = await page.$$eval('[data-message]', (all) => all.at(-1).querySelector('[data-text]').textContent);
+  // Of a long message the beginning is shown until all of it is asked for.
+  const all = page.locator('[data-message]').last().locator('gdn-long button[aria-expanded="false"]');
+  if ((await all.count()) > 0) await all.click();
+  const last = await page.$$eval('[data-message]', (messages) => messages.at(-1).querySelector('[data-text] .text').textContent);
   must(last === said, 'the message is another than what was said');
   delays.sort((one, other) => one - other);
   const at = (part) => delays[Math.min(delays.length - 1, Math.floor(delays.length * part))];

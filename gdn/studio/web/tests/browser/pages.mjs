@@ -11,7 +11,7 @@ const extra = (process.env.STUDIO_EXTRA ?? '').split(' ').filter((hash) => hash 
 const isReadOnly = process.env.STUDIO_READONLY === '1';
 
 /** Words on buttons that change something. */
-const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Rework|Pin|Go back|Make a)/;
+const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Rework|Pin|Go back|Make a|Raise|Change|Delete|Move)/;
 
 async function checkAxe(page, where) {
   // The page may not evaluate texts; the protocol of the browser may.

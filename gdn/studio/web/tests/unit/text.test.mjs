@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { addressOf, routeOf } from '../../src/router.ts';
-import { command, harmless, head, oneLine, pieces } from '../../src/parts/text.ts';
+import { command, cutAt, fileName, harmless, head, oneLine, pieces } from '../../src/parts/text.ts';
 
 test('what is not seen is written out, unless a script or an emoji needs it', () => {
   const hidden = ['\u009b', '\u007f', '\u202e', '\u2066', '\u200e', '\u061c', '\u200b', '\u200d', '\ufeff', '\u{e0041}', '\u00ad', '\ufe0f', '\u0000'];
@@ -47,4 +47,16 @@ test('an address leads back to where it came from', () => {
   assert.equal(routeOf('').page, 'needs');
   assert.equal(routeOf('#t=0123').page, 'needs');
   assert.equal(routeOf('#/conversation/%E0%A4%A').arg, '%E0%A4%A');
+});
+
+test('a text is cut between characters, and a file is named by what no system minds', () => {
+  assert.equal(cutAt('abc', 3), 3);
+  assert.equal(cutAt('abcd', 3), 3);
+  assert.equal(cutAt('ab😀d', 3), 2);
+  assert.equal(cutAt('ab😀d', 4), 4);
+  assert.equal(fileName('chat:42'), 'chat_42');
+  assert.equal(fileName('../../etc/passwd'), '_etc_passwd');
+  assert.equal(fileName('한글'), '_');
+  assert.equal(fileName(''), '_');
+  assert.equal(fileName('a'.repeat(500)).length, 80);
 });
