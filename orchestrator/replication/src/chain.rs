@@ -1,0 +1,265 @@
+//! Which records follow each other: what every reader of a log makes of the next one.
+//!
+//! A record follows if it names the hash of the one before it and is of the epoch of the last seal; a seal, if its
+//! epoch is one more. One of an earlier epoch that does not name it is void: its writer had been deposed and did not
+//! know it. It keeps its place and says nothing. Anything else is damage: a log that was written to by others, was
+//! altered, or is not the one that was read before.
+
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::record::{Body, Encoded, Record, RecordFault, origin};
+
+/// Who may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ownership {
+    /// Which node.
+    pub node: NodeId,
+    /// Which life of it.
+    pub life: Life,
+    /// If it gave the workspace up: to whom.
+    pub released: Option<Option<NodeId>>,
+}
+
+/// How far a log has been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    workspace: WorkspaceId,
+    position: Position,
+    last: Hash,
+    followed: Hash,
+    epoch: Epoch,
+    owner: Option<Ownership>,
+}
+
+/// What the next record is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Link {
+    /// It follows.
+    Follows,
+    /// It is of a deposed owner, and says nothing.
+    Void,
+}
+
+/// Why a record cannot be the next one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChainFault {
+    /// It is no record.
+    #[error("what stands at position {position} of the log is no record: {fault}")]
+    NoRecord {
+        /// Where.
+        position: Position,
+        /// What is wrong.
+        fault: RecordFault,
+    },
+    /// It belongs elsewhere.
+    #[error("at position {position} of the log stands a record of {workspace} for position {says}")]
+    Elsewhere {
+        /// Where.
+        position: Position,
+        /// Whose it says it is.
+        workspace: WorkspaceId,
+        /// Where it says it stands.
+        says: Position,
+    },
+    /// It does not follow the one before it.
+    #[error("the record at position {position} does not follow what this node has read before it")]
+    Broken {
+        /// Where.
+        position: Position,
+    },
+    /// It follows, and cannot: its epoch is another's, or was over.
+    #[error(
+        "the record at position {position} is of epoch {found}, and {current} is the current one"
+    )]
+    Epoch {
+        /// Where.
+        position: Position,
+        /// Of the record.
+        found: Epoch,
+        /// Of the log.
+        current: Epoch,
+    },
+}
+
+impl Chain {
+    /// Before the first record of a workspace.
+    #[must_use]
+    pub fn new(workspace: WorkspaceId) -> Self {
+        let origin = origin(&workspace);
+        Self {
+            workspace,
+            position: Position::START,
+            last: origin,
+            followed: origin,
+            epoch: Epoch::default(),
+            owner: None,
+        }
+    }
+
+    /// Behind the record of a snapshot, for whoever begins with its files; none if the record is none.
+    #[must_use]
+    pub fn behind_snapshot(encoded: &Encoded, record: &Record) -> Option<Self> {
+        let Body::Snapshot { node, life, .. } = &record.body else {
+            return None;
+        };
+        Some(Self {
+            workspace: record.workspace.clone(),
+            position: record.position,
+            last: encoded.hash(),
+            followed: encoded.hash(),
+            epoch: record.epoch,
+            owner: Some(Ownership {
+                node: node.clone(),
+                life: *life,
+                released: None,
+            }),
+        })
+    }
+
+    /// Whose log.
+    #[must_use]
+    pub fn workspace(&self) -> &WorkspaceId {
+        &self.workspace
+    }
+
+    /// Where the last record stands.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The hash of what stands there, void or not.
+    #[must_use]
+    pub fn last(&self) -> Hash {
+        self.last
+    }
+
+    /// The hash of the last record that is not void: what the next one names.
+    #[must_use]
+    pub fn followed(&self) -> Hash {
+        self.followed
+    }
+
+    /// That of the last seal.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Who may write; nobody before the first seal.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Ownership> {
+        self.owner.as_ref()
+    }
+
+    /// A record with this body behind the last one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Record::encode`].
+    pub fn next(&self, body: Body) -> Result<Encoded, RecordFault> {
+        let epoch = match body {
+            Body::Seal { .. } => self.epoch.next(),
+            Body::Operations(_) | Body::Snapshot { .. } | Body::Released { .. } => self.epoch,
+        };
+        let record = Record {
+            workspace: self.workspace.clone(),
+            position: self.position.next(),
+            epoch,
+            previous: self.followed,
+            body,
+        };
+        record.encode()
+    }
+
+    /// What a record is that stands at the next position. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ChainFault`] if it cannot stand there.
+    pub fn judge(&self, record: &Record) -> Result<Link, ChainFault> {
+        let position = self.position.next();
+        if record.workspace != self.workspace || record.position != position {
+            return Err(ChainFault::Elsewhere {
+                position,
+                workspace: record.workspace.clone(),
+                says: record.position,
+            });
+        }
+        if record.previous != self.followed {
+            return if record.epoch < self.epoch {
+                Ok(Link::Void)
+            } else {
+                Err(ChainFault::Broken { position })
+            };
+        }
+        let is_released = self
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.released.is_some());
+        let fits = match &record.body {
+            Body::Seal { .. } => record.epoch == self.epoch.next(),
+            Body::Operations(_) | Body::Snapshot { .. } | Body::Released { .. } => {
+                record.epoch == self.epoch && self.owner.is_some() && !is_released
+            }
+        };
+        if fits {
+            return Ok(Link::Follows);
+        }
+        Err(ChainFault::Epoch {
+            position,
+            found: record.epoch,
+            current: self.epoch,
+        })
+    }
+
+    /// Goes on by the record at the next position.
+    ///
+    /// # Errors
+    ///
+    /// [`ChainFault`] if it cannot stand there; nothing is changed then.
+    pub fn follow(&mut self, encoded: &Encoded, record: &Record) -> Result<Link, ChainFault> {
+        let link = self.judge(record)?;
+        self.position = self.position.next();
+        self.last = encoded.hash();
+        if link == Link::Void {
+            return Ok(link);
+        }
+        self.followed = encoded.hash();
+        self.epoch = record.epoch;
+        match &record.body {
+            Body::Seal { node, life } => {
+                self.owner = Some(Ownership {
+                    node: node.clone(),
+                    life: *life,
+                    released: None,
+                });
+            }
+            Body::Released { to } => {
+                if let Some(owner) = &mut self.owner {
+                    owner.released = Some(to.clone());
+                }
+            }
+            Body::Operations(_) | Body::Snapshot { .. } => {}
+        }
+        Ok(link)
+    }
+
+    /// Reads bytes as the record at the next position, and goes on by it.
+    ///
+    /// # Errors
+    ///
+    /// [`ChainFault`] if they cannot stand there; nothing is changed then.
+    pub fn follow_bytes(&mut self, bytes: Vec<u8>) -> Result<(Record, Link), ChainFault> {
+        let position = self.position.next();
+        let read = Encoded::of_bytes(bytes);
+        let (encoded, record) = read.map_err(|fault| ChainFault::NoRecord { position, fault })?;
+        let link = self.follow(&encoded, &record)?;
+        Ok((record, link))
+    }
+}
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! Names, numbers and hashes that records are made of.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::limits::NODE_BYTES_MAX;
+
+/// A text that is no node's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no name of a node: at most {NODE_BYTES_MAX} of a-z, 0-9, `-` and `.`, beginning with a letter or digit"
+)]
+pub struct InvalidNode(String);
+
+/// A node: one System Root that takes part.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(String);
+
+impl NodeId {
+    /// Checks `text` and makes it a name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidNode`] if it is empty, too long or holds another character than a-z, 0-9, `-` and `.`.
+    pub fn new(text: &str) -> Result<Self, InvalidNode> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_good = text.len() <= NODE_BYTES_MAX
+            && text.bytes().next().is_some_and(is_plain)
+            && text
+                .bytes()
+                .all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'));
+        if is_good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidNode(text.chars().take(NODE_BYTES_MAX).collect()))
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One life of a node's program, by chance: two programs that believe to be one node are told apart by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Life(pub u64);
+
+/// A place in a workspace's log, from 1; 0 stands before the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+impl Position {
+    /// Before the first record.
+    pub const START: Self = Self(0);
+
+    /// The place behind it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The place before it; none before the first record.
+    #[must_use]
+    pub fn previous(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How often a workspace has been taken over: each seal raises it by one. 0 before the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// That of the next seal.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash(pub [u8; Self::BYTES]);
+
+impl Hash {
+    /// Its length in bytes.
+    pub const BYTES: usize = 32;
+
+    /// That of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_nodes_are_plain() {
+        for good in ["a", "node-1", "db2.example.org", "0"] {
+            assert_eq!(NodeId::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "-a", ".a", "A", "a b", "a/b", "é", &"a".repeat(65)] {
+            assert!(NodeId::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What one writer batch does to the files of a workspace.
+
+use std::fmt;
+
+use crate::limits::{APPEND_BYTES_MAX, PATH_BYTES_MAX, PATH_NAME_BYTES_MAX};
+
+/// A text that is no path below a workspace's directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a path of a record leads elsewhere, or is longer than {PATH_BYTES_MAX} bytes")]
+pub struct InvalidPath;
+
+/// A path below a workspace's directory: names with `/` between them, none of them `.` or `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelativePath(String);
+
+impl RelativePath {
+    /// Checks `text` and makes it a path.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPath`] if it is empty, absolute or too long, or a name in it is empty, `.`, `..`, too long or holds
+    /// a NUL.
+    pub fn new(text: &str) -> Result<Self, InvalidPath> {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name != "."
+                && name != ".."
+                && name.len() <= PATH_NAME_BYTES_MAX
+                && !name.contains('\0')
+        };
+        if text.len() <= PATH_BYTES_MAX && text.split('/').all(is_name) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidPath)
+        }
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is `ancestor` or below it.
+    #[must_use]
+    pub fn is_within(&self, ancestor: &Self) -> bool {
+        let rest = self.0.strip_prefix(&ancestor.0);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The directory it stands in; none if that is the workspace's own.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (parent, _) = self.0.rsplit_once('/')?;
+        Some(Self(parent.to_owned()))
+    }
+
+    /// The same path with `to` in place of `from`, which it is within.
+    #[must_use]
+    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        if !self.is_within(from) {
+            return None;
+        }
+        let rest = self.0.strip_prefix(&from.0)?;
+        Self::new(&format!("{}{rest}", to.0)).ok()
+    }
+}
+
+impl fmt::Display for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One change of the files of a workspace, in the order in which they were made.
+///
+/// Each can be made again over files that have it, and some of those behind it, already: whoever replays goes on
+/// from what it last noted durably, which may be before what the files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileOperation {
+    /// An empty file, in the place of any that is there.
+    Create {
+        /// Which.
+        path: RelativePath,
+    },
+    /// Bytes at the end of a file.
+    Append {
+        /// Which.
+        path: RelativePath,
+        /// How long the file was before, in bytes: what is behind that is cut off first.
+        offset: u64,
+        /// At most [`APPEND_BYTES_MAX`].
+        bytes: Vec<u8>,
+    },
+    /// A file is cut to a length.
+    SetLen {
+        /// Which.
+        path: RelativePath,
+        /// In bytes.
+        len: u64,
+    },
+    /// A file or directory gets another name, in the place of any file that has it.
+    Rename {
+        /// Its name before.
+        from: RelativePath,
+        /// Its name afterwards.
+        to: RelativePath,
+    },
+    /// A file goes. One that is missing is no error.
+    RemoveFile {
+        /// Which.
+        path: RelativePath,
+    },
+    /// A directory. One that is there is left as it is.
+    CreateDir {
+        /// Which.
+        path: RelativePath,
+    },
+    /// A directory goes with all it holds. One that is missing is no error.
+    RemoveTree {
+        /// Which.
+        path: RelativePath,
+    },
+}
+
+impl FileOperation {
+    /// An append of any length, as operations of which each fits into a record.
+    #[must_use]
+    pub fn appends(path: &RelativePath, offset: u64, bytes: &[u8]) -> Vec<Self> {
+        let pieces = bytes.chunks(APPEND_BYTES_MAX);
+        let mut offset = offset;
+        pieces
+            .map(|piece| {
+                let operation = Self::Append {
+                    path: path.clone(),
+                    offset,
+                    bytes: piece.to_vec(),
+                };
+                offset = offset.saturating_add(piece.len() as u64);
+                operation
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_within_the_workspace() {
+        for good in [
+            "a",
+            "a/b.jsonl",
+            "instances/telegram%3a1/messages/inbox.jsonl",
+            "...",
+            "가",
+        ] {
+            assert_eq!(RelativePath::new(good).unwrap().as_str(), good);
+        }
+        let long_name = "x".repeat(PATH_NAME_BYTES_MAX + 1);
+        let long_path = "xy/".repeat(PATH_BYTES_MAX / 3) + "xy";
+        for bad in [
+            "", "/a", "a/", "a//b", ".", "a/../b", "..", "a\0b", &long_name, &long_path,
+        ] {
+            assert_eq!(RelativePath::new(bad), Err(InvalidPath), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_moves_with_what_it_stands_in() {
+        let path = |text| RelativePath::new(text).unwrap();
+        assert_eq!(
+            path("a/b/c").moved(&path("a/b"), &path("d")),
+            Some(path("d/c"))
+        );
+        assert_eq!(path("a/b").moved(&path("a/b"), &path("d")), Some(path("d")));
+        assert_eq!(path("a/bc").moved(&path("a/b"), &path("d")), None);
+        assert_eq!(path("a/b").parent(), Some(path("a")));
+        assert_eq!(path("a").parent(), None);
+    }
+
+    #[test]
+    fn a_long_append_is_several() {
+        let path = RelativePath::new("a").unwrap();
+        let bytes = vec![7; APPEND_BYTES_MAX + 5];
+        let pieces = FileOperation::appends(&path, 10, &bytes);
+        let (mut end, mut all) = (10, Vec::new());
+        for piece in &pieces {
+            let FileOperation::Append { offset, bytes, .. } = piece else {
+                panic!("{piece:?}");
+            };
+            assert_eq!(*offset, end);
+            end += bytes.len() as u64;
+            all.extend(bytes);
+        }
+        assert_eq!((pieces.len(), all), (2, bytes));
+        assert!(FileOperation::appends(&path, 0, &[]).is_empty());
+    }
+}

@@ -1,0 +1,195 @@
+//! What an owner does with the answers of its log.
+
+use super::{Deposed, Effect, Owner, Phase};
+use crate::chain::{ChainFault, Link};
+use crate::limits::{RETRY_FIRST_MS, RETRY_MAX_MS};
+use crate::log::{Attempt, Page, PutAnswer, ReadAnswer};
+use crate::names::Position;
+use crate::record::{Body, Encoded, Record};
+
+impl Owner {
+    pub(super) fn put_answered(&mut self, now_ms: u64, attempt: Attempt, answer: PutAnswer) {
+        if !matches!(self.phase, Phase::Putting { attempt: asked, .. } if asked == attempt) {
+            return;
+        }
+        self.phase = Phase::Idle;
+        match answer {
+            PutAnswer::Done => self.stands(now_ms),
+            PutAnswer::Taken(bytes) => self.taken(now_ms, bytes),
+            PutAnswer::Behind { head } => self.behind(now_ms, head),
+            PutAnswer::Forgotten { .. } => self.overtaken(),
+            PutAnswer::Unknown => self.failed(now_ms, true),
+            PutAnswer::Unavailable => self.failed(now_ms, false),
+        }
+    }
+
+    pub(super) fn looked(&mut self, now_ms: u64, attempt: Attempt, answer: ReadAnswer) {
+        if !matches!(self.phase, Phase::Looking { attempt: asked, .. } if asked == attempt) {
+            return;
+        }
+        self.phase = Phase::Idle;
+        let Page {
+            before,
+            records,
+            head,
+            ..
+        } = match answer {
+            ReadAnswer::Page(page) => page,
+            ReadAnswer::Unavailable => return self.failed(now_ms, true),
+        };
+        let expected = self.kept.again().map_or(self.chain.last(), |put| put.after);
+        if let Some(bytes) = records.into_iter().next() {
+            self.taken(now_ms, bytes);
+        } else if head >= self.target() {
+            self.overtaken();
+        } else if before == Some(expected) || self.target() == Position::START.next() {
+            self.failures = 0;
+            self.heard_ms = now_ms;
+        } else {
+            self.behind(now_ms, head);
+        }
+    }
+
+    /// The record that was offered stands at its position.
+    fn stands(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+        self.failures = 0;
+        if let Some(from) = self.taken_from {
+            let to = self.chain.position();
+            return self.depose(Deposed::TailTaken { from, to });
+        }
+        if self.kept.stands_again() {
+            return;
+        }
+        self.is_sure = false;
+        let Some(offered) = self.offered.take() else {
+            return;
+        };
+        let bytes = offered.put.record.bytes().to_vec();
+        let body = match self.chain.follow_bytes(bytes) {
+            Ok((record, _)) => record.body,
+            Err(fault) => return self.depose(Deposed::Strange(fault)),
+        };
+        self.kept.push(offered.put);
+        for id in offered.completes {
+            self.appended(id);
+        }
+        let position = self.chain.position();
+        match body {
+            Body::Operations(_) | Body::Seal { .. } => {}
+            Body::Snapshot { .. } => {
+                self.snapshot = None;
+                self.effects.push(Effect::SnapshotStands(position));
+            }
+            Body::Released { .. } => self.depose(Deposed::Released { position }),
+        }
+    }
+
+    /// A record stands where one was to be written.
+    fn taken(&mut self, now_ms: u64, bytes: Vec<u8>) {
+        let position = self.target();
+        let found = Encoded::of_bytes(bytes);
+        let again = self.kept.again();
+        let mine = again.or(self.offered.as_ref().map(|it| &it.put));
+        if let (Ok((found, _)), Some(mine)) = (&found, mine)
+            && found.hash() == mine.record.hash()
+        {
+            return self.stands(now_ms);
+        }
+        if again.is_some() {
+            return self.tail_taken(now_ms, position);
+        }
+        match found {
+            Ok((encoded, record)) => self.judge(now_ms, &encoded, record),
+            Err(fault) => {
+                self.depose(Deposed::Strange(ChainFault::NoRecord { position, fault }));
+            }
+        }
+    }
+
+    /// What a record of somebody else at the next position means.
+    fn judge(&mut self, now_ms: u64, encoded: &Encoded, record: Record) {
+        let position = record.position;
+        match (self.chain.judge(&record), record.body) {
+            (Ok(Link::Void), body) => {
+                let record = Record { body, ..record };
+                match self.chain.follow(encoded, &record) {
+                    Ok(_) => self.step_over(),
+                    Err(fault) => self.depose(Deposed::Strange(fault)),
+                }
+            }
+            (Ok(Link::Follows), Body::Seal { node, .. }) => self.depose(Deposed::Sealed {
+                by: node,
+                epoch: record.epoch,
+                position,
+            }),
+            (Ok(Link::Follows), _) => {
+                self.depose(Deposed::Strange(ChainFault::Broken { position }));
+            }
+            // It follows another record than this node's last: is that one still there?
+            (Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
+                self.is_sure = true;
+                self.behind(now_ms, position);
+            }
+            (Err(fault), _) => self.depose(Deposed::Strange(fault)),
+        }
+    }
+
+    /// Another record stands where an acknowledged one stood. Goes back to where the log is still what it was.
+    fn tail_taken(&mut self, now_ms: u64, position: Position) {
+        self.taken_from = Some(position);
+        if self.kept.step_back(position) {
+            self.wait(now_ms, RETRY_FIRST_MS, false);
+        } else {
+            let to = self.chain.position();
+            self.depose(Deposed::TailTaken { from: position, to });
+        }
+    }
+
+    /// What was offered goes behind a void record: it never stood anywhere.
+    fn step_over(&mut self) {
+        let Some(offered) = self.offered.take() else {
+            return;
+        };
+        let Ok(record) = Record::decode(offered.put.record.bytes()) else {
+            return;
+        };
+        self.offered = self.offer(record.body, offered.completes);
+    }
+
+    /// The log does not have the record before the one that was offered.
+    fn behind(&mut self, now_ms: u64, head: Position) {
+        if self.kept.step_back(head) {
+            self.failures = self.failures.saturating_add(1);
+            return self.wait(now_ms, RETRY_FIRST_MS, false);
+        }
+        let to = self.chain.position();
+        let kept = self.kept.oldest().unwrap_or(to.next());
+        self.depose(Deposed::TailTooLong { head, kept, to });
+    }
+
+    fn overtaken(&mut self) {
+        let position = self.target();
+        self.depose(Deposed::Overtaken { position });
+    }
+
+    /// A question came to nothing; `in_doubt` if the record may stand all the same.
+    pub(super) fn failed(&mut self, now_ms: u64, in_doubt: bool) {
+        let doublings = self.failures.min(u64::BITS / 2);
+        self.failures = self.failures.saturating_add(1);
+        if in_doubt && doublings == 0 {
+            return self.look(now_ms);
+        }
+        let wait_ms = RETRY_FIRST_MS
+            .saturating_mul(1 << doublings)
+            .min(RETRY_MAX_MS);
+        self.wait(now_ms, wait_ms, in_doubt);
+    }
+
+    fn wait(&mut self, now_ms: u64, wait_ms: u64, look_first: bool) {
+        self.phase = Phase::Waiting {
+            until_ms: now_ms.saturating_add(wait_ms),
+            look_first,
+        };
+    }
+}

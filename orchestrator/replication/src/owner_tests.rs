@@ -1,0 +1,378 @@
+use goondan_protocol::ids::WorkspaceId;
+
+use super::*;
+use crate::limits::KEPT_RECORDS_MAX;
+use crate::log::MemoryLog;
+use crate::names::Life;
+use crate::operation::RelativePath;
+use crate::record::Record;
+
+/// An owner and its log; what is put gets its answer from there.
+struct Bench {
+    owner: Owner,
+    log: MemoryLog,
+    now_ms: u64,
+}
+
+fn chain() -> Chain {
+    Chain::new(WorkspaceId::new("w").unwrap())
+}
+
+fn put(chain: &Chain, body: Body) -> Put {
+    Put {
+        record: chain.next(body).unwrap(),
+        after: chain.last(),
+    }
+}
+
+fn seal(chain: &Chain, node: &str) -> Put {
+    let node = NodeId::new(node).unwrap();
+    put(
+        chain,
+        Body::Seal {
+            node,
+            life: Life(1),
+        },
+    )
+}
+
+fn followed(chain: &Chain, put: &Put) -> Chain {
+    let mut chain = chain.clone();
+    chain.follow_bytes(put.record.bytes().to_vec()).unwrap();
+    chain
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut log = MemoryLog::default();
+        let seal = seal(&chain(), "a");
+        assert_eq!(log.put(&seal), PutAnswer::Done);
+        Self {
+            owner: Owner::new(followed(&chain(), &seal), seal, 0),
+            log,
+            now_ms: 0,
+        }
+    }
+
+    fn give(&mut self, input: Input) -> Vec<Effect> {
+        self.owner.handle(self.now_ms, input)
+    }
+
+    fn batch(&mut self, id: u64) -> Vec<Effect> {
+        let path = RelativePath::new(&format!("f{id}")).unwrap();
+        self.give(Input::Batch {
+            id: BatchId(id),
+            operations: vec![FileOperation::Create { path }],
+        })
+    }
+
+    fn tick(&mut self) -> Vec<Effect> {
+        self.now_ms = self.owner.due_ms().unwrap();
+        self.give(Input::Tick)
+    }
+
+    /// What the log says to the only question among some effects.
+    fn answered(&mut self, effects: &[Effect]) -> Vec<Effect> {
+        let [effect] = effects else {
+            panic!("{effects:?}");
+        };
+        match effect {
+            Effect::Put(attempt, put) => {
+                let answer = self.log.put(put);
+                self.give(Input::Put(*attempt, answer))
+            }
+            Effect::Look(attempt, from) => {
+                let page = self.log.read(*from);
+                self.give(Input::Looked(*attempt, ReadAnswer::Page(page)))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Writes a batch that is synced already and acknowledged as soon as it stands.
+    fn written(&mut self, id: u64) {
+        self.give(Input::Synced(BatchId(id)));
+        let asked = self.batch(id);
+        assert_eq!(self.answered(&asked), [Effect::Acknowledge(BatchId(id))]);
+    }
+
+    /// Answers until the owner is deposed, and returns why.
+    fn deposed(&mut self, mut effects: Vec<Effect>) -> Deposed {
+        for _ in 0..50 {
+            if let Some(Effect::Fence(reason)) = effects.last() {
+                return reason.clone();
+            }
+            effects = if effects.is_empty() {
+                self.tick()
+            } else {
+                self.answered(&effects)
+            };
+        }
+        panic!("it is not deposed: {effects:?}");
+    }
+}
+
+fn attempt_of(effects: &[Effect]) -> Attempt {
+    match effects {
+        [Effect::Put(attempt, _) | Effect::Look(attempt, _)] => *attempt,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn batches_that_wait_share_a_record_and_are_acknowledged_when_both_are_so() {
+    let mut bench = Bench::new();
+    let first = bench.batch(1);
+    assert!(
+        bench.batch(2).is_empty() && bench.batch(3).is_empty(),
+        "one record at a time"
+    );
+    assert!(
+        bench.give(Input::Synced(BatchId(1))).is_empty(),
+        "it does not stand yet"
+    );
+    let second = bench.answered(&first);
+    let [Effect::Acknowledge(BatchId(1)), Effect::Put(attempt, put)] = second.as_slice() else {
+        panic!("{second:?}");
+    };
+    let Body::Operations(both) = Record::decode(put.record.bytes()).unwrap().body else {
+        panic!("no operations");
+    };
+    assert_eq!(both.len(), 2);
+    let answer = bench.log.put(put);
+    assert!(
+        bench.give(Input::Put(*attempt, answer)).is_empty(),
+        "they are not synced yet"
+    );
+    assert_eq!(
+        bench.give(Input::Synced(BatchId(3))),
+        [Effect::Acknowledge(BatchId(3))]
+    );
+    assert_eq!(
+        bench.give(Input::Synced(BatchId(2))),
+        [Effect::Acknowledge(BatchId(2))]
+    );
+}
+
+#[test]
+fn a_lost_answer_is_looked_for_and_nothing_is_appended_twice() {
+    for got_there in [true, false] {
+        let mut bench = Bench::new();
+        bench.give(Input::Synced(BatchId(1)));
+        let asked = bench.batch(1);
+        let [Effect::Put(attempt, put)] = asked.as_slice() else {
+            panic!("{asked:?}");
+        };
+        if got_there {
+            bench.log.put(put);
+        }
+        let looked = bench.give(Input::Put(*attempt, PutAnswer::Unknown));
+        let mut next = bench.answered(&looked);
+        if !got_there {
+            let [Effect::Put(_, again)] = next.as_slice() else {
+                panic!("{next:?}");
+            };
+            assert_eq!(again, put, "the same bytes");
+            next = bench.answered(&next.clone());
+        }
+        assert_eq!(next, [Effect::Acknowledge(BatchId(1))]);
+        assert_eq!(bench.log.head(), Position(2));
+        let late = bench.give(Input::Put(*attempt, PutAnswer::Done));
+        assert!(late.is_empty(), "a late answer is of no meaning");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_reached_is_asked_more_and_more_rarely() {
+    let mut bench = Bench::new();
+    bench.give(Input::Synced(BatchId(1)));
+    let mut asked = bench.batch(1);
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        let attempt = attempt_of(&asked);
+        assert!(
+            bench
+                .give(Input::Put(attempt, PutAnswer::Unavailable))
+                .is_empty()
+        );
+        assert!(!bench.owner.is_answered());
+        let before_ms = bench.now_ms;
+        asked = bench.tick();
+        waits.push(bench.now_ms - before_ms);
+    }
+    assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000]);
+    assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
+    assert!(bench.owner.is_answered());
+}
+
+#[test]
+fn a_seal_deposes_an_owner_that_writes_and_one_that_does_not() {
+    for writes in [true, false] {
+        let mut bench = Bench::new();
+        bench.written(1);
+        let other = seal(bench.owner.chain(), "b");
+        assert_eq!(bench.log.put(&other), PutAnswer::Done);
+        let asked = if writes { bench.batch(2) } else { bench.tick() };
+        let reason = bench.deposed(asked);
+        assert!(
+            matches!(&reason, Deposed::Sealed { by, epoch: Epoch(2), position: Position(3) } if by.as_str() == "b")
+        );
+        assert!(bench.batch(3).is_empty() && bench.give(Input::Synced(BatchId(2))).is_empty());
+        assert!(!bench.owner.has_room());
+    }
+}
+
+#[test]
+fn a_tail_that_the_server_lost_is_appended_again() {
+    for writes in [true, false] {
+        let mut bench = Bench::new();
+        for id in 1..=4 {
+            bench.written(id);
+        }
+        let before = bench.log.read(Position(1)).records;
+        bench.log.lose_behind(Position(2));
+        bench.give(Input::Synced(BatchId(5)));
+        let mut asked = if writes { bench.batch(5) } else { bench.tick() };
+        for _ in 0..20 {
+            asked = match asked.as_slice() {
+                [] if bench.owner.is_quiet() && bench.log.head() >= Position(5) => break,
+                [] => bench.tick(),
+                [Effect::Acknowledge(_)] => break,
+                _ => bench.answered(&asked.clone()),
+            };
+        }
+        let after = bench.log.read(Position(1)).records;
+        assert_eq!(after[..before.len()], before);
+        assert_eq!(after.len(), before.len() + usize::from(writes));
+    }
+}
+
+#[test]
+fn a_lost_tail_whose_place_is_taken_is_told_from_its_first_record_on() {
+    let mut bench = Bench::new();
+    for id in 1..=2 {
+        bench.written(id);
+    }
+    let kept = bench.owner.chain().clone();
+    for id in 3..=5 {
+        bench.written(id);
+    }
+    bench.log.lose_behind(Position(3));
+    let other = seal(&kept, "b");
+    assert_eq!(bench.log.put(&other), PutAnswer::Done);
+    let asked = bench.batch(6);
+    let expected = Deposed::TailTaken {
+        from: Position(4),
+        to: Position(6),
+    };
+    assert_eq!(bench.deposed(asked), expected);
+}
+
+#[test]
+fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
+    let mut bench = Bench::new();
+    bench.written(1);
+    bench.log.lose_behind(Position(0));
+    let asked = bench.batch(2);
+    // The seal itself is kept, too; so an empty log is filled again.
+    let mut next = bench.answered(&asked);
+    for _ in 0..8 {
+        next = if next.is_empty() {
+            bench.tick()
+        } else {
+            bench.answered(&next)
+        };
+    }
+    assert_eq!(bench.log.head(), Position(3));
+    for id in 3..KEPT_RECORDS_MAX as u64 + 10 {
+        bench.written(id);
+    }
+    bench.log.lose_behind(Position(2));
+    let asked = bench.batch(9_999);
+    let reason = bench.deposed(asked);
+    assert!(
+        matches!(
+            reason,
+            Deposed::TailTooLong {
+                head: Position(2),
+                ..
+            }
+        ),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_void_record_is_stepped_over() {
+    let mut bench = Bench::new();
+    let deposed = bench.owner.chain().clone();
+    let next = seal(&deposed, "b");
+    bench.log.put(&next);
+    let mine = followed(&deposed, &next);
+    let mut owner = Owner::new(mine, next, 0);
+    // What the deposed owner believed to write behind a record of its own.
+    let lost = put(&deposed, Body::Operations(Vec::new()));
+    let late = put(&followed(&deposed, &lost), Body::Operations(Vec::new()));
+    let path = RelativePath::new("f").unwrap();
+    owner.handle(0, Input::Synced(BatchId(1)));
+    let operations = vec![FileOperation::Create { path }];
+    let asked = owner.handle(
+        0,
+        Input::Batch {
+            id: BatchId(1),
+            operations,
+        },
+    );
+    let taken = PutAnswer::Taken(late.record.bytes().to_vec());
+    let again = owner.handle(0, Input::Put(attempt_of(&asked), taken));
+    let [Effect::Put(attempt, behind)] = again.as_slice() else {
+        panic!("{again:?}");
+    };
+    assert_eq!(
+        (behind.record.position(), behind.after),
+        (Position(4), late.record.hash())
+    );
+    let done = owner.handle(0, Input::Put(*attempt, PutAnswer::Done));
+    assert_eq!(done, [Effect::Acknowledge(BatchId(1))]);
+}
+
+#[test]
+fn a_large_batch_is_several_records_and_one_acknowledgement() {
+    let mut bench = Bench::new();
+    let path = RelativePath::new("large").unwrap();
+    let bytes = vec![3; 9 * 1024 * 1024];
+    let operations = vec![FileOperation::Append {
+        path,
+        offset: 0,
+        bytes,
+    }];
+    bench.give(Input::Synced(BatchId(1)));
+    let mut asked = bench.give(Input::Batch {
+        id: BatchId(1),
+        operations,
+    });
+    for _ in 0..2 {
+        asked = bench.answered(&asked);
+        assert!(matches!(asked.as_slice(), [Effect::Put(..)]), "{asked:?}");
+    }
+    assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
+    assert_eq!(bench.log.head(), Position(4));
+}
+
+#[test]
+fn a_release_stands_behind_all_that_waits() {
+    let mut bench = Bench::new();
+    bench.give(Input::Synced(BatchId(1)));
+    let asked = bench.batch(1);
+    let to = Some(NodeId::new("b").unwrap());
+    bench.give(Input::Release { to: to.clone() });
+    assert!(!bench.owner.has_room());
+    let next = bench.answered(&asked);
+    let [Effect::Acknowledge(BatchId(1)), last @ Effect::Put(..)] = next.as_slice() else {
+        panic!("{next:?}");
+    };
+    let position = Position(3);
+    let done = bench.answered(std::slice::from_ref(last));
+    assert_eq!(done, [Effect::Fence(Deposed::Released { position })]);
+    assert_eq!(bench.owner.chain().owner().unwrap().released, Some(to));
+}

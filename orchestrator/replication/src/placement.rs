@@ -1,0 +1,175 @@
+//! Which node a workspace should be on. A proposal: the seal decides.
+//!
+//! Rendezvous hashing: each node gets a number for each workspace, and the order of the numbers is the order in which
+//! nodes are to try. Every node computes the same without asking, and one that comes or goes moves the workspaces that
+//! it gets or had, and no others.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::limits::NODES_MAX;
+use crate::names::{Hash, NodeId};
+
+/// The nodes there are, and what people have said about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nodes {
+    known: BTreeSet<NodeId>,
+    draining: BTreeSet<NodeId>,
+}
+
+/// There are as many nodes as there may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there are {NODES_MAX} nodes already; take one away before another joins")]
+pub struct TooManyNodes;
+
+impl Nodes {
+    /// A node joins. One that is known already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyNodes`].
+    pub fn join(&mut self, node: NodeId) -> Result<(), TooManyNodes> {
+        if self.known.len() >= NODES_MAX && !self.known.contains(&node) {
+            return Err(TooManyNodes);
+        }
+        self.known.insert(node);
+        Ok(())
+    }
+
+    /// A node is taken away.
+    pub fn leave(&mut self, node: &NodeId) {
+        self.known.remove(node);
+        self.draining.remove(node);
+    }
+
+    /// A node is to have no workspace, or is to have some again.
+    pub fn drain(&mut self, node: &NodeId, drains: bool) {
+        if drains && self.known.contains(node) {
+            self.draining.insert(node.clone());
+        } else {
+            self.draining.remove(node);
+        }
+    }
+
+    /// Whether a node is to have no workspace.
+    #[must_use]
+    pub fn is_draining(&self, node: &NodeId) -> bool {
+        self.draining.contains(node)
+    }
+
+    /// The order in which nodes are to try for a workspace. Those that drain come last: a workspace on one of them is
+    /// better than one on none.
+    #[must_use]
+    pub fn order(&self, workspace: &WorkspaceId) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = self.known.iter().collect();
+        nodes.sort_by_cached_key(|node| {
+            let draw = Hash::of(format!("{workspace}\n{node}").as_bytes());
+            (self.is_draining(node), draw)
+        });
+        nodes.into_iter().cloned().collect()
+    }
+
+    /// How many nodes are to try before this one, if the `owner` is gone; none if it is not known.
+    #[must_use]
+    pub fn rank(
+        &self,
+        workspace: &WorkspaceId,
+        node: &NodeId,
+        owner: Option<&NodeId>,
+    ) -> Option<u64> {
+        let order = self.order(workspace);
+        let others = order
+            .iter()
+            .filter(|other| Some(*other) != owner || *other == node);
+        let before = others.take_while(|other| *other != node).count();
+        self.known.contains(node).then_some(before as u64)
+    }
+
+    /// To whom an owner that drains is to release a workspace; none if there is nobody better.
+    #[must_use]
+    pub fn successor(&self, workspace: &WorkspaceId, owner: &NodeId) -> Option<NodeId> {
+        if !self.is_draining(owner) {
+            return None;
+        }
+        let mut order = self.order(workspace).into_iter();
+        order.find(|node| node != owner && !self.is_draining(node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> NodeId {
+        NodeId::new(name).unwrap()
+    }
+
+    fn nodes(names: &[&str]) -> Nodes {
+        let mut nodes = Nodes::default();
+        for name in names {
+            nodes.join(node(name)).unwrap();
+        }
+        nodes
+    }
+
+    fn workspaces() -> impl Iterator<Item = WorkspaceId> {
+        (0..300).map(|n| WorkspaceId::new(format!("w{n}")).unwrap())
+    }
+
+    #[test]
+    fn each_node_gets_its_share_and_one_that_goes_moves_its_own_only() {
+        let all = nodes(&["a", "b", "c"]);
+        let mut fewer = all.clone();
+        fewer.leave(&node("b"));
+        let mut had = 0;
+        for workspace in workspaces() {
+            let (before, after) = (all.order(&workspace), fewer.order(&workspace));
+            had += u64::from(before[0] == node("b"));
+            if before[0] != node("b") {
+                assert_eq!(before[0], after[0]);
+            }
+        }
+        assert!((60..140).contains(&had), "{had} of 300");
+    }
+
+    #[test]
+    fn a_node_that_drains_comes_last_and_hands_on_what_it_has() {
+        let mut nodes = nodes(&["a", "b", "c"]);
+        for workspace in workspaces() {
+            assert_eq!(nodes.successor(&workspace, &node("b")), None);
+        }
+        nodes.drain(&node("b"), true);
+        for workspace in workspaces() {
+            let order = nodes.order(&workspace);
+            assert_eq!(order[2], node("b"));
+            assert_eq!(
+                nodes.successor(&workspace, &node("b")),
+                Some(order[0].clone())
+            );
+            assert_eq!(nodes.rank(&workspace, &order[1], Some(&order[0])), Some(0));
+            assert_eq!(nodes.rank(&workspace, &order[1], None), Some(1));
+            assert_eq!(nodes.rank(&workspace, &node("x"), None), None);
+        }
+        for other in ["a", "c"] {
+            nodes.drain(&node(other), true);
+        }
+        let workspace = workspaces().next().unwrap();
+        assert_eq!(
+            nodes.successor(&workspace, &node("b")),
+            None,
+            "nobody is better"
+        );
+        assert_eq!(nodes.order(&workspace).len(), 3);
+    }
+
+    #[test]
+    fn the_number_of_nodes_is_bounded() {
+        let mut nodes = Nodes::default();
+        for n in 0..NODES_MAX {
+            nodes.join(node(&format!("n{n}"))).unwrap();
+        }
+        assert_eq!(nodes.join(node("one-more")), Err(TooManyNodes));
+        nodes.join(node("n0")).unwrap();
+    }
+}

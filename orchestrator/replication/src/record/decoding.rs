@@ -1,0 +1,130 @@
+//! From bytes, whoever wrote them, to a record.
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::bytes::{Reader, code, within};
+use super::{Body, Encoded, MAGIC, RECORD_FORMAT, Record, RecordFault, SnapshotReference};
+use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
+use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::operation::{FileOperation, RelativePath};
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordFault`] if the bytes are not exactly one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
+        within("bytes of a record", bytes.len(), RECORD_BYTES_MAX)?;
+        let mut reader = Reader::new(bytes);
+        if reader.array().ok() != Some(MAGIC) {
+            return Err(RecordFault::NoRecord);
+        }
+        match reader.u8()? {
+            RECORD_FORMAT => {}
+            other => return Err(RecordFault::Format(other)),
+        }
+        let workspace = reader.text("workspace")?;
+        let record = Self {
+            workspace: WorkspaceId::new(workspace).map_err(|_| RecordFault::Bad("workspace"))?,
+            position: Position(reader.u64()?),
+            epoch: Epoch(reader.u64()?),
+            previous: Hash(reader.array()?),
+            body: body(&mut reader)?,
+        };
+        if record.position == Position::START {
+            return Err(RecordFault::Bad("position"));
+        }
+        match reader.left() {
+            0 => Ok(record),
+            left => Err(RecordFault::Behind(left)),
+        }
+    }
+}
+
+impl Encoded {
+    /// Reads a record from the bytes that a log holds, and keeps them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Record::decode`].
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<(Self, Record), RecordFault> {
+        let record = Record::decode(&bytes)?;
+        let encoded = Self {
+            position: record.position,
+            hash: Hash::of(&bytes),
+            bytes,
+        };
+        Ok((encoded, record))
+    }
+}
+
+fn body(reader: &mut Reader<'_>) -> Result<Body, RecordFault> {
+    let body = match reader.u8()? {
+        code::OPERATIONS => {
+            let count = reader.count("operations", RECORD_OPERATIONS_MAX)?;
+            // Room is made as they are found, not as many as a number says.
+            let mut operations = Vec::new();
+            for _ in 0..count {
+                operations.push(operation(reader)?);
+            }
+            Body::Operations(operations)
+        }
+        code::SEAL => Body::Seal {
+            life: Life(reader.u64()?),
+            node: node(reader.text("node")?)?,
+        },
+        code::SNAPSHOT => Body::Snapshot {
+            digest: Hash(reader.array()?),
+            reference: SnapshotReference::new(reader.text("name of a snapshot")?)?,
+            life: Life(reader.u64()?),
+            node: node(reader.text("node")?)?,
+        },
+        code::RELEASED => {
+            let to = reader.text("node")?;
+            let to = (!to.is_empty()).then(|| node(to)).transpose()?;
+            Body::Released { to }
+        }
+        _ => return Err(RecordFault::Bad("kind")),
+    };
+    Ok(body)
+}
+
+fn node(text: &str) -> Result<NodeId, RecordFault> {
+    NodeId::new(text).map_err(|_| RecordFault::Bad("node"))
+}
+
+fn path(reader: &mut Reader<'_>) -> Result<RelativePath, RecordFault> {
+    let text = reader.text("path")?;
+    RelativePath::new(text).map_err(|_| RecordFault::Bad("path"))
+}
+
+fn operation(reader: &mut Reader<'_>) -> Result<FileOperation, RecordFault> {
+    let code = reader.u8()?;
+    let path = path(reader)?;
+    let operation = match code {
+        code::CREATE => FileOperation::Create { path },
+        code::APPEND => {
+            let offset = reader.u64()?;
+            let len = reader.count("bytes of an append", APPEND_BYTES_MAX)?;
+            FileOperation::Append {
+                path,
+                offset,
+                bytes: reader.take(len)?.to_vec(),
+            }
+        }
+        code::SET_LEN => FileOperation::SetLen {
+            path,
+            len: reader.u64()?,
+        },
+        code::RENAME => FileOperation::Rename {
+            from: path,
+            to: self::path(reader)?,
+        },
+        code::REMOVE_FILE => FileOperation::RemoveFile { path },
+        code::CREATE_DIR => FileOperation::CreateDir { path },
+        code::REMOVE_TREE => FileOperation::RemoveTree { path },
+        _ => return Err(RecordFault::Bad("operation")),
+    };
+    Ok(operation)
+}

@@ -1,0 +1,117 @@
+//! From a record to its bytes.
+
+use super::bytes::{Writer, code, within};
+use super::{Body, Encoded, MAGIC, RECORD_FORMAT, Record, RecordFault};
+use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
+use crate::names::Hash;
+use crate::operation::{FileOperation, RelativePath};
+
+/// Bytes that an operation takes beside its paths and the bytes it appends, at most.
+const OPERATION_BYTES: usize = 1 + 2 + 2 + 8 + 4;
+
+impl Record {
+    /// Its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordFault::TooMuch`] if it is larger than a record may be.
+    pub fn encode(&self) -> Result<Encoded, RecordFault> {
+        let mut out = Writer::default();
+        out.put(&MAGIC);
+        out.put(&[RECORD_FORMAT]);
+        out.text("workspace", self.workspace.as_str())?;
+        out.u64(self.position.0);
+        out.u64(self.epoch.0);
+        out.put(&self.previous.0);
+        body(&mut out, &self.body)?;
+        within("bytes of a record", out.0.len(), RECORD_BYTES_MAX)?;
+        Ok(Encoded {
+            position: self.position,
+            hash: Hash::of(&out.0),
+            bytes: out.0,
+        })
+    }
+}
+
+fn body(out: &mut Writer, body: &Body) -> Result<(), RecordFault> {
+    match body {
+        Body::Operations(operations) => {
+            out.put(&[code::OPERATIONS]);
+            out.count("operations", operations.len(), RECORD_OPERATIONS_MAX)?;
+            for it in operations {
+                operation(out, it)?;
+            }
+        }
+        Body::Seal { node, life } => {
+            out.put(&[code::SEAL]);
+            out.u64(life.0);
+            out.text("node", node.as_str())?;
+        }
+        Body::Snapshot {
+            digest,
+            reference,
+            node,
+            life,
+        } => {
+            out.put(&[code::SNAPSHOT]);
+            out.put(&digest.0);
+            out.text("name of a snapshot", reference.as_str())?;
+            out.u64(life.0);
+            out.text("node", node.as_str())?;
+        }
+        Body::Released { to } => {
+            out.put(&[code::RELEASED]);
+            out.text("node", to.as_ref().map_or("", |to| to.as_str()))?;
+        }
+    }
+    Ok(())
+}
+
+fn operation(out: &mut Writer, operation: &FileOperation) -> Result<(), RecordFault> {
+    let mut begin = |code: u8, path: &RelativePath| {
+        out.put(&[code]);
+        out.text("path", path.as_str())
+    };
+    match operation {
+        FileOperation::Create { path } => begin(code::CREATE, path)?,
+        FileOperation::Append {
+            path,
+            offset,
+            bytes,
+        } => {
+            begin(code::APPEND, path)?;
+            out.u64(*offset);
+            out.count("bytes of an append", bytes.len(), APPEND_BYTES_MAX)?;
+            out.put(bytes);
+        }
+        FileOperation::SetLen { path, len } => {
+            begin(code::SET_LEN, path)?;
+            out.u64(*len);
+        }
+        FileOperation::Rename { from, to } => {
+            begin(code::RENAME, from)?;
+            out.text("path", to.as_str())?;
+        }
+        FileOperation::RemoveFile { path } => begin(code::REMOVE_FILE, path)?,
+        FileOperation::CreateDir { path } => begin(code::CREATE_DIR, path)?,
+        FileOperation::RemoveTree { path } => begin(code::REMOVE_TREE, path)?,
+    }
+    Ok(())
+}
+
+impl FileOperation {
+    /// How many bytes of a record it takes, at most.
+    #[must_use]
+    pub fn encoded_bytes_max(&self) -> usize {
+        let content = match self {
+            Self::Append { path, bytes, .. } => path.as_str().len() + bytes.len(),
+            Self::Rename { from, to } => from.as_str().len() + to.as_str().len(),
+            Self::Create { path }
+            | Self::SetLen { path, .. }
+            | Self::RemoveFile { path }
+            | Self::CreateDir { path }
+            | Self::RemoveTree { path } => path.as_str().len(),
+        };
+        OPERATION_BYTES + content
+    }
+}

@@ -1,0 +1,93 @@
+//! What a log may forget, and when a snapshot is due.
+//!
+//! A snapshot holds the files as the records before its own record make them. So whatever stands before that record can
+//! be forgotten once a snapshot is kept, and is kept a while longer for standbys that have nearly read it.
+
+use crate::limits::{KEPT_FOR_STANDBY_RECORDS, SNAPSHOT_BYTES, SNAPSHOT_RECORDS};
+use crate::names::Position;
+
+/// How much was written since the last snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SinceSnapshot {
+    /// Records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl SinceSnapshot {
+    /// One more record.
+    pub fn wrote(&mut self, bytes: usize) {
+        self.records = self.records.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+
+    /// Whether the next snapshot is due.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.records >= SNAPSHOT_RECORDS || self.bytes >= SNAPSHOT_BYTES
+    }
+}
+
+/// Before which position a log may forget, if the records of the snapshots that are kept stand at `snapshots` and
+/// standbys have read up to the positions in `standbys`: it then begins with a snapshot's record. None if it is to be
+/// kept whole for now.
+#[must_use]
+pub fn forgettable(
+    snapshots: impl IntoIterator<Item = Position>,
+    standbys: impl IntoIterator<Item = Position>,
+) -> Option<Position> {
+    let snapshots: Vec<_> = snapshots.into_iter().collect();
+    let latest = snapshots.iter().max()?;
+    let far = latest.0.saturating_sub(KEPT_FOR_STANDBY_RECORDS);
+    let near = standbys.into_iter().filter(|position| position.0 >= far);
+    let slowest = near.map(Position::next).fold(*latest, Position::min);
+    snapshots.into_iter().filter(|it| *it <= slowest).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_kept_for_a_standby_that_is_near_and_not_for_one_that_is_far() {
+        let snapshots = [900_000, 950_000, 1_000_000].map(Position);
+        let kept_for = |standbys: &[u64]| {
+            let before = forgettable(snapshots, standbys.iter().copied().map(Position));
+            before.map(|position| position.0)
+        };
+        assert_eq!(kept_for(&[]), Some(1_000_000));
+        assert_eq!(kept_for(&[1_000_050]), Some(1_000_000));
+        assert_eq!(kept_for(&[999_000, 1_000_050]), Some(950_000));
+        assert_eq!(
+            kept_for(&[949_999]),
+            Some(950_000),
+            "it reads the record of the snapshot next"
+        );
+        assert_eq!(kept_for(&[949_998]), Some(900_000));
+        assert_eq!(kept_for(&[850_000]), None);
+        assert_eq!(
+            kept_for(&[5, 999_000]),
+            Some(950_000),
+            "one that is far takes the snapshot"
+        );
+        assert_eq!(forgettable([], [Position(3)]), None);
+    }
+
+    #[test]
+    fn a_snapshot_is_due_after_many_records_or_bytes() {
+        let mut since = SinceSnapshot::default();
+        for _ in 1..SNAPSHOT_RECORDS {
+            since.wrote(1);
+        }
+        assert!(!since.is_due());
+        since.wrote(1);
+        assert!(since.is_due());
+        let mut since = SinceSnapshot::default();
+        for _ in 0..SNAPSHOT_BYTES / 1024 / 1024 {
+            assert!(!since.is_due());
+            since.wrote(1024 * 1024);
+        }
+        assert!(since.is_due());
+    }
+}

@@ -1,0 +1,101 @@
+//! One node: the shell around the machines, its memory and its disk.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::application::Said;
+use crate::chain::Chain;
+use crate::names::{Life, NodeId};
+use crate::owner::{BatchId, Owner};
+use crate::standby::{Files, Standby};
+use crate::tree::MemoryTree;
+
+/// What a node has that a kill leaves.
+#[derive(Debug, Clone)]
+pub(super) struct Disk {
+    pub(super) chain: Chain,
+    pub(super) tree: MemoryTree,
+    pub(super) should_be: MemoryTree,
+    pub(super) files: Files,
+}
+
+/// What a batch was for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Purpose {
+    Line(u64, Said),
+    Chore,
+}
+
+/// What an owner knows of its work.
+#[derive(Debug)]
+pub(super) struct Ownership {
+    pub(super) machine: Owner,
+    pub(super) batches: HashMap<BatchId, Purpose>,
+    /// The last thing that was written of each event, acknowledged or not.
+    pub(super) events: BTreeMap<u64, Said>,
+    pub(super) next_batch: u64,
+    pub(super) heartbeat_due_ms: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Role {
+    Down,
+    Standby(Box<Standby>),
+    Owner(Box<Ownership>),
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) life: Life,
+    pub(super) role: Role,
+    /// The files as programs see them.
+    pub(super) tree: MemoryTree,
+    /// What the records make, as a list of checksums would tell.
+    pub(super) should_be: MemoryTree,
+    pub(super) disk: Disk,
+    /// It does nothing before then; what comes meanwhile waits.
+    pub(super) paused_until_ms: u64,
+    pub(super) waiting: VecDeque<super::world::Arrival>,
+    /// Nothing comes from it or gets to it before then.
+    pub(super) cut_off_until_ms: u64,
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, chain: Chain) -> Self {
+        let disk = Disk {
+            chain,
+            tree: MemoryTree::default(),
+            should_be: MemoryTree::default(),
+            files: Files::AsNoted,
+        };
+        Self {
+            id,
+            life: Life(0),
+            role: Role::Down,
+            tree: MemoryTree::default(),
+            should_be: MemoryTree::default(),
+            disk,
+            paused_until_ms: 0,
+            waiting: VecDeque::new(),
+            cut_off_until_ms: 0,
+        }
+    }
+
+    /// A life begins, with what the disk has.
+    pub(super) fn start(&mut self, life: Life, now_ms: u64) {
+        self.life = life;
+        self.waiting.clear();
+        self.tree = self.disk.tree.clone();
+        self.should_be = self.disk.should_be.clone();
+        let chain = self.disk.chain.clone();
+        let standby = Standby::new(self.id.clone(), life, chain, self.disk.files, now_ms);
+        self.role = Role::Standby(Box::new(standby));
+    }
+
+    pub(super) fn owner(&mut self) -> Option<&mut Ownership> {
+        match &mut self.role {
+            Role::Owner(owner) => Some(owner),
+            Role::Down | Role::Standby(_) => None,
+        }
+    }
+}

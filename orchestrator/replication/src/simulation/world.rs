@@ -1,0 +1,413 @@
+//! Nodes, a log, and what is between them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::application::{self, Said};
+use super::node::{Node, Ownership, Purpose, Role};
+use super::{Bug, Plan};
+use crate::chain::Chain;
+use crate::limits::HEARTBEAT_MS;
+use crate::log::{Attempt, MemoryLog, Put, PutAnswer, ReadAnswer};
+use crate::names::{Epoch, Life, NodeId, Position};
+use crate::owner::{self, BatchId, Deposed, Owner};
+use crate::placement::Nodes;
+use crate::record::{Body, Record, SnapshotReference};
+use crate::retention::forgettable;
+use crate::standby::{self, Files, Trouble};
+use crate::tree::MemoryTree;
+
+mod arrivals;
+mod log;
+mod owners;
+mod standbys;
+
+/// Nodes of a run.
+const NODES: usize = 3;
+/// How long faults go on, in simulated milliseconds.
+const TROUBLED_MS: u64 = 60_000;
+/// How long it may take until all is well again, in simulated milliseconds.
+const HEALING_MS: u64 = 200_000;
+/// How often a node's clock ticks, in milliseconds.
+const TICK_MS: u64 = 100;
+
+/// What comes to a node.
+#[derive(Debug, Clone)]
+pub(super) enum Arrival {
+    Put(Attempt, PutAnswer),
+    Sealed(Attempt, PutAnswer),
+    Looked(Attempt, ReadAnswer),
+    Read(Attempt, ReadAnswer),
+    Heard(Position),
+    Synced(BatchId),
+    Event(u64),
+    ToolEnded(u64),
+    Tick,
+}
+
+#[derive(Debug, Clone)]
+enum Question {
+    Put(Attempt, Put),
+    Seal(Attempt, Put),
+    Look(Attempt, Position),
+    Read(Attempt, Position),
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Asks(usize, Life, Question),
+    Arrives(usize, Life, Arrival),
+    Client(u64),
+    Fault,
+}
+
+/// What has happened, so that a run in which nothing did is noticed.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Seen(BTreeMap<&'static str, u64>);
+
+impl Seen {
+    pub(super) fn note(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (what, times) in &other.0 {
+            *self.0.entry(what).or_default() += times;
+        }
+    }
+
+    pub(super) fn is_everything(&self) {
+        for what in [
+            "acknowledged",
+            "taken over",
+            "sealed",
+            "pause",
+            "cut off",
+            "kill",
+            "altered",
+            "log down",
+            "lost tail",
+            "lost answer",
+            "late packet",
+            "unknown outcome",
+            "made anew",
+            "snapshot",
+            "forgotten",
+            "two owners",
+            "refused as behind",
+            "found its own",
+            "said",
+        ] {
+            assert!(self.0.contains_key(what), "{what} never happened: {self:?}");
+        }
+    }
+}
+
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) workspace: WorkspaceId,
+    pub(super) log: MemoryLog,
+    /// All records that stand, those that the log has forgotten among them.
+    pub(super) everything: Vec<Vec<u8>>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) acknowledged: BTreeSet<u64>,
+    pub(super) tool_runs: HashMap<u64, usize>,
+    pub(super) owners: BTreeMap<Epoch, BTreeSet<(usize, u64)>>,
+    /// What nodes said that only a person can mend.
+    pub(super) has_said: Vec<String>,
+    pub(super) steps: u64,
+    pub(super) seen: Seen,
+    snapshots: HashMap<String, MemoryTree>,
+    snapshot_positions: BTreeSet<Position>,
+    placement: Nodes,
+    rng: fastrand::Rng,
+    now_ms: u64,
+    queue: BTreeMap<(u64, u64), What>,
+    sequence: u64,
+    lives: u64,
+    log_down_until_ms: u64,
+    events: u64,
+    is_healed: bool,
+    is_traced: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, plan: Plan, is_traced: bool) -> Self {
+        let workspace = WorkspaceId::new("w").unwrap();
+        let id = |n| NodeId::new(&format!("n{n}")).unwrap();
+        let mut placement = Nodes::default();
+        for n in 0..NODES {
+            placement.join(id(n)).unwrap();
+        }
+        let nodes = (0..NODES).map(|n| Node::new(id(n), Chain::new(workspace.clone())));
+        let mut world = Self {
+            plan,
+            nodes: nodes.collect(),
+            workspace,
+            log: MemoryLog::default(),
+            everything: Vec::new(),
+            acknowledged: BTreeSet::new(),
+            tool_runs: HashMap::new(),
+            owners: BTreeMap::new(),
+            has_said: Vec::new(),
+            steps: 0,
+            seen: Seen::default(),
+            snapshots: HashMap::new(),
+            snapshot_positions: BTreeSet::new(),
+            placement,
+            rng: fastrand::Rng::with_seed(seed),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            lives: 0,
+            log_down_until_ms: 0,
+            events: 0,
+            is_healed: false,
+            is_traced,
+        };
+        for n in 0..NODES {
+            world.start(n);
+        }
+        world.after(1, What::Client(0));
+        world.after(3_000, What::Fault);
+        world
+    }
+
+    pub(super) fn run(&mut self) {
+        while self.now_ms < TROUBLED_MS {
+            self.step();
+        }
+    }
+
+    /// Everything heals: whatever was promised is kept in the end.
+    pub(super) fn heal(&mut self) {
+        self.is_healed = true;
+        self.log_down_until_ms = 0;
+        for n in 0..NODES {
+            self.nodes[n].cut_off_until_ms = 0;
+            self.nodes[n].paused_until_ms = 0;
+            if matches!(self.nodes[n].role, Role::Down) {
+                self.start(n);
+            }
+        }
+        let until_ms = self.now_ms + HEALING_MS;
+        while !self.is_well() {
+            let given_up = self.now_ms > until_ms;
+            if given_up && self.plan.loses_tails && !self.has_said.is_empty() {
+                return;
+            }
+            assert!(
+                !given_up,
+                "it does not get well: {:?}",
+                self.nodes.iter().map(|it| &it.role).collect::<Vec<_>>()
+            );
+            self.step();
+        }
+    }
+
+    /// Whether all that was accepted is answered, a last snapshot stands, and all nodes have it.
+    fn is_well(&mut self) -> bool {
+        let head = self.log.head();
+        let mut is_last = false;
+        let Some(n) = (0..NODES).rev().find(|n| {
+            self.nodes[*n]
+                .owner()
+                .is_some_and(|it| it.machine.position() == head)
+        }) else {
+            return false;
+        };
+        if let Some(owner) = self.nodes[n].owner()
+            && owner.machine.is_quiet()
+            && owner.events.values().all(|said| *said == Said::Answered)
+            && owner.batches.is_empty()
+        {
+            let last = self
+                .everything
+                .last()
+                .map(|bytes| Record::decode(bytes).unwrap().body);
+            is_last = matches!(last, Some(Body::Snapshot { .. }));
+            if !is_last {
+                self.snapshot(n);
+            }
+        }
+        let all_waited = self
+            .queue
+            .values()
+            .all(|what| !matches!(what, What::Asks(..)));
+        is_last
+            && all_waited
+            && self.nodes.iter().all(|node| match &node.role {
+                Role::Owner(owner) => owner.machine.position() == head,
+                Role::Standby(standby) => {
+                    standby.chain().position() == head || standby.is_stopped()
+                }
+                Role::Down => false,
+            })
+    }
+
+    pub(super) fn step(&mut self) {
+        let ((at_ms, _), what) = self.queue.pop_first().unwrap();
+        self.now_ms = at_ms.max(self.now_ms);
+        self.steps += 1;
+        self.trace(|| format!("{what:?}"));
+        match what {
+            What::Asks(n, life, question) => self.ask(n, life, question),
+            What::Arrives(n, life, arrival) => self.arrive(n, life, arrival),
+            What::Client(event) => self.client(event),
+            What::Fault => self.fault(),
+        }
+    }
+
+    fn trace(&self, text: impl Fn() -> String) {
+        if self.is_traced {
+            let text: String = text().chars().take(240).collect();
+            eprintln!("{:>7} {text}", self.now_ms);
+        }
+    }
+
+    fn after(&mut self, ms: u64, what: What) {
+        self.sequence += 1;
+        self.queue.insert((self.now_ms + ms, self.sequence), what);
+    }
+
+    fn start(&mut self, n: usize) {
+        self.lives += 1;
+        let life = Life(self.lives);
+        let now_ms = self.now_ms;
+        self.nodes[n].start(life, now_ms);
+        let rank = self
+            .placement
+            .rank(&self.workspace, &self.nodes[n].id.clone(), None);
+        self.standby_input(n, standby::Input::Rank(rank));
+        self.after(TICK_MS, What::Arrives(n, life, Arrival::Tick));
+    }
+
+    /// A client sends an event to whoever says that the workspace is its own, until it is acknowledged.
+    fn client(&mut self, event: u64) {
+        if event == self.events && !self.is_healed {
+            self.events += 1;
+            let next = self.rng.u64(50..1_500);
+            self.after(next, What::Client(self.events));
+        }
+        if event >= self.events || self.acknowledged.contains(&event) {
+            return;
+        }
+        let owners: Vec<_> = (0..NODES)
+            .filter(|n| self.nodes[*n].owner().is_some())
+            .collect();
+        if owners.len() > 1 {
+            self.seen.note("two owners");
+        }
+        if let Some(n) = self.rng.choice(owners) {
+            let life = self.nodes[n].life;
+            self.after(1, What::Arrives(n, life, Arrival::Event(event)));
+        }
+        self.after(2_000, What::Client(event));
+    }
+
+    fn fault(&mut self) {
+        if self.is_healed {
+            return;
+        }
+        let n = self.rng.usize(0..NODES);
+        let until_ms = self.now_ms + self.rng.u64(100..15_000);
+        match self.rng.u8(0..8) {
+            0 | 1 => {
+                self.seen.note("pause");
+                self.nodes[n].paused_until_ms = until_ms;
+            }
+            2 => {
+                self.seen.note("cut off");
+                self.nodes[n].cut_off_until_ms = until_ms;
+            }
+            3 | 4 => self.kill(n),
+            5 => self.alter(n),
+            6 => {
+                self.seen.note("log down");
+                self.log_down_until_ms = self.now_ms + self.rng.u64(100..8_000);
+            }
+            _ if self.plan.loses_tails => self.lose_tail(),
+            _ => {
+                if self.nodes[n]
+                    .owner()
+                    .is_some_and(|it| it.machine.is_quiet())
+                {
+                    self.snapshot(n);
+                }
+            }
+        }
+        let next = self.rng.u64(500..6_000);
+        self.after(next, What::Fault);
+    }
+
+    fn kill(&mut self, n: usize) {
+        self.seen.note("kill");
+        if self.nodes[n].owner().is_some() {
+            // Whatever was written is there, or not: the files of an owner are not what any record says.
+            let tree = self.nodes[n].tree.clone();
+            self.nodes[n].disk.tree = tree;
+            self.nodes[n].disk.files = Files::PerhapsAhead;
+        }
+        self.nodes[n].role = Role::Down;
+        self.nodes[n].paused_until_ms = 0;
+        self.start(n);
+    }
+
+    /// A byte of a standby's disk changes.
+    fn alter(&mut self, n: usize) {
+        if !matches!(self.nodes[n].role, Role::Standby(_)) || self.is_healed {
+            return;
+        }
+        let path = application::path(&format!("d0/f{}", self.rng.u8(0..3)));
+        let Some(content) = self.nodes[n].tree.file(&path).filter(|it| !it.is_empty()) else {
+            return;
+        };
+        self.seen.note("altered");
+        let mut content = content.to_vec();
+        let at = self.rng.usize(0..content.len());
+        content[at] ^= 1;
+        let node = &mut self.nodes[n];
+        for tree in [&mut node.tree, &mut node.disk.tree] {
+            for operation in crate::operation::FileOperation::appends(&path, 0, &content) {
+                drop(tree.apply(&operation));
+            }
+        }
+    }
+
+    /// The log's server fails over to one that was behind.
+    fn lose_tail(&mut self) {
+        let lost = self.rng.u64(1..4);
+        let Some(last) = self
+            .log
+            .head()
+            .0
+            .checked_sub(lost)
+            .filter(|last| *last > 0)
+            .map(Position)
+        else {
+            return;
+        };
+        if self
+            .snapshot_positions
+            .last()
+            .is_some_and(|snapshot| *snapshot >= last)
+        {
+            return;
+        }
+        self.seen.note("lost tail");
+        self.log.lose_behind(last);
+        self.everything.truncate(usize::try_from(last.0).unwrap());
+    }
+
+    fn snapshot(&mut self, n: usize) {
+        let tree = self.nodes[n].tree.clone();
+        let name = format!("snapshot {}", self.snapshots.len());
+        let input = owner::Input::Snapshot {
+            digest: tree.digest(),
+            reference: SnapshotReference::new(&name).unwrap(),
+        };
+        self.snapshots.insert(name, tree);
+        self.owner_input(n, input);
+    }
+}

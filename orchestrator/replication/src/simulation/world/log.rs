@@ -1,0 +1,78 @@
+//! The log's server, and what is lost and late on the way there.
+
+use super::*;
+
+impl World {
+    pub(super) fn send(&mut self, n: usize, question: Question) {
+        let is_cut = self.nodes[n].cut_off_until_ms > self.now_ms;
+        if is_cut || (!self.is_healed && self.rng.u8(0..40) == 0) {
+            return self.trace(|| format!("lost: {question:?}"));
+        }
+        let is_late = !self.is_healed && self.rng.u8(0..60) == 0;
+        let ms = if is_late {
+            self.rng.u64(3_000..9_000)
+        } else {
+            self.rng.u64(1..20)
+        };
+        if is_late {
+            self.seen.note("late packet");
+        }
+        let life = self.nodes[n].life;
+        self.after(ms, What::Asks(n, life, question));
+    }
+
+    pub(super) fn ask(&mut self, n: usize, life: Life, question: Question) {
+        let is_down = self.log_down_until_ms > self.now_ms;
+        let answer = match question {
+            Question::Put(attempt, put) => Arrival::Put(attempt, self.put(&put, is_down)),
+            Question::Seal(attempt, put) => Arrival::Sealed(attempt, self.put(&put, is_down)),
+            Question::Look(attempt, from) => Arrival::Looked(attempt, self.read(from, is_down)),
+            Question::Read(attempt, from) => Arrival::Read(attempt, self.read(from, is_down)),
+        };
+        if self.nodes[n].cut_off_until_ms > self.now_ms {
+            return;
+        }
+        let luck = if self.is_healed {
+            99
+        } else {
+            self.rng.u8(0..100)
+        };
+        let answer = match (luck, answer) {
+            (0..3, _) => {
+                self.seen.note("lost answer");
+                return;
+            }
+            (3..6, Arrival::Put(attempt, _)) => Arrival::Put(attempt, PutAnswer::Unknown),
+            (3..6, Arrival::Sealed(attempt, _)) => Arrival::Sealed(attempt, PutAnswer::Unknown),
+            (_, answer) => answer,
+        };
+        let ms = self.rng.u64(1..20);
+        self.after(ms, What::Arrives(n, life, answer));
+    }
+
+    pub(super) fn put(&mut self, put: &Put, is_down: bool) -> PutAnswer {
+        if is_down {
+            return PutAnswer::Unavailable;
+        }
+        let answer = self.log.put(put);
+        match &answer {
+            PutAnswer::Done => self.everything.push(put.record.bytes().to_vec()),
+            PutAnswer::Behind { .. } => self.seen.note("refused as behind"),
+            PutAnswer::Taken(bytes) if bytes == put.record.bytes() => {
+                self.seen.note("found its own");
+            }
+            PutAnswer::Taken(_)
+            | PutAnswer::Forgotten { .. }
+            | PutAnswer::Unknown
+            | PutAnswer::Unavailable => {}
+        }
+        answer
+    }
+
+    pub(super) fn read(&self, from: Position, is_down: bool) -> ReadAnswer {
+        if is_down {
+            return ReadAnswer::Unavailable;
+        }
+        ReadAnswer::Page(self.log.read(from))
+    }
+}

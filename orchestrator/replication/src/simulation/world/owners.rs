@@ -1,0 +1,154 @@
+//! The shell around an owner, and its work.
+
+use super::*;
+
+impl World {
+    pub(super) fn owner_input(&mut self, n: usize, input: owner::Input) {
+        let now_ms = self.now_ms;
+        let Some(owner) = self.nodes[n].owner() else {
+            return;
+        };
+        for effect in owner.machine.handle(now_ms, input) {
+            self.trace(|| format!("n{n}: {effect:?}"));
+            self.owner_effect(n, effect);
+        }
+    }
+
+    pub(super) fn owner_effect(&mut self, n: usize, effect: owner::Effect) {
+        match effect {
+            owner::Effect::Put(attempt, put) => self.send(n, Question::Put(attempt, put)),
+            owner::Effect::Look(attempt, position) => {
+                self.send(n, Question::Look(attempt, position));
+            }
+            owner::Effect::Acknowledge(id) => self.acknowledge(n, id),
+            owner::Effect::SnapshotStands(position) => {
+                self.seen.note("snapshot");
+                self.snapshot_positions.insert(position);
+                let standbys = self.nodes.iter().filter_map(|node| match &node.role {
+                    Role::Standby(standby) => Some(standby.chain().position()),
+                    Role::Owner(_) | Role::Down => None,
+                });
+                // Half of the time as if the standbys were too far behind to be waited for.
+                let near: Vec<_> = standbys
+                    .filter(|_| self.is_healed || position.0.is_multiple_of(2))
+                    .collect();
+                if let Some(before) = forgettable(self.snapshot_positions.iter().copied(), near) {
+                    self.seen.note("forgotten");
+                    self.log.trim(before);
+                }
+            }
+            owner::Effect::Fence(reason) => self.fence(n, &reason),
+        }
+    }
+
+    /// The children are killed: nothing they had under way is heard of again. A new standby begins.
+    pub(super) fn fence(&mut self, n: usize, reason: &Deposed) {
+        self.trace(|| format!("n{n} is deposed: {reason}"));
+        match reason {
+            Deposed::Sealed { .. } | Deposed::Overtaken { .. } | Deposed::Released { .. } => {
+                self.seen.note("sealed");
+            }
+            Deposed::TailTaken { .. } | Deposed::TailTooLong { .. } | Deposed::Strange(_) => {
+                self.seen.note("said");
+                self.has_said.push(reason.to_string());
+            }
+        }
+        let node = &mut self.nodes[n];
+        let Role::Owner(owner) = &node.role else {
+            return;
+        };
+        node.disk.chain = owner.machine.chain().clone();
+        node.disk.tree = node.tree.clone();
+        node.disk.files = Files::PerhapsAhead;
+        if self.plan.bug == Bug::KeepsFilesOfAnOwner {
+            node.disk.files = Files::AsNoted;
+            node.disk.should_be = node.tree.clone();
+        }
+        node.role = Role::Down;
+        self.start(n);
+    }
+
+    pub(super) fn accept(&mut self, n: usize, event: u64) {
+        let Some(owner) = self.nodes[n].owner() else {
+            return;
+        };
+        if !owner.machine.has_room() {
+            return;
+        }
+        match owner.events.get(&event) {
+            None => self.write_line(n, event, Said::Accepted),
+            // The journal of the owner has it, and nothing under way: what it says is acknowledged.
+            Some(_) if owner.batches.is_empty() && owner.machine.is_quiet() => {
+                self.acknowledged.insert(event);
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn write_line(&mut self, n: usize, event: u64, said: Said) {
+        if said == Said::Unknown {
+            self.seen.note("unknown outcome");
+        }
+        self.write(n, Purpose::Line(event, said));
+    }
+
+    /// A writer batch: its files are changed, then it is given to the owner, and both go their way.
+    pub(super) fn write(&mut self, n: usize, purpose: Purpose) {
+        let node = &mut self.nodes[n];
+        let operations = match purpose {
+            Purpose::Line(event, said) => application::line(&node.tree, event, said),
+            Purpose::Chore => application::chore(&node.tree, &mut self.rng),
+        };
+        let Some(owner) = node.owner() else {
+            return;
+        };
+        owner.next_batch += 1;
+        let id = BatchId(owner.next_batch);
+        owner.batches.insert(id, purpose);
+        if let Purpose::Line(event, said) = purpose {
+            owner.events.insert(event, said);
+        }
+        for operation in &operations {
+            node.tree.apply(operation).unwrap();
+        }
+        self.owner_input(n, owner::Input::Batch { id, operations });
+        let life = self.nodes[n].life;
+        let ms = self.rng.u64(1..30);
+        self.after(ms, What::Arrives(n, life, Arrival::Synced(id)));
+    }
+
+    pub(super) fn acknowledge(&mut self, n: usize, id: BatchId) {
+        let Some(owner) = self.nodes[n].owner() else {
+            return;
+        };
+        let position = owner.machine.chain().clone();
+        let Some(purpose) = owner.batches.remove(&id) else {
+            return;
+        };
+        // Acknowledged records stand on the disk of their owner: that they do is known after a kill.
+        self.nodes[n].disk.chain = position;
+        if let Purpose::Line(event, said) = purpose {
+            self.go_on(n, event, said);
+        }
+    }
+
+    /// What is done when a line is acknowledged.
+    pub(super) fn go_on(&mut self, n: usize, event: u64, said: Said) {
+        match said {
+            Said::Accepted => {
+                self.seen.note("acknowledged");
+                self.acknowledged.insert(event);
+                self.write_line(n, event, Said::Started);
+            }
+            Said::Started => {
+                *self.tool_runs.entry(event).or_default() += 1;
+                let life = self.nodes[n].life;
+                let ms = self.rng.u64(10..2_000);
+                self.after(ms, What::Arrives(n, life, Arrival::ToolEnded(event)));
+            }
+            Said::Unknown if self.rng.bool() => self.write_line(n, event, Said::Started),
+            Said::Ended | Said::Unknown => self.write_line(n, event, Said::Answered),
+            Said::Answered => {}
+        }
+    }
+}

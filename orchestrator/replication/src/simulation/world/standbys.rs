@@ -1,0 +1,153 @@
+//! The shell around a standby.
+
+use super::*;
+
+impl World {
+    pub(super) fn standby_input(&mut self, n: usize, input: standby::Input) {
+        let now_ms = self.now_ms;
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let Role::Standby(machine) = &mut self.nodes[n].role else {
+                return;
+            };
+            let effects = machine.handle(now_ms, input);
+            self.note(n);
+            for effect in effects {
+                self.trace(|| format!("n{n}: {effect:?}"));
+                inputs.extend(self.standby_effect(n, effect));
+            }
+        }
+    }
+
+    /// What a standby has read and applied is on its disk, and that it has is noted there now and then.
+    pub(super) fn note(&mut self, n: usize) {
+        let is_noted = self.rng.bool();
+        let node = &mut self.nodes[n];
+        let Role::Standby(machine) = &node.role else {
+            return;
+        };
+        if node.disk.files == Files::PerhapsAhead {
+            return;
+        }
+        node.disk.tree = node.tree.clone();
+        if is_noted {
+            node.disk.chain = machine.chain().clone();
+            node.disk.should_be = node.should_be.clone();
+        }
+    }
+
+    pub(super) fn standby_effect(
+        &mut self,
+        n: usize,
+        effect: standby::Effect,
+    ) -> Option<standby::Input> {
+        match effect {
+            standby::Effect::Read(attempt, from) => self.send(n, Question::Read(attempt, from)),
+            standby::Effect::Apply(_, operations) => {
+                let node = &mut self.nodes[n];
+                let mut outcome = Ok(());
+                for operation in &operations {
+                    drop(node.should_be.apply(operation));
+                    outcome = outcome.and_then(|()| node.tree.apply(operation));
+                }
+                return Some(standby::Input::Applied(outcome));
+            }
+            standby::Effect::Compare => {
+                return Some(standby::Input::Compared(self.nodes[n].tree.digest()));
+            }
+            standby::Effect::Verify => {
+                let node = &self.nodes[n];
+                return Some(standby::Input::Verified(node.tree == node.should_be));
+            }
+            standby::Effect::Seal(attempt, put) => {
+                if self.plan.bug == Bug::TakesOverWithoutSeal {
+                    let Role::Standby(machine) = &self.nodes[n].role else {
+                        unreachable!()
+                    };
+                    let mut chain = machine.chain().clone();
+                    chain.follow_bytes(put.record.bytes().to_vec()).unwrap();
+                    self.own(n, chain, put);
+                } else {
+                    self.send(n, Question::Seal(attempt, put));
+                }
+            }
+            standby::Effect::Restore(reference) => {
+                self.seen.note("made anew");
+                let restored = reference.map(|it| self.snapshots[it.as_str()].clone());
+                let node = &mut self.nodes[n];
+                node.tree = restored.unwrap_or_default();
+                node.should_be = node.tree.clone();
+                node.disk.files = Files::AsNoted;
+                // From here on the log is what the disk has been made of: it is noted before any change of it.
+                node.disk.tree = node.tree.clone();
+                let noted = standby::Input::Restored(true);
+                let Role::Standby(machine) = &mut node.role else {
+                    unreachable!()
+                };
+                let effects = machine.handle(self.now_ms, noted);
+                node.disk.chain = machine.chain().clone();
+                node.disk.should_be = node.should_be.clone();
+                for effect in effects {
+                    self.standby_effect(n, effect);
+                }
+            }
+            standby::Effect::Own { chain, seal } => self.own(n, *chain, seal),
+            standby::Effect::Say(trouble) => self.said(n, &trouble),
+        }
+        None
+    }
+
+    pub(super) fn said(&mut self, n: usize, trouble: &Trouble) {
+        self.trace(|| format!("n{n} says: {trouble}"));
+        match trouble {
+            Trouble::Differs { .. }
+            | Trouble::Misfit { .. }
+            | Trouble::Altered { .. }
+            | Trouble::TooFarBehind { .. } => {}
+            Trouble::DiffersAgain { .. }
+            | Trouble::NoSnapshot { .. }
+            | Trouble::TailLost { .. }
+            | Trouble::Replaced { .. }
+            | Trouble::Strange(_) => {
+                self.seen.note("said");
+                self.has_said.push(trouble.to_string());
+            }
+        }
+    }
+
+    pub(super) fn own(&mut self, n: usize, chain: Chain, seal: Put) {
+        self.seen.note("taken over");
+        let life = self.nodes[n].life;
+        self.owners
+            .entry(chain.epoch())
+            .or_default()
+            .insert((n, life.0));
+        let events = application::read(&self.nodes[n].tree);
+        let node = &mut self.nodes[n];
+        node.disk.files = Files::PerhapsAhead;
+        node.disk.chain = chain.clone();
+        node.role = Role::Owner(Box::new(Ownership {
+            machine: Owner::new(chain, seal, self.now_ms),
+            batches: HashMap::new(),
+            events: events
+                .iter()
+                .map(|(event, said)| (*event, *said.last().unwrap()))
+                .collect(),
+            next_batch: 0,
+            heartbeat_due_ms: self.now_ms,
+        }));
+        // What was under way at the seal has an outcome that nobody knows.
+        for (event, said) in events {
+            match said.last().unwrap() {
+                Said::Started if self.plan.bug == Bug::ForgetsWhatWasUnderWay => {
+                    self.write_line(n, event, Said::Started);
+                }
+                Said::Started => self.write_line(n, event, Said::Unknown),
+                last @ (Said::Accepted | Said::Ended | Said::Unknown) => {
+                    self.go_on(n, event, *last);
+                }
+                Said::Answered => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Files made anew from what the log has.
+
+use super::{Effect, Standby, Step, Trouble};
+use crate::chain::{Chain, ChainFault};
+use crate::limits::{ANSWER_DEADLINE_MS, POLL_MS};
+use crate::log::ReadAnswer;
+use crate::names::Position;
+use crate::record::{Body, Encoded, SnapshotReference};
+
+impl Standby {
+    /// Begins to make the files anew: looks for what the log begins with.
+    pub(super) fn rebuild(&mut self, now_ms: u64) {
+        self.find(now_ms, Position::START.next());
+    }
+
+    fn find(&mut self, now_ms: u64, from: Position) {
+        self.page.clear();
+        let attempt = self.attempt();
+        self.step = Step::Finding {
+            attempt,
+            until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
+            from,
+        };
+        self.effects.push(Effect::Read(attempt, from));
+    }
+
+    fn later(&mut self, now_ms: u64) {
+        self.step = Step::FindingLater {
+            until_ms: now_ms.saturating_add(POLL_MS),
+        };
+    }
+
+    pub(super) fn found(&mut self, now_ms: u64, answer: ReadAnswer) {
+        let Step::Finding { from, .. } = self.step else {
+            return;
+        };
+        let page = match answer {
+            ReadAnswer::Unavailable => return self.later(now_ms),
+            ReadAnswer::Page(page) => page,
+        };
+        let oldest = page.oldest;
+        if oldest <= Position::START.next() {
+            let then = Chain::new(self.chain.workspace().clone());
+            return self.restore(None, then);
+        }
+        let first = page.records.into_iter().next();
+        let Some(bytes) = first.filter(|_| from == oldest) else {
+            return self.find(now_ms, oldest);
+        };
+        let (encoded, record) = match Encoded::of_bytes(bytes) {
+            Ok(read) => read,
+            Err(fault) => {
+                let position = oldest;
+                return self.stop(Trouble::Strange(ChainFault::NoRecord { position, fault }));
+            }
+        };
+        let is_ours = record.workspace == *self.chain.workspace() && record.position == oldest;
+        match (Chain::behind_snapshot(&encoded, &record), record.body) {
+            (Some(then), Body::Snapshot { reference, .. }) if is_ours => {
+                self.restore(Some(reference), then);
+            }
+            _ => self.stop(Trouble::NoSnapshot { oldest }),
+        }
+    }
+
+    fn restore(&mut self, reference: Option<SnapshotReference>, then: Chain) {
+        self.step = Step::Restoring { then };
+        self.effects.push(Effect::Restore(reference));
+    }
+
+    pub(super) fn restored(&mut self, now_ms: u64, is_so: bool) {
+        let Step::Restoring { then } = &self.step else {
+            return;
+        };
+        if is_so {
+            self.chain = then.clone();
+            self.ask(now_ms);
+        } else {
+            self.later(now_ms);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! From standby to owner.
+
+use super::{Effect, Standby, Step, Trouble};
+use crate::limits::ANSWER_DEADLINE_MS;
+use crate::log::{Attempt, Put, PutAnswer};
+use crate::names::{Hash, Position};
+use crate::record::Body;
+
+impl Standby {
+    /// All that the log has was read: tries to take over, if that is due.
+    pub(super) fn caught_up(&mut self, now_ms: u64, head: Position) {
+        if !self.is_due_to_try(now_ms) {
+            return self.rest(now_ms);
+        }
+        let position = self.chain.position();
+        if self.acknowledged > head {
+            let known = self.acknowledged;
+            return self.stop(Trouble::TailLost {
+                head,
+                known,
+                position,
+            });
+        }
+        self.step = Step::Verifying;
+        self.effects.push(Effect::Verify);
+    }
+
+    pub(super) fn verified(&mut self, now_ms: u64, is_so: bool) {
+        if !matches!(self.step, Step::Verifying) {
+            return;
+        }
+        if !is_so {
+            let position = self.chain.position();
+            return self.differs(now_ms, position, Trouble::Altered { position });
+        }
+        // The owner may have been heard meanwhile.
+        if !self.is_due_to_try(now_ms) {
+            return self.rest(now_ms);
+        }
+        let Some(put) = self.seal() else {
+            return self.rest(now_ms);
+        };
+        let attempt = self.attempt();
+        self.sealed = Some(put.record.hash());
+        self.step = Step::Sealing {
+            attempt,
+            put: put.clone(),
+            until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
+        };
+        self.effects.push(Effect::Seal(attempt, put));
+    }
+
+    /// This life's seal behind what was read: the same bytes each time.
+    fn seal(&self) -> Option<Put> {
+        let body = Body::Seal {
+            node: self.node.clone(),
+            life: self.life,
+        };
+        let record = self.chain.next(body).ok()?;
+        let after = self.chain.last();
+        Some(Put { record, after })
+    }
+
+    pub(super) fn sealed(&mut self, now_ms: u64, attempt: Attempt, answer: PutAnswer) {
+        let Step::Sealing {
+            attempt: asked,
+            put,
+            ..
+        } = &self.step
+        else {
+            return;
+        };
+        if *asked != attempt {
+            return;
+        }
+        let is_mine = |bytes: &[u8]| Hash::of(bytes) == put.record.hash();
+        match answer {
+            PutAnswer::Done => self.own(),
+            PutAnswer::Taken(bytes) if is_mine(&bytes) => self.own(),
+            PutAnswer::Unavailable => self.rest(now_ms),
+            // What stands there, or does not, is read.
+            PutAnswer::Taken(_)
+            | PutAnswer::Behind { .. }
+            | PutAnswer::Forgotten { .. }
+            | PutAnswer::Unknown => self.ask(now_ms),
+        }
+    }
+
+    /// This life's seal stands behind what was read: the workspace is this node's.
+    pub(super) fn own(&mut self) {
+        let Some(seal) = self.seal() else {
+            return;
+        };
+        let mut chain = self.chain.clone();
+        self.page.clear();
+        self.step = Step::Stopped;
+        match chain.follow_bytes(seal.record.bytes().to_vec()) {
+            Ok(_) => self.effects.push(Effect::Own {
+                chain: Box::new(chain),
+                seal,
+            }),
+            Err(fault) => self.effects.push(Effect::Say(Trouble::Strange(fault))),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+use goondan_protocol::ids::WorkspaceId;
+
+use super::*;
+use crate::log::MemoryLog;
+use crate::operation::RelativePath;
+use crate::record::{Body, Record};
+
+/// A standby, the log it reads, and the owner's chain.
+struct Bench {
+    standby: Standby,
+    log: MemoryLog,
+    writer: Chain,
+    now_ms: u64,
+    said: Vec<Trouble>,
+}
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name).unwrap()
+}
+
+impl Bench {
+    fn new() -> Self {
+        let chain = Chain::new(WorkspaceId::new("w").unwrap());
+        let mut bench = Self {
+            standby: Standby::new(node("b"), Life(2), chain.clone(), Files::AsNoted, 0),
+            log: MemoryLog::default(),
+            writer: chain,
+            now_ms: 0,
+            said: Vec::new(),
+        };
+        bench.write(Body::Seal {
+            node: node("a"),
+            life: Life(1),
+        });
+        bench.standby.handle(0, Input::Rank(Some(0)));
+        bench
+    }
+
+    fn write(&mut self, body: Body) -> Put {
+        let put = Put {
+            record: self.writer.next(body).unwrap(),
+            after: self.writer.last(),
+        };
+        assert_eq!(self.log.put(&put), PutAnswer::Done);
+        self.writer
+            .follow_bytes(put.record.bytes().to_vec())
+            .unwrap();
+        put
+    }
+
+    fn batch(&mut self) {
+        let path = RelativePath::new("f").unwrap();
+        self.write(Body::Operations(vec![FileOperation::Create { path }]));
+    }
+
+    fn snapshot(&mut self, digest: Hash) {
+        self.write(Body::Snapshot {
+            digest,
+            reference: SnapshotReference::new("s").unwrap(),
+            node: node("a"),
+            life: Life(1),
+        });
+    }
+
+    /// Lets time pass until something is due, and answers what is asked until it rests, stops, or asks what is not
+    /// answered here: that is returned.
+    fn turn(&mut self) -> Option<Effect> {
+        let due_ms = self.standby.due_ms()?;
+        self.now_ms = self.now_ms.max(due_ms);
+        let effects = self.standby.handle(self.now_ms, Input::Tick);
+        self.answer(effects)
+    }
+
+    fn answer(&mut self, effects: Vec<Effect>) -> Option<Effect> {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            let input = match effect {
+                Effect::Read(attempt, from) => {
+                    Input::Read(attempt, ReadAnswer::Page(self.log.read(from)))
+                }
+                Effect::Apply(..) => Input::Applied(Ok(())),
+                Effect::Verify => Input::Verified(true),
+                Effect::Say(trouble) => {
+                    self.said.push(trouble);
+                    continue;
+                }
+                other => return Some(other),
+            };
+            effects.extend(self.standby.handle(self.now_ms, input));
+        }
+        None
+    }
+
+    /// Time passes until the standby wants something that is not answered here.
+    fn wants(&mut self) -> Effect {
+        for _ in 0..100 {
+            if let Some(effect) = self.turn() {
+                return effect;
+            }
+        }
+        panic!("it wants nothing: {:?}", self.standby);
+    }
+}
+
+#[test]
+fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
+    let mut bench = Bench::new();
+    for _ in 0..60 {
+        let acknowledged = Position(1);
+        bench
+            .standby
+            .handle(bench.now_ms, Input::Heard { acknowledged });
+        assert_eq!(bench.turn(), None);
+    }
+    bench.batch();
+    assert_eq!(bench.turn(), None, "a new record is a sign of life");
+    let heard_ms = bench.now_ms;
+    let Effect::Seal(attempt, put) = bench.wants() else {
+        panic!("no seal");
+    };
+    let silence_ms = bench.now_ms - heard_ms;
+    assert!(
+        (TAKE_OVER_AFTER_MS..=TAKE_OVER_AFTER_MS + POLL_MS).contains(&silence_ms),
+        "{silence_ms}"
+    );
+    assert_eq!(put.record.position(), Position(3), "behind all there is");
+    let answer = bench.log.put(&put);
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, Input::Sealed(attempt, answer));
+    let [Effect::Own { chain, seal }] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((chain.position(), seal), (Position(3), &put));
+}
+
+#[test]
+fn a_seal_whose_answer_is_lost_is_found_in_the_log() {
+    let mut bench = Bench::new();
+    let Effect::Seal(attempt, put) = bench.wants() else {
+        panic!("no seal");
+    };
+    bench.log.put(&put);
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, Input::Sealed(attempt, PutAnswer::Unknown));
+    assert!(matches!(bench.answer(effects), Some(Effect::Own { .. })));
+}
+
+#[test]
+fn a_seal_that_comes_too_late_is_none() {
+    let mut bench = Bench::new();
+    let Effect::Seal(attempt, put) = bench.wants() else {
+        panic!("no seal");
+    };
+    bench.batch();
+    let answer = bench.log.put(&put);
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, Input::Sealed(attempt, answer));
+    assert_eq!(bench.answer(effects), None);
+    assert_eq!(
+        bench.standby.chain().position(),
+        Position(2),
+        "it goes on as a standby"
+    );
+}
+
+#[test]
+fn a_released_workspace_is_taken_at_once_by_whom_it_was_left_to() {
+    for to in ["b", "c"] {
+        let mut bench = Bench::new();
+        bench.standby.handle(0, Input::Rank(Some(3)));
+        bench.write(Body::Released { to: Some(node(to)) });
+        let wants = bench.turn();
+        assert_eq!(
+            matches!(wants, Some(Effect::Seal(..))),
+            to == "b",
+            "{wants:?}"
+        );
+    }
+}
+
+#[test]
+fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
+    let mut bench = Bench::new();
+    bench.batch();
+    bench.snapshot(Hash([1; 32]));
+    assert_eq!(bench.turn(), Some(Effect::Compare));
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, Input::Compared(Hash([2; 32])));
+    assert_eq!(
+        bench.answer(effects),
+        Some(Effect::Restore(None)),
+        "the log begins at its beginning"
+    );
+    assert!(
+        matches!(
+            bench.said[..],
+            [Trouble::Differs {
+                position: Position(3),
+                ..
+            }]
+        ),
+        "{:?}",
+        bench.said
+    );
+    let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
+    assert_eq!(bench.answer(effects), Some(Effect::Compare));
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, Input::Compared(Hash([2; 32])));
+    assert_eq!(bench.answer(effects), None);
+    assert!(bench.standby.is_stopped());
+    assert!(
+        matches!(
+            bench.said[1..],
+            [Trouble::DiffersAgain {
+                position: Position(3)
+            }]
+        ),
+        "{:?}",
+        bench.said
+    );
+}
+
+#[test]
+fn whoever_is_too_far_behind_begins_with_the_snapshot() {
+    let mut bench = Bench::new();
+    bench.batch();
+    bench.snapshot(Hash([1; 32]));
+    bench.batch();
+    bench.log.trim(Position(3));
+    let reference = SnapshotReference::new("s").unwrap();
+    assert_eq!(bench.turn(), Some(Effect::Restore(Some(reference))));
+    let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
+    assert_eq!(bench.answer(effects), None);
+    assert_eq!(bench.standby.chain(), &bench.writer);
+    assert!(matches!(bench.said[..], [Trouble::TooFarBehind { .. }]));
+}
+
+#[test]
+fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
+    let mut bench = Bench::new();
+    bench.batch();
+    assert_eq!(bench.turn(), None);
+    bench.log.lose_behind(Position(1));
+    assert_eq!(bench.turn(), None);
+    assert!(bench.said.is_empty(), "the owner may append it again");
+    while !bench.standby.is_stopped() {
+        assert_eq!(bench.turn(), None, "it must not seal");
+    }
+    let expected = Trouble::TailLost {
+        head: Position(1),
+        known: Position(2),
+        position: Position(2),
+    };
+    assert_eq!(bench.said, [expected]);
+    // A person decides for what the log has.
+    let effects = bench.standby.handle(bench.now_ms, Input::Rebuild);
+    assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
+}
+
+#[test]
+fn what_was_acknowledged_and_is_not_in_the_log_keeps_a_standby_from_taking_over() {
+    let mut bench = Bench::new();
+    let acknowledged = Position(7);
+    bench.standby.handle(0, Input::Heard { acknowledged });
+    while !bench.standby.is_stopped() {
+        assert_eq!(bench.turn(), None);
+    }
+    assert!(matches!(
+        bench.said[..],
+        [Trouble::TailLost {
+            known: Position(7),
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_log_that_is_another_than_before_stops_a_standby() {
+    let mut bench = Bench::new();
+    let before = bench.writer.clone();
+    bench.batch();
+    assert_eq!(bench.turn(), None);
+    bench.log.lose_behind(Position(1));
+    bench.writer = before;
+    bench.write(Body::Seal {
+        node: node("c"),
+        life: Life(3),
+    });
+    assert_eq!(bench.turn(), None);
+    assert_eq!(
+        bench.said,
+        [Trouble::Replaced {
+            position: Position(2)
+        }]
+    );
+}
+
+#[test]
+fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote() {
+    let mut bench = Bench::new();
+    bench.batch();
+    let standby =
+        |chain: &Chain| Standby::new(node("a"), Life(9), chain.clone(), Files::PerhapsAhead, 0);
+    bench.standby = standby(&bench.writer);
+    assert_eq!(bench.turn(), Some(Effect::Restore(None)));
+    bench.log.lose_behind(Position(1));
+    bench.standby = standby(&bench.writer);
+    for _ in 0..20 {
+        assert_eq!(bench.turn(), None, "what it has alone stays");
+    }
+}
+
+#[test]
+fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
+    let mut bench = Bench::new();
+    let seal = bench.write(Body::Seal {
+        node: node("b"),
+        life: Life(2),
+    });
+    let body = Record::decode(seal.record.bytes()).unwrap().body;
+    assert!(matches!(body, Body::Seal { .. }));
+    assert_eq!(bench.turn(), None);
+    assert_eq!(bench.standby.chain().position(), Position(2));
+}
