@@ -12,7 +12,7 @@
 //!
 //! A simulation that finds nothing proves nothing. So bugs are planted, each of which it has to find.
 //!
-//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone. A million steps:
+//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone. Four million steps:
 //! `GOONDAN_SIMULATION_RUNS=1000 cargo test -p goondan-replication every_promise`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

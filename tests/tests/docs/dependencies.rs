@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 26] = [
+const MARKS: [(&str, &str); 27] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -27,6 +27,7 @@ const MARKS: [(&str, &str); 26] = [
     ("orchestrator/checkpoints", "y"),
     ("orchestrator/bundles", "m"),
     ("orchestrator/packages", "e"),
+    ("orchestrator/replication", "R"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -20,6 +20,7 @@ const FILES: [&str; 18] = [
     "orchestrator/checkpoints/src/limits.rs",
     "orchestrator/bundles/src/limits.rs",
     "orchestrator/packages/src/limits.rs",
+    "orchestrator/replication/src/limits.rs",
     "connector-process/src/limits.rs",
     "gdn/studio/src/limits.rs",
     "gdn/src/commands/upgrade/limits.rs",
