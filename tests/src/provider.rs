@@ -47,6 +47,9 @@ pub enum Ending {
     Silent,
 }
 
+/// Makes a part of a body by its number; none behind the last.
+pub type MakePart = fn(usize) -> Option<Vec<u8>>;
+
 /// What a request is answered.
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -61,7 +64,7 @@ pub struct Answer {
     /// What comes behind them, again and again, until the other side closes; nothing if it is empty.
     pub repeated: Vec<u8>,
     /// What comes behind the chunks, each part made when it is sent, until there is none.
-    pub made: Option<fn(usize) -> Option<Vec<u8>>>,
+    pub made: Option<MakePart>,
     /// The pause before each repetition, and each part that is made.
     pub pause: Duration,
 }
@@ -133,7 +136,7 @@ impl Answer {
 
     /// The same with further parts, some in a hundredth of a second, each made when it is sent, until there is none.
     #[must_use]
-    pub fn made_when_sent(mut self, part: fn(usize) -> Option<Vec<u8>>) -> Self {
+    pub fn made_when_sent(mut self, part: MakePart) -> Self {
         self.made = Some(part);
         self.pause = Duration::from_millis(5);
         self
