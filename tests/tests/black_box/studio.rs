@@ -369,13 +369,19 @@ fn obs_5_a_conversation_is_exported_by_whoever_may_read_and_deleted_by_whoever_m
     let (_studio, page) = Studio::with_page(&home, &[]);
     let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
     let of_main = json!({"workspaceId": id, "instanceKey": "main"});
-    let export = json!({"workspaceId": id, "instanceKey": "main", "skipDamaged": false});
-    let told = page.result("instance.export", &export);
-    assert!(told["next"].is_null(), "{told}");
-    let archive = told["text"].as_str().unwrap();
+    let mut export = json!({"workspaceId": id, "instanceKey": "main", "skipDamaged": false});
+    let mut archive = String::new();
+    loop {
+        let mut part = page.result("instance.export", &export);
+        archive.push_str(part["text"].as_str().unwrap());
+        if part["next"].is_null() {
+            break;
+        }
+        export["position"] = part["next"].take();
+    }
     let file = home.path().join("main.jsonl");
     let file = file.to_str().unwrap();
-    home.write(file, archive);
+    home.write(file, &archive);
     assert_eq!(page.call("instance.delete", &of_main).status, 403);
     let (_writer, writer) = Studio::with_page(&home, &["--write"]);
     let before = home.gdn_json(&["instance", "history", "main"]);
