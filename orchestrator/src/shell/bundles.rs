@@ -291,7 +291,14 @@ pub(super) fn waiting(
                 });
                 page.changesets.extend(changesets);
             }
-            Err(_) => page.unreadable.push(key.clone()),
+            Err(error) => {
+                tracing::warn!(
+                    instance_key = %key,
+                    error = &error as &dyn std::error::Error,
+                    "the changesets of a conversation cannot be read"
+                );
+                page.unreadable.push(key.clone());
+            }
         }
         bundles += 1;
         if page.changesets.len() >= limit || bundles >= MAX_INSTANCES_PAGE {

@@ -4,10 +4,25 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::application::Said;
 use crate::chain::Chain;
-use crate::names::{Life, NodeId};
+use crate::log::{Attempt, PutAnswer, ReadAnswer};
+use crate::names::{Life, NodeId, Position};
 use crate::owner::{BatchId, Owner};
 use crate::standby::{Files, Standby};
 use crate::tree::MemoryTree;
+
+/// What comes to a node.
+#[derive(Debug, Clone)]
+pub(super) enum Arrival {
+    Put(Attempt, PutAnswer),
+    Sealed(Attempt, PutAnswer),
+    Looked(Attempt, ReadAnswer),
+    Read(Attempt, ReadAnswer),
+    Heard(Position),
+    Synced(BatchId),
+    Event(u64),
+    ToolEnded(u64),
+    Tick,
+}
 
 /// What a node has that a kill leaves.
 #[derive(Debug, Clone)]
@@ -55,7 +70,7 @@ pub(super) struct Node {
     pub(super) disk: Disk,
     /// It does nothing before then; what comes meanwhile waits.
     pub(super) paused_until_ms: u64,
-    pub(super) waiting: VecDeque<super::world::Arrival>,
+    pub(super) waiting: VecDeque<Arrival>,
     /// Nothing comes from it or gets to it before then.
     pub(super) cut_off_until_ms: u64,
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use goondan_protocol::ids::WorkspaceId;
 
 use super::application::{self, Said};
-use super::node::{Node, Ownership, Purpose, Role};
+use super::node::{Arrival, Node, Ownership, Purpose, Role};
 use super::{Bug, Plan};
 use crate::chain::Chain;
 use crate::limits::HEARTBEAT_MS;
@@ -31,20 +31,6 @@ const TROUBLED_MS: u64 = 60_000;
 const HEALING_MS: u64 = 200_000;
 /// How often a node's clock ticks, in milliseconds.
 const TICK_MS: u64 = 100;
-
-/// What comes to a node.
-#[derive(Debug, Clone)]
-pub(super) enum Arrival {
-    Put(Attempt, PutAnswer),
-    Sealed(Attempt, PutAnswer),
-    Looked(Attempt, ReadAnswer),
-    Read(Attempt, ReadAnswer),
-    Heard(Position),
-    Synced(BatchId),
-    Event(u64),
-    ToolEnded(u64),
-    Tick,
-}
 
 #[derive(Debug, Clone)]
 enum Question {
