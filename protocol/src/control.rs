@@ -73,10 +73,10 @@ pub use event::{
     TurnProgress,
 };
 pub use instance::{
-    ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
-    ImportInstance, Imported, InstanceCursor, InstanceDetail, InstanceHistory, InstanceOrder,
-    InstancePage, InstanceSummary, InstanceTurns, InstancesPage, ListInstances, Prunable,
-    PruneInstances, Pruned, ShowInstance, TurnsPage,
+    ConversationPage, CutMessage, DeleteInstance, Deleted, ExportInstance, ExportPart,
+    ExportPosition, GetMessage, History, ImportInstance, Imported, InstanceCursor, InstanceDetail,
+    InstanceHistory, InstanceOrder, InstancePage, InstanceSummary, InstanceTurns, InstancesPage,
+    ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage, WholeMessage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use oauth::{
@@ -122,8 +122,8 @@ pub use task::{
     TaskDrill, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification,
     TaskNotificationState, TaskPlace, TaskRemoved, TaskRestored, TaskRun, TasksPage, TasksPruned,
 };
-pub use trace::{GetTrace, Trace};
-pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
+pub use trace::{PageTrace, TraceCursor, TracePage};
+pub use usage::{ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use watch::{
     FollowTurns, InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange,
@@ -133,9 +133,9 @@ pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
 pub use workspace::{
-    AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange, ListWorkspaces,
-    OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, UnhealthyProcess, Watching,
-    WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
+    AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
+    ListWorkspaces, OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted,
+    UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
 };
 
 /// A method of the control API.
@@ -239,6 +239,8 @@ methods! {
     InstanceHistory = "instance.history" -> History;
     /// Messages of an instance's conversation, from its end on.
     InstancePage = "instance.page" -> ConversationPage;
+    /// One message of an instance's conversation, whole.
+    GetMessage = "message.get" -> WholeMessage;
     /// Checks the files of conversations, and sets damage aside.
     VerifyInstances = "instance.verify" -> Verification;
     /// Checks what belongs to no workspace, and whose each folder of a workspace is.
@@ -246,7 +248,7 @@ methods! {
     /// What happened in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
     /// What followed from one event, across agents.
-    GetTrace = "trace.get" -> Trace;
+    PageTrace = "trace.page" -> TracePage;
     /// One part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
     /// Makes a conversation from an archive.

@@ -22,15 +22,17 @@ pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 /// Bytes of raw records one page of conversation history aims at. A page holds at least one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
 
+/// Bytes of a text of a message that a page of a conversation shows; the whole message is asked for by itself
+/// (`OBS-1`).
+pub const SHOWN_TEXT_BYTES: usize = 4 * 1024;
+
 /// Largest state of one extension, and of all extensions of one instance together, in bytes of JSON
 /// (`EXT-4`).
 pub const MAX_EXTENSION_STATE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Records of the audit log one answer holds at most.
-pub const MAX_AUDIT_RECORDS: usize = 10_000;
-
-/// Bytes of raw records one answer with the audit log holds at most; older ones are left out.
-pub const AUDIT_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// Records of audit logs that one page holds at most (`OBS-1`); a page also ends before [`HISTORY_PAGE_BYTES`] of
+/// them.
+pub const MAX_AUDIT_PAGE: usize = 1_000;
 
 /// Conversations that one page of a list holds at most (`OBS-1`).
 pub const MAX_INSTANCES_PAGE: usize = 1_000;
@@ -66,8 +68,12 @@ pub const MAX_SANDBOXES_PAGE: usize = 1_000;
 /// Checkpoints of one conversation or task that one page of a list holds at most (`OBS-1`).
 pub const MAX_CHECKPOINTS_PAGE: usize = 1_000;
 
-/// Sums that one answer about what replies of models took holds at most.
-pub const MAX_USAGE_ROWS: usize = 10_000;
+/// Events of a trace that one page holds at most (`OBS-1`); a page also ends behind [`HISTORY_PAGE_BYTES`] of
+/// records.
+pub const MAX_TRACE_PAGE: usize = 2_000;
+
+/// Sums that one page of what replies of models took holds at most (`OBS-1`).
+pub const MAX_USAGE_PAGE: usize = 1_000;
 
 /// Longest instance key, in bytes of UTF-8 (`INST-1`).
 pub const MAX_INSTANCE_KEY_BYTES: usize = 1024;
@@ -192,7 +198,6 @@ const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
 const _: () = assert!(DEFAULT_REQUEST_TIMEOUT_MS <= MAX_REQUEST_TIMEOUT_MS);
 const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_EXTENSION_STATE_BYTES * 2 < MAX_FRAME_BYTES);
-const _: () = assert!(AUDIT_ANSWER_BYTES * 2 < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_INPUT_BYTES < MAX_MESSAGE_BYTES);
 const _: () = assert!(MAX_LOG_LINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_FRAME_BYTES <= u32::MAX as usize);

@@ -414,6 +414,35 @@ impl Message {
     }
 }
 
+impl Message {
+    /// Cuts its texts to so many bytes, at most. Whether there was one to cut.
+    pub fn cut_texts(&mut self, bytes_max: usize) -> bool {
+        let maps = [&mut self.metadata, &mut self.extra, &mut self.data.extra];
+        let others = maps.into_iter().flat_map(JsonObject::values_mut);
+        others
+            .chain([&mut self.data.content.0])
+            .fold(false, |was_cut, value| {
+                cut_texts(value, bytes_max) | was_cut
+            })
+    }
+}
+
+fn cut_texts(value: &mut Value, bytes_max: usize) -> bool {
+    match value {
+        Value::String(text) if text.len() > bytes_max => {
+            text.truncate(text.floor_char_boundary(bytes_max));
+            true
+        }
+        Value::Array(values) => values.iter_mut().fold(false, |was_cut, value| {
+            cut_texts(value, bytes_max) | was_cut
+        }),
+        Value::Object(fields) => fields.values_mut().fold(false, |was_cut, value| {
+            cut_texts(value, bytes_max) | was_cut
+        }),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// A full tool name of its two halves: `bash` and `exec` make `bash__exec`.
 ///
 /// # Errors
@@ -486,6 +515,29 @@ mod tests {
         let message: Message = serde_json::from_str(line).unwrap();
         let back: Value = serde_json::to_value(&message).unwrap();
         assert_eq!(back, serde_json::from_str::<Value>(line).unwrap());
+    }
+
+    #[test]
+    fn obs_1_texts_are_cut_between_characters_wherever_they_are() {
+        let line = json!({
+            "id": "m",
+            "data": {"role": "assistant", "content": [{"type": "text", "text": "가나다"}, {"input": {"a": ["longer", 7]}}]},
+            "metadata": {"note": "a note"},
+            "createdAt": "t",
+            "source": {"type": "user"},
+            "more": "short",
+        });
+        let whole: Message = serde_json::from_value(line.clone()).unwrap();
+        let mut message = whole.clone();
+        assert!(!message.cut_texts(9));
+        assert_eq!(message, whole);
+        assert!(message.cut_texts(5));
+        let mut expected = line;
+        expected["data"]["content"][0]["text"] = json!("가");
+        expected["data"]["content"][1]["input"]["a"][0] = json!("longe");
+        expected["metadata"]["note"] = json!("a not");
+        assert_eq!(serde_json::to_value(&message).unwrap(), expected);
+        assert!(!message.cut_texts(5));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 mod pages;
 
-pub use pages::Paged;
+pub use pages::{Paged, Trace};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{AuditLog, AuditRecord, ReadAudit};
+use goondan_protocol::control::{AuditLog, AuditRecord};
 use goondan_protocol::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -36,15 +36,16 @@ const COLUMNS: [&str; 3] = ["at", "event", "instanceKey"];
 
 pub(crate) async fn run(args: &AuditArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let records = args.lines;
-    let log = client
-        .query(ReadAudit {
-            workspace_id,
-            records,
-        })
-        .await?;
+    let log = client.audit(workspace_id, args.lines).await?;
     let output = context.output;
-    output.object(schemas::AUDIT, &log)?;
+    output.object(
+        schemas::AUDIT,
+        &json!({
+            "records": log.records,
+            "earlier": log.previous.is_some(),
+            "unreadable": log.unreadable,
+        }),
+    )?;
     if log.records.is_empty() {
         output.data("No records.")?;
     } else {
@@ -113,7 +114,7 @@ fn details(record: &JsonObject) -> String {
 /// What is to be said beside the records.
 fn remark(log: &AuditLog, context: &Context) {
     let output = context.output;
-    if log.earlier {
+    if log.previous.is_some() {
         output.note("There are earlier records: see more with `--lines`.");
     }
     if log.unreadable > 0 {
@@ -133,7 +134,6 @@ fn remark(log: &AuditLog, context: &Context) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn each_record_is_a_line_with_all_that_it_says() {

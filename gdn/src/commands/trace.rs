@@ -4,7 +4,7 @@
 use clap::Args;
 use std::collections::BTreeMap;
 
-use goondan_protocol::control::{GetTrace, Trace};
+use goondan_client::Trace;
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
 use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, Standing};
 use goondan_protocol::sandbox::Level;
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
     let (mut client, workspace) = context.open().await?;
     let of = args.of.filter(|of| of != LAST);
     let workspace_id = workspace.workspace_id;
-    let trace = client.query(GetTrace { workspace_id, of }).await?;
+    let trace = client.trace(workspace_id, of).await?;
     let spans = spans_of(&trace.events);
     let output = context.output;
     output.object(

@@ -99,6 +99,7 @@ pub(super) async fn latest(
                 instance_key: instance_key.clone(),
                 before,
                 limit: u64::try_from(missing).unwrap_or(u64::MAX),
+                whole: true,
             })
             .await?;
         if before.is_none() {

@@ -78,13 +78,17 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let by = UsageBy::from(args.by);
     let since = args.since;
-    let report = client
-        .query(ReadUsage {
-            workspace_id,
-            by,
-            since,
-        })
-        .await?;
+    let read = ReadUsage {
+        workspace_id,
+        by,
+        since,
+        after: None,
+        limit: None,
+    };
+    let mut report = client.usage(read).await?;
+    if by == UsageBy::Day {
+        report.rows.reverse();
+    }
     let output = context.output;
     output.object(
         schemas::USAGE,
@@ -92,7 +96,6 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
             "by": by,
             "since": since,
             "rows": report.rows,
-            "leftOut": report.left_out,
             "total": report.total,
             "unreadable": report.unreadable,
             "budgets": report.budgets,
@@ -106,10 +109,6 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     if !report.budgets.is_empty() {
         output.data("")?;
         output.data(budgets(&report.budgets, args.all).render(output.canvas()))?;
-    }
-    if report.left_out > 0 {
-        let more = text::count(report.left_out, "more sum");
-        output.note(format!("{more} left out; the total holds all of them."));
     }
     if report.total.unpriced > 0 {
         let replies = match report.total.unpriced {
@@ -265,6 +264,7 @@ mod tests {
                 row("a\nb", spending(1, 0, 1)),
             ],
             left_out: 0,
+            next: None,
             total: spending(3, 1_500_000, 1),
             unreadable: 0,
             budgets: Vec::new(),

@@ -1,7 +1,7 @@
 //! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
 //! `stop`, `shutdown`, `audit`.
 
-use goondan_protocol::control::{Call, InstancePage, ShowInstance};
+use goondan_protocol::control::{Call, InstancePage, ReadAudit, ShowInstance};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
@@ -674,12 +674,12 @@ fn shutdown_waits_until_the_daemon_is_gone() {
 fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
-        Call::ReadAudit(_) => answer(json!({
+        Call::ReadAudit(ReadAudit { before, .. }) => answer(json!({
             "records": [
                 {"workspaceId": WORKSPACE, "record": {"at": "2026-11-21T21:06:00.000Z",
                  "event": "instance.created", "instanceKey": "main", "agentName": "clerk"}},
             ],
-            "earlier": true,
+            "previous": before.is_none().then(|| json!({"workspaces": {WORKSPACE: 100}})),
             "unreadable": 2,
         })),
         _ => vec![],
@@ -694,15 +694,24 @@ fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
     let json = home.gdn(&["audit", "--all", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.audit/v1");
     assert_eq!(json["records"][0]["record"]["instanceKey"], "main");
+    // Both pages of it.
+    let records = json["records"].as_array().unwrap().len();
+    assert_eq!(
+        (records, &json["earlier"], &json["unreadable"]),
+        (2, &json!(false), &json!(4))
+    );
     let asked: Vec<_> = daemon
         .calls()
         .into_iter()
         .map(|call| match call {
-            Call::ReadAudit(read) => (read.workspace_id.is_some(), read.records),
+            Call::ReadAudit(read) => (read.workspace_id.is_some(), read.limit),
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(asked, [(true, 1), (false, 50)]);
+    assert_eq!(
+        asked,
+        [(true, Some(1)), (false, Some(50)), (false, Some(49))]
+    );
 }
 
 #[test]

@@ -9,13 +9,14 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::{
-    ControlError, ListInstances, ListWaitingChangesets, PrunePackages, StorePackage, UsageBy,
+    ControlError, ListInstances, ListWaitingChangesets, PageTrace, PrunePackages, ReadAudit,
+    ReadUsage, StorePackage,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::metrics::Sample;
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::time::{Day, Timestamp};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::audit::Logs;
 use goondan_store::workspace::WorkspaceRecord;
@@ -213,21 +214,19 @@ pub enum Effect {
 /// What is read beside the writer threads, since it is not state that they own.
 #[derive(Debug)]
 pub enum Read {
-    /// The end of audit logs.
+    /// A page of audit logs.
     Audit {
         /// Which logs.
         logs: Logs,
-        /// Most records that are read.
-        records: usize,
+        /// Which page of them.
+        page: ReadAudit,
     },
     /// What replies of models took in workspaces.
     Usage {
         /// Which workspaces.
         workspaces: Vec<WorkspaceId>,
-        /// What is summed up.
-        by: UsageBy,
-        /// The first day, in UTC; the beginning if there is none.
-        since: Option<Day>,
+        /// Which page of which sums.
+        page: ReadUsage,
         /// How budgets stand, for the answer.
         budgets: Vec<BudgetState>,
     },
@@ -240,13 +239,8 @@ pub enum Read {
         /// Whether a turn is in progress.
         busy: bool,
     },
-    /// What followed from one event, across agents.
-    Trace {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// The event, turn or trace; the latest event if there is none.
-        of: Option<String>,
-    },
+    /// A page of what followed from one event, across agents.
+    Trace(PageTrace),
     /// A page of the changesets that wait for a person.
     WaitingChangesets(ListWaitingChangesets),
 }

@@ -14,7 +14,7 @@ use goondan_store::writer::operation::{
     AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
     CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
     Inspect, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
-    PinConversation, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
+    PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
     VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Completion, Job, Report};
@@ -101,6 +101,7 @@ jobs! {
     cancel_event: CancelEvent;
     read_page: ReadPage;
     read_page_before: ReadPageBefore;
+    read_message: ReadMessage;
     look_up_event: LookUpEvent;
     inspect: Inspect;
     verify_instance: VerifyInstance;

@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, HashSet};
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, ConversationPage, Done, ErrorCode, History, InstanceDetail,
-    InstanceSummary, ListInstances, SendEvent, Sent,
+    Call, ControlError, Done, ErrorCode, InstanceDetail, InstanceSummary, ListInstances, SendEvent,
+    Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::images::{self, IMAGES};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
-use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::rehearsal::DEFAULT_REHEARSAL_TURNS;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::{Page, work_dir};
-use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
+use goondan_store::instance::work_dir;
+use goondan_store::writer::operation::{Inspect, Inspection};
 use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
@@ -31,6 +30,7 @@ use crate::router::{SENT_EVENT, Unroutable};
 use crate::{Core, Effect, LoadPurpose, Peer, RequestToken, control_error, router};
 
 pub(crate) mod archives;
+pub(crate) mod conversations;
 pub(crate) mod deletion;
 pub(crate) mod events;
 pub(crate) mod loading;
@@ -101,7 +101,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ReadAudit(_)
             | Call::ReadUsage(_)
             | Call::InstanceTurns(_)
-            | Call::GetTrace(_)
+            | Call::PageTrace(_)
             | Call::WatchWorkspace(_)
             | Call::FollowTurns(_)
             | Call::ListSecrets(_)
@@ -109,16 +109,6 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ShowGrant(_)
             | Call::Stop(_)
     )
-}
-
-continuation! {
-    /// A page of a conversation for a client.
-    ReadingHistory { token: RequestToken } after ReadPage => &core.on_page_for_client
-}
-
-continuation! {
-    /// A page of a conversation, from its end on, for a client.
-    ReadingPage { token: RequestToken } after ReadPageBefore => &core.on_page_before
 }
 
 continuation! {
@@ -257,34 +247,6 @@ impl Core {
         });
     }
 
-    fn on_page_for_client(
-        &mut self,
-        reading: &ReadingHistory,
-        result: Result<Box<Page>, StoreError>,
-    ) {
-        let token = reading.token;
-        let page = match result {
-            Ok(page) => page,
-            Err(error) => return self.fleet.respond_error(token, control_error(&error)),
-        };
-        self.fleet.respond(token, &history_on(&page));
-    }
-
-    fn on_page_before(&mut self, reading: &ReadingPage, result: Result<LatestPage, StoreError>) {
-        let token = reading.token;
-        match result {
-            Ok(found) => {
-                let page = ConversationPage {
-                    history: history_on(&found.page),
-                    previous: found.page.previous,
-                    total: found.total,
-                };
-                self.fleet.respond(token, &page);
-            }
-            Err(error) => self.fleet.respond_error(token, control_error(&error)),
-        }
-    }
-
     pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
         // Long: one arm for each method.
         if self.fleet.is_stopping() && !may_come_late(&call) {
@@ -344,39 +306,15 @@ impl Core {
                     (inspect, Inspecting { instance, token })
                 });
             }
-            Call::InstancePage(page) => {
-                let (before, limit) = (page.before, page.limit);
-                self.with_instance(token, page.workspace_id, page.instance_key, |instance| {
-                    let read = ReadPageBefore {
-                        instance: instance.clone(),
-                        before,
-                        limit,
-                    };
-                    (read, ReadingPage { instance, token })
-                });
-            }
-            Call::InstanceHistory(history) => {
-                let offset = history.offset;
-                self.with_instance(
-                    token,
-                    history.workspace_id,
-                    history.instance_key,
-                    |instance| {
-                        let read = ReadPage {
-                            instance: instance.clone(),
-                            offset,
-                            states_of: Vec::new(),
-                        };
-                        (read, ReadingHistory { instance, token })
-                    },
-                );
-            }
+            Call::InstancePage(page) => self.read_page_before(token, page),
+            Call::InstanceHistory(history) => self.read_history(token, history),
+            Call::GetMessage(get) => self.read_message(token, get),
             Call::WatchWorkspace(watch) => self.watch_workspace(token, &watch),
             Call::FollowTurns(follow) => self.fleet.follow_turns(token, follow),
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
-            Call::GetTrace(get) => self.read_trace(token, get),
+            Call::PageTrace(page) => self.read_trace(token, page),
             Call::ListEvents(list) => self.list_events(token, list),
             Call::ListWaitingChangesets(list) => self.list_waiting_changesets(token, list),
             Call::RetryEvent(retry) => {
@@ -642,104 +580,5 @@ fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
                 "name an agent with `--agent`; the agents are: {agents}"
             ))
         }
-    }
-}
-
-/// What a page of a conversation shows. What is no record of its kind stays in the file; `gdn verify` names it.
-fn history_on(page: &Page) -> History {
-    let messages = page.messages.iter();
-    let messages = messages.filter_map(|raw| serde_json::from_slice(raw).ok());
-    let events = page.events.iter();
-    let events = events.filter_map(|raw| serde_json::from_str(raw.get()).ok());
-    history_of(messages.collect(), events, page.next)
-}
-
-/// A page's messages and those the open turn adds, after all that the turn has done to both.
-fn history_of(
-    messages: Vec<Message>,
-    events: impl Iterator<Item = MessageEvent>,
-    next: Option<u64>,
-) -> History {
-    let (mut messages, mut pending) = (messages, Vec::<Message>::new());
-    for event in events {
-        match event {
-            MessageEvent::Append { message } => pending.push(message),
-            MessageEvent::Replace { target_id, message } => {
-                let mut all = messages.iter_mut().chain(&mut pending);
-                if let Some(found) = all.find(|found| found.id == target_id) {
-                    *found = message;
-                }
-            }
-            MessageEvent::Remove { target_id } => {
-                let at = |list: &[Message]| list.iter().position(|found| found.id == target_id);
-                if let Some(at) = at(&messages) {
-                    messages.remove(at);
-                } else if let Some(at) = at(&pending) {
-                    pending.remove(at);
-                }
-            }
-            MessageEvent::Truncate => {
-                messages.clear();
-                pending.clear();
-            }
-        }
-    }
-    History {
-        messages,
-        pending,
-        next,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use goondan_protocol::time::Timestamp;
-
-    use super::*;
-
-    #[test]
-    fn msg_4_a_history_is_shown_as_the_open_turn_leaves_it() {
-        let message =
-            |id: &str| Message::user(id.parse().unwrap(), Timestamp::from_unix_millis(0), id);
-        let append = |id: &str| MessageEvent::Append {
-            message: message(id),
-        };
-        let remove = |id: &str| MessageEvent::Remove {
-            target_id: id.parse().unwrap(),
-        };
-        let replace = |id: &str, by: &str| MessageEvent::Replace {
-            target_id: id.parse().unwrap(),
-            message: message(by),
-        };
-        let shown = |events: Vec<MessageEvent>| {
-            let base = ["a", "b", "c"].map(message).to_vec();
-            let history = history_of(base, events.into_iter(), None);
-            let ids =
-                |list: Vec<Message>| list.iter().map(|m| m.id.to_string()).collect::<Vec<_>>();
-            (
-                ids(history.messages).join(""),
-                ids(history.pending).join(""),
-            )
-        };
-        let both = |base: &str, pending: &str| (base.to_owned(), pending.to_owned());
-        assert_eq!(shown(vec![append("d"), remove("b")]), both("ac", "d"));
-        assert_eq!(
-            shown(vec![
-                append("d"),
-                append("e"),
-                remove("d"),
-                replace("e", "f"),
-                replace("c", "g")
-            ]),
-            both("abg", "f")
-        );
-        assert_eq!(
-            shown(vec![append("d"), MessageEvent::Truncate, append("e")]),
-            both("", "e")
-        );
-        assert_eq!(
-            shown(vec![remove("zz"), replace("zz", "y")]),
-            both("abc", "")
-        );
     }
 }

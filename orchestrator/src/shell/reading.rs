@@ -2,9 +2,8 @@
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
-    AuditLog, AuditRecord, ControlError, ErrorCode, Trace, TurnsPage, UsageReport,
+    AuditLog, AuditRecord, ControlError, ErrorCode, TracePage, TurnsPage, UsageReport,
 };
-use goondan_protocol::limits::AUDIT_ANSWER_BYTES;
 use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::{audit, instance};
@@ -22,45 +21,46 @@ pub(super) fn read(
     read: Read,
 ) -> Result<Value, ControlError> {
     match read {
-        Read::Audit { logs, records } => {
-            let most = audit::Most {
-                records,
-                bytes: AUDIT_ANSWER_BYTES,
-            };
-            let tail =
-                audit::tail(disk, layout, &logs, most).map_err(|error| control_error(&error))?;
-            let records = tail.records.into_iter();
+        Read::Audit { logs, page } => {
+            let page = audit::page(disk, layout, &logs, page.before.as_ref(), page.limit)
+                .map_err(|error| control_error(&error))?;
+            let records = page.records.into_iter();
             let records = records.map(|(workspace_id, record)| AuditRecord {
                 workspace_id,
                 record,
             });
             answer(&AuditLog {
                 records: records.collect(),
-                earlier: tail.earlier,
-                unreadable: tail.unreadable,
+                previous: page.previous,
+                unreadable: page.unreadable,
             })
         }
         Read::Usage {
             workspaces,
-            by,
-            since,
+            page,
             budgets,
         } => {
-            let report = usage::report(disk, layout, &workspaces, by, since)?;
+            let report = usage::report(disk, layout, &workspaces, &page)?;
             answer(&UsageReport { budgets, ..report })
         }
-        Read::Trace { workspace_id, of } => {
-            let mut known = index.list(&workspace_id).unwrap_or_default();
+        Read::Trace(page) => {
+            let mut known = index.list(&page.workspace_id).unwrap_or_default();
             known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));
             let latest: Vec<_> = known.into_iter().map(|m| m.instance_key).collect();
-            let instances = layout.instances(&workspace_id);
-            let found = instance::traced(disk, &instances, &latest, of.as_deref())
+            let instances = layout.instances(&page.workspace_id);
+            let wanted = instance::WantedTrace {
+                of: page.of.as_deref(),
+                after: page.after.as_ref(),
+                limit: page.limit,
+            };
+            let found = instance::traced(disk, &instances, &latest, wanted)
                 .map_err(|error| control_error(&error))?;
-            let found = found.ok_or_else(|| no_trace(of.as_deref()))?;
-            answer(&Trace {
+            let found = found.ok_or_else(|| no_trace(page.of.as_deref()))?;
+            answer(&TracePage {
                 trace_id: found.trace_id,
                 events: found.events,
                 partial: found.is_partial,
+                next: found.next,
             })
         }
         Read::WaitingChangesets(list) => {

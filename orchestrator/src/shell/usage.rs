@@ -1,13 +1,10 @@
 //! What replies of models took, summed up for people.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, UsageBy, UsageReport, UsageRow};
+use goondan_protocol::control::{ControlError, ReadUsage, UsageBy, UsageReport, UsageRow};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::limits::MAX_USAGE_ROWS;
-use goondan_protocol::time::Day;
 use goondan_protocol::usage::Spending;
 use goondan_store::ledger::{self, Ledgered, Line};
 use goondan_store::root::Layout;
@@ -19,15 +16,14 @@ pub(super) fn report(
     disk: &dyn Disk,
     layout: &Layout,
     workspaces: &[WorkspaceId],
-    by: UsageBy,
-    since: Option<Day>,
+    read: &ReadUsage,
 ) -> Result<UsageReport, ControlError> {
     let mut ledgers = Vec::new();
     for id in workspaces {
         let ledger = ledger::read(disk, layout, id).map_err(|error| control_error(&error))?;
         ledgers.push((id, ledger));
     }
-    Ok(summed(&ledgers, by, since))
+    Ok(summed(&ledgers, read))
 }
 
 /// What stands in the place of a revision where the project itself held.
@@ -47,21 +43,21 @@ fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
     }
 }
 
-fn summed(ledgers: &[(&WorkspaceId, Ledgered)], by: UsageBy, since: Option<Day>) -> UsageReport {
+fn summed(ledgers: &[(&WorkspaceId, Ledgered)], read: &ReadUsage) -> UsageReport {
     let mut sums: BTreeMap<(&WorkspaceId, String, Option<AgentName>), Spending> = BTreeMap::new();
     let mut total = Spending::default();
     let mut unreadable = 0;
     for (id, ledger) in ledgers {
         unreadable += ledger.unreadable;
         let lines = ledger.lines.iter();
-        for line in lines.filter(|line| since.is_none_or(|since| line.day >= since)) {
-            let (key, agent_name) = key_of(line, by);
+        for line in lines.filter(|line| read.since.is_none_or(|since| line.day >= since)) {
+            let (key, agent_name) = key_of(line, read.by);
             let sum = sums.entry((id, key, agent_name)).or_default();
             sum.add(&line.spending);
             total.add(&line.spending);
         }
     }
-    let mut rows: Vec<UsageRow> = sums
+    let rows: Vec<UsageRow> = sums
         .into_iter()
         .map(|((id, key, agent_name), spending)| UsageRow {
             workspace_id: id.clone(),
@@ -70,27 +66,9 @@ fn summed(ledgers: &[(&WorkspaceId, Ledgered)], by: UsageBy, since: Option<Day>)
             spending,
         })
         .collect();
-    if by == UsageBy::Day {
-        rows.sort_by(|a, b| a.key.cmp(&b.key));
-    } else {
-        rows.sort_by_key(|row| {
-            let spending = &row.spending;
-            Reverse((spending.cost_micro_usd, spending.usage.total()))
-        });
-    }
-    let left_out = rows.len().saturating_sub(MAX_USAGE_ROWS);
-    // Of days the latest are wanted, of everything else what took most.
-    if by == UsageBy::Day {
-        rows.drain(..left_out);
-    } else {
-        rows.truncate(MAX_USAGE_ROWS);
-    }
     UsageReport {
-        rows,
-        left_out: left_out as u64,
-        total,
         unreadable,
-        budgets: Vec::new(),
+        ..read.page_of(rows, total)
     }
 }
 
@@ -134,8 +112,31 @@ mod tests {
             ],
             unreadable: 0,
         };
-        let since = since.map(|day| day.parse().unwrap());
-        let report = summed(&[(&id, ledger)], by, since);
+        let mut read = ReadUsage {
+            workspace_id: None,
+            by,
+            since: since.map(|day| day.parse().unwrap()),
+            after: None,
+            limit: None,
+        };
+        let ledgers = [(&id, ledger)];
+        let report = summed(&ledgers, &read);
+        assert_eq!((report.left_out, report.next), (0, None));
+        // In pages of one it is the same.
+        read.limit = Some(1);
+        let mut on_pages = Vec::new();
+        loop {
+            let page = summed(&ledgers, &read);
+            assert_eq!(page.total, report.total);
+            on_pages.extend(page.rows);
+            let left = report.rows.len() - on_pages.len();
+            assert_eq!(page.left_out, left as u64);
+            read.after = page.next;
+            if read.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(on_pages, report.rows);
         let rows = report.rows.into_iter();
         let rows = rows.map(|row| (row.key, row.spending.usage.input_tokens));
         (rows.collect(), report.total.cost_micro_usd.0)
@@ -148,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_come_by_what_is_asked_for_and_the_most_first() {
+    fn obs_1_sums_come_by_what_is_asked_for_the_most_first_and_in_pages() {
         assert_eq!(
             rows(UsageBy::Agent, None),
             (expected(&[("b", 7), ("a", 6)]), 13)
         );
         let keys = expected(&[("k3", 7), ("k1", 4), ("k2", 2)]);
         assert_eq!(rows(UsageBy::Instance, None), (keys, 13));
-        let days = expected(&[("2026-01-01", 1), ("2026-01-02", 9), ("2026-01-03", 3)]);
+        let days = expected(&[("2026-01-03", 3), ("2026-01-02", 9), ("2026-01-01", 1)]);
         assert_eq!(rows(UsageBy::Day, None), (days, 13));
         assert_eq!(
             rows(UsageBy::Model, Some("2026-01-02")),

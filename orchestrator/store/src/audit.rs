@@ -9,19 +9,21 @@ use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
 use goondan_durable::limits::READ_CHUNK_BYTES;
 use goondan_protocol::JsonObject;
+use goondan_protocol::control::AuditCursor;
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_AUDIT_PAGE};
 
 use crate::error::StoreError;
 use crate::root::AUDIT_FILE;
 use crate::root::Layout;
 
-/// The end of one or more audit logs.
+/// A page of one or more audit logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tail {
+pub struct Page {
     /// The records with their workspaces, oldest first; those of the system have none.
     pub records: Vec<(Option<WorkspaceId>, JsonObject)>,
-    /// Whether there are earlier ones.
-    pub earlier: bool,
+    /// Where the page before it ends, if there is more.
+    pub previous: Option<AuditCursor>,
     /// Lines that cannot be read.
     pub unreadable: u64,
 }
@@ -35,54 +37,79 @@ pub enum Logs {
     All,
 }
 
-/// How much of the logs is wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Most {
-    /// Records.
-    pub records: usize,
-    /// Bytes that these take.
-    pub bytes: usize,
-}
-
-/// The latest records of one or more logs together, by their times.
+/// The records of one or more logs together that end at a place, or else the latest, by their times: at most
+/// `limit`, and at most and if it is not said [`MAX_AUDIT_PAGE`], of no more than [`HISTORY_PAGE_BYTES`].
 ///
 /// # Errors
 ///
 /// [`StoreError::File`].
-pub fn tail(disk: &dyn Disk, layout: &Layout, logs: &Logs, most: Most) -> Result<Tail, StoreError> {
-    let mut all: Vec<(Option<WorkspaceId>, JsonObject, usize)> = Vec::new();
-    let mut tail = Tail::default();
-    for id in owners(disk, layout, logs)? {
-        let dir = id
+pub fn page(
+    disk: &dyn Disk,
+    layout: &Layout,
+    logs: &Logs,
+    before: Option<&AuditCursor>,
+    limit: Option<usize>,
+) -> Result<Page, StoreError> {
+    let limit = limit.unwrap_or(MAX_AUDIT_PAGE).clamp(1, MAX_AUDIT_PAGE);
+    let mut tails = Vec::new();
+    for owner in owners(disk, layout, logs)? {
+        let end = before.map(|before| place_in(before, owner.as_ref()));
+        let dir = owner
             .as_ref()
             .map_or_else(|| layout.system(), |id| layout.workspace(id));
-        let one = tail_of(disk, &dir.join(AUDIT_FILE), most)?;
-        tail.earlier |= one.earlier;
-        tail.unreadable += one.unreadable;
-        let records = one.records.into_iter();
-        all.extend(records.map(|(record, bytes)| (id.clone(), record, bytes)));
+        if let Some(tail) = Tail::read(disk, &dir.join(AUDIT_FILE), end, limit)? {
+            tails.push((owner, tail));
+        }
     }
-    // Times are written in one form, in UTC, so their order is that of their letters; and sorting
-    // keeps the order of a workspace's own lines.
-    all.sort_by(|a, b| time_of(&a.1).cmp(time_of(&b.1)));
+    let mut page = Page::default();
     let mut bytes = 0;
-    let kept = all
-        .iter()
-        .rev()
-        .take(most.records)
-        .take_while(|(_, _, length)| {
-            bytes += length;
-            bytes <= most.bytes
-        })
-        .count();
-    let left_out = all.len() - kept;
-    tail.earlier |= left_out > 0;
-    tail.records = all
-        .into_iter()
-        .skip(left_out)
-        .map(|(id, record, _)| (id, record))
-        .collect();
-    Ok(tail)
+    while page.records.len() < limit {
+        for (_, tail) in &mut tails {
+            page.unreadable += tail.pass_over_unreadable();
+        }
+        // What it has before it may be later than what others have.
+        if tails.iter().any(|(_, tail)| tail.is_read_up()) {
+            break;
+        }
+        // Times are written in one form, in UTC, so their order is that of their letters. Of equal ones the later
+        // log's comes last, and the lines of a log stay in their order, whatever their times are.
+        let latest = tails.iter_mut().filter(|(_, tail)| tail.time().is_some());
+        let Some((owner, tail)) = latest.max_by(|a, b| a.1.time().cmp(&b.1.time())) else {
+            break;
+        };
+        bytes += tail.last_bytes();
+        if bytes > HISTORY_PAGE_BYTES && !page.records.is_empty() {
+            break;
+        }
+        let record = tail.take();
+        page.records
+            .extend(record.map(|record| (owner.clone(), record)));
+    }
+    page.records.reverse();
+    page.previous = cursor_at(&tails);
+    Ok(page)
+}
+
+/// How much of a log is before a page.
+fn place_in(cursor: &AuditCursor, owner: Option<&WorkspaceId>) -> u64 {
+    let place = match owner {
+        None => cursor.system,
+        Some(id) => cursor.workspaces.get(id).copied(),
+    };
+    place.unwrap_or(0)
+}
+
+fn cursor_at(tails: &[(Option<WorkspaceId>, Tail)]) -> Option<AuditCursor> {
+    let mut cursor = AuditCursor::default();
+    for (owner, tail) in tails.iter().filter(|(_, tail)| tail.left() > 0) {
+        match owner {
+            None => cursor.system = Some(tail.left()),
+            Some(id) => {
+                cursor.workspaces.insert(id.clone(), tail.left());
+            }
+        }
+    }
+    (cursor != AuditCursor::default()).then_some(cursor)
 }
 
 /// Whose the logs are; the system's own is nobody's.
@@ -109,53 +136,109 @@ fn time_of(record: &JsonObject) -> &str {
     at.unwrap_or_default()
 }
 
-#[derive(Default)]
-struct Lines {
-    /// With their lengths in bytes, oldest first.
-    records: Vec<(JsonObject, usize)>,
-    earlier: bool,
-    unreadable: u64,
+/// The end of a log, as far as it is read and not on the page yet.
+struct Tail {
+    lines: Vec<Line>,
+    /// Where the lines begin.
+    floor: u64,
+    /// Where what is on the page or passed over begins, if that is not there.
+    taken_from: u64,
 }
 
-fn tail_of(disk: &dyn Disk, path: &Path, most: Most) -> Result<Lines, StoreError> {
-    let mut found = Lines::default();
-    if disk.stat(path).during("look at", path)?.is_none() {
-        return Ok(found);
-    }
-    let mut journal = Journal::open_read(disk, path)?;
-    let (mut bytes, begins_whole) = end_of(&mut journal, most)?;
-    if !begins_whole {
-        let first_line = bytes.iter().position(|byte| *byte == b'\n');
-        bytes.drain(..first_line.map_or(bytes.len(), |at| at + 1));
-    }
-    found.earlier = !begins_whole;
-    let lines = bytes.split(|byte| *byte == b'\n');
-    for line in lines.rev().filter(|line| !line.is_empty()) {
-        if found.records.len() == most.records {
-            found.earlier = true;
-            break;
-        }
-        match serde_json::from_slice(line) {
-            Ok(record) => found.records.push((record, line.len())),
-            Err(_) => found.unreadable += 1,
-        }
-    }
-    found.records.reverse();
-    Ok(found)
+struct Line {
+    offset: u64,
+    bytes: usize,
+    /// None if it cannot be read.
+    record: Option<JsonObject>,
 }
 
-/// The end of a file that holds as many whole lines as are wanted, and whether it is the whole file.
-fn end_of(journal: &mut Journal, most: Most) -> Result<(Vec<u8>, bool), StoreError> {
+impl Tail {
+    /// Reads so many lines that end at a place, or at the log's end. None if there is no log.
+    fn read(
+        disk: &dyn Disk,
+        path: &Path,
+        end: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<Self>, StoreError> {
+        if end == Some(0) || disk.stat(path).during("look at", path)?.is_none() {
+            return Ok(None);
+        }
+        let mut journal = Journal::open_read(disk, path)?;
+        let end = end.unwrap_or(u64::MAX).min(journal.len());
+        let (from, bytes) = end_of(&mut journal, end, limit)?;
+        let mut offset = from;
+        let mut lines: Vec<Line> = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            lines.push(Line {
+                offset,
+                bytes: line.len(),
+                record: serde_json::from_slice(line).ok(),
+            });
+            offset += line.len() as u64;
+        }
+        // The first line may have lost its head; if it is the only one, it is none.
+        if from > 0 && lines.len() > 1 {
+            lines.remove(0);
+        }
+        let floor = lines.first().map_or(0, |line| line.offset);
+        lines.retain(|line| line.bytes > 1 || line.record.is_some());
+        Ok(Some(Self {
+            lines,
+            floor,
+            taken_from: end,
+        }))
+    }
+
+    /// How much of the log is not on the page and was not passed over.
+    fn left(&self) -> u64 {
+        if self.lines.is_empty() {
+            self.floor
+        } else {
+            self.taken_from
+        }
+    }
+
+    /// How many lines at its end cannot be read, which are none any more.
+    fn pass_over_unreadable(&mut self) -> u64 {
+        let mut passed_over = 0;
+        while let Some(line) = self.lines.pop_if(|line| line.record.is_none()) {
+            self.taken_from = line.offset;
+            passed_over += 1;
+        }
+        passed_over
+    }
+
+    /// Whether there is more before what was read.
+    fn is_read_up(&self) -> bool {
+        self.lines.is_empty() && self.floor > 0
+    }
+
+    fn time(&self) -> Option<&str> {
+        let record = self.lines.last()?.record.as_ref()?;
+        Some(time_of(record))
+    }
+
+    fn last_bytes(&self) -> usize {
+        self.lines.last().map_or(0, |line| line.bytes)
+    }
+
+    fn take(&mut self) -> Option<JsonObject> {
+        let line = self.lines.pop()?;
+        self.taken_from = line.offset;
+        line.record
+    }
+}
+
+/// What holds so many whole lines that end at a place, and where it begins.
+fn end_of(journal: &mut Journal, end: u64, limit: usize) -> Result<(u64, Vec<u8>), StoreError> {
     let mut window = READ_CHUNK_BYTES;
     loop {
-        let from = journal
-            .len()
-            .saturating_sub(u64::try_from(window).unwrap_or(u64::MAX));
-        let bytes = journal.read(from, window)?;
+        let from = end.saturating_sub(u64::try_from(window).unwrap_or(u64::MAX));
+        let bytes = journal.read(from, usize::try_from(end - from).unwrap_or(usize::MAX))?;
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
         // One line more than is wanted, since the first may be cut.
-        if from == 0 || lines > most.records || window > most.bytes {
-            return Ok((bytes, from == 0));
+        if from == 0 || lines > limit || window > HISTORY_PAGE_BYTES {
+            return Ok((from, bytes));
         }
         window = window.saturating_mul(2);
     }
@@ -169,11 +252,6 @@ mod tests {
 
     use super::*;
     use crate::workspace;
-
-    const ALL: Most = Most {
-        records: 1_000,
-        bytes: 1 << 20,
-    };
 
     fn workspace_with(disk: &SimulatedDisk, project: &str, content: &[u8]) -> WorkspaceId {
         let layout = Layout::new("/s");
@@ -195,11 +273,33 @@ mod tests {
         format!("{{\"at\":\"2026-01-01T00:00:{second:02}.000Z\",\"event\":\"x\"}}\n")
     }
 
-    fn seconds(tail: &Tail) -> Vec<String> {
-        let times = tail.records.iter();
+    fn seconds(page: &Page) -> Vec<String> {
+        let times = page.records.iter();
         times
             .map(|(_, r)| time_of(r).get(17..19).unwrap().to_owned())
             .collect()
+    }
+
+    /// The latest records, without a limit of our own.
+    fn latest(disk: &SimulatedDisk, logs: &Logs) -> Page {
+        page(disk, &Layout::new("/s"), logs, None, None).unwrap()
+    }
+
+    /// All records on pages of so many, oldest first, with the lines that cannot be read.
+    fn in_pages(disk: &SimulatedDisk, logs: &Logs, limit: usize) -> (Vec<String>, u64) {
+        let layout = Layout::new("/s");
+        let (mut seconds_seen, mut unreadable, mut before) = (Vec::new(), 0, None);
+        loop {
+            let page = page(disk, &layout, logs, before.as_ref(), Some(limit)).unwrap();
+            assert!(page.records.len() <= limit.max(1));
+            seconds_seen.splice(0..0, seconds(&page));
+            unreadable += page.unreadable;
+            if page.previous.is_none() {
+                return (seconds_seen, unreadable);
+            }
+            assert_ne!(page.previous, before);
+            before = page.previous;
+        }
     }
 
     #[test]
@@ -207,66 +307,97 @@ mod tests {
         let disk = disk();
         let text: String = (0..9).map(line).collect();
         let id = workspace_with(&disk, "/p", text.as_bytes());
-        let layout = Layout::new("/s");
-        let all = tail(&disk, &layout, &Logs::Workspace(id.clone()), ALL).unwrap();
-        assert_eq!((all.records.len(), all.earlier), (9, false));
-        let three = Most { records: 3, ..ALL };
-        let few = tail(&disk, &layout, &Logs::Workspace(id.clone()), three).unwrap();
+        let logs = Logs::Workspace(id.clone());
+        let all = latest(&disk, &logs);
+        assert_eq!((all.records.len(), &all.previous), (9, &None));
+        let few = page(&disk, &Layout::new("/s"), &logs, None, Some(3)).unwrap();
         assert_eq!(seconds(&few), ["06", "07", "08"]);
-        assert!(few.earlier);
-        let small = Most {
-            bytes: 2 * line(0).len(),
-            ..ALL
-        };
-        let few = tail(&disk, &layout, &Logs::Workspace(id), small).unwrap();
-        assert_eq!(seconds(&few), ["07", "08"]);
-        assert!(few.earlier);
+        let before = few.previous.unwrap();
+        assert_eq!(before.workspaces[&id], 6 * line(0).len() as u64);
+        // What is written meanwhile is on no earlier page.
+        let grown: String = (0..12).map(line).collect();
+        disk.plant(
+            &Layout::new("/s").workspace(&id).join(AUDIT_FILE),
+            grown.as_bytes(),
+        )
+        .unwrap();
+        let few = page(&disk, &Layout::new("/s"), &logs, Some(&before), Some(4)).unwrap();
+        assert_eq!(seconds(&few), ["02", "03", "04", "05"]);
     }
 
     #[test]
-    fn inst_6_several_workspaces_are_told_as_one_story() {
+    fn obs_1_several_workspaces_are_told_as_one_story_in_pages_of_any_length() {
         let disk = disk();
         let a = workspace_with(&disk, "/a", [line(1), line(4)].concat().as_bytes());
-        let b = workspace_with(&disk, "/b", [line(2), line(3)].concat().as_bytes());
-        let found = tail(&disk, &Layout::new("/s"), &Logs::All, ALL).unwrap();
-        let ids: Vec<_> = found
-            .records
-            .iter()
-            .map(|(id, _)| id.clone().unwrap())
-            .collect();
-        assert_eq!(ids, [a.clone(), b.clone(), b, a]);
+        // The clock was set back in between, and two things happened at once.
+        let second = [line(2), line(3), line(9), line(5), line(4)].concat();
+        let b = workspace_with(&disk, "/b", second.as_bytes());
+        let found = latest(&disk, &Logs::All);
+        let ids: Vec<_> = found.records.iter().map(|(id, _)| id.clone()).collect();
+        let expected = [&a, &b, &b, &a, &b, &b, &b];
+        assert_eq!(ids, expected.map(|id| Some(id.clone())));
+        for limit in 0..9 {
+            let (seen, unreadable) = in_pages(&disk, &Logs::All, limit);
+            assert_eq!(seen, seconds(&found), "{limit}");
+            assert_eq!(unreadable, 0);
+        }
     }
 
     #[test]
     fn inst_6_what_cannot_be_read_is_passed_over_and_counted() {
         let disk = disk();
-        let text = [&line(1), "\0\0\n", "[]\n", "\n", &line(2), "{\"at\":"].concat();
-        let id = workspace_with(&disk, "/p", text.as_bytes());
-        let found = tail(&disk, &Layout::new("/s"), &Logs::Workspace(id), ALL).unwrap();
+        let text = [
+            "\n",
+            "[]\n",
+            &line(1),
+            "\0\0\n",
+            "[]\n",
+            "\n",
+            &line(2),
+            "{\"at\":",
+        ];
+        let id = workspace_with(&disk, "/p", text.concat().as_bytes());
+        let logs = Logs::Workspace(id);
+        let found = latest(&disk, &logs);
         assert_eq!(seconds(&found), ["01", "02"]);
-        assert_eq!((found.unreadable, found.earlier), (3, false));
+        assert_eq!((found.unreadable, found.previous), (4, None));
+        for limit in 1..4 {
+            let expected = ["01", "02"].map(str::to_owned);
+            assert_eq!(in_pages(&disk, &logs, limit), (expected.to_vec(), 4));
+        }
     }
 
     #[test]
     fn inst_6_a_log_longer_than_a_window_is_read_from_its_end() {
         let disk = disk();
-        let line_bytes = line(0).len();
-        let count = 3 * READ_CHUNK_BYTES / line_bytes;
+        let count = 3 * READ_CHUNK_BYTES / line(0).len();
         let text: String = (0..60).cycle().take(count).map(line).collect();
         let id = workspace_with(&disk, "/p", text.as_bytes());
-        let wanted = READ_CHUNK_BYTES / line_bytes + 10;
-        let most = Most {
-            records: wanted,
-            ..ALL
-        };
-        let found = tail_of(
-            &disk,
-            &Layout::new("/s").workspace(&id).join(AUDIT_FILE),
-            most,
-        )
-        .unwrap();
-        assert_eq!((found.records.len(), found.unreadable), (wanted, 0));
-        assert!(found.earlier);
+        let (seen, unreadable) = in_pages(&disk, &Logs::Workspace(id), MAX_AUDIT_PAGE);
+        assert_eq!((seen.len(), unreadable), (count, 0));
+    }
+
+    #[test]
+    fn obs_1_a_log_without_lines_is_passed_over_in_parts() {
+        let disk = disk();
+        let text = [vec![b'\n'], vec![b'x'; 2 * HISTORY_PAGE_BYTES]].concat();
+        let id = workspace_with(&disk, "/p", &text);
+        let (seen, unreadable) = in_pages(&disk, &Logs::Workspace(id), 1);
+        assert!(seen.is_empty() && unreadable > 0);
+    }
+
+    #[test]
+    fn obs_1_a_page_ends_before_so_many_bytes() {
+        let disk = disk();
+        let long = format!(
+            "{{\"at\":\"2026-01-01T00:00:01.000Z\",\"text\":\"{}\"}}\n",
+            "x".repeat(HISTORY_PAGE_BYTES * 2 / 3)
+        );
+        let id = workspace_with(&disk, "/p", long.repeat(3).as_bytes());
+        let found = latest(&disk, &Logs::Workspace(id.clone()));
+        assert_eq!(found.records.len(), 1);
+        let (seen, unreadable) = in_pages(&disk, &Logs::Workspace(id), 9);
+        assert_eq!((seen.len(), unreadable), (3, 0));
     }
 
     #[test]
@@ -274,7 +405,7 @@ mod tests {
         let disk = disk();
         let layout = Layout::new("/s");
         let record = workspace::open(&disk, &layout, Path::new("/p"), None).unwrap();
-        let found = tail(&disk, &layout, &Logs::Workspace(record.workspace_id), ALL).unwrap();
-        assert_eq!(found, Tail::default());
+        let found = latest(&disk, &Logs::Workspace(record.workspace_id));
+        assert_eq!(found, Page::default());
     }
 }

@@ -88,7 +88,7 @@ pub use page::Page;
 pub use recent::{Recent, recent};
 pub use repair::repair;
 pub use rewinding::{Pins, RewindNote};
-pub use traced::{Traced, traced};
+pub use traced::{Traced, Wanted as WantedTrace, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
 use answer::Answer;

@@ -87,9 +87,6 @@ pub const TRACE_INSTANCES_MAX: usize = 500;
 /// Bytes that are looked through of each instance's runtime events for a trace, from the end.
 pub const TRACE_FILE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Events that one trace is shown with at most; further ones are left out, which is said.
-pub const TRACE_EVENTS_MAX: usize = 10_000;
-
 /// A file of runtime events or of messages of models this long is compressed, in bytes.
 pub const OBSERVATION_SEGMENT_BYTES: u64 = 1024 * 1024;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, InstanceKey, MessageId, WorkspaceId};
 use crate::limits::MAX_INSTANCES_PAGE;
 use crate::message::Message;
 use crate::observe::RuntimeEvent;
@@ -243,6 +243,9 @@ pub struct InstancePage {
     pub before: Option<u64>,
     /// Most messages on the page.
     pub limit: u64,
+    /// Whether messages come whole. Otherwise texts end behind [`crate::limits::SHOWN_TEXT_BYTES`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// Result of `instance.page`.
@@ -257,6 +260,43 @@ pub struct ConversationPage {
     pub previous: Option<u64>,
     /// Confirmed messages there are.
     pub total: u64,
+    /// The messages on the page of which a text was cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<CutMessage>,
+}
+
+/// A message of which a page shows a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CutMessage {
+    /// The message.
+    pub message_id: MessageId,
+    /// Where it is; none if it is of the open turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+}
+
+/// `message.get`: one message, whole (`OBS-1`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetMessage {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The message.
+    pub message_id: MessageId,
+    /// Where it is, as the page said; none if it is of the open turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+}
+
+/// Result of `message.get`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WholeMessage {
+    /// The message.
+    pub message: Message,
 }
 
 /// `instance.turns` (`MSG-12`).

@@ -365,18 +365,36 @@ pub struct ReadAudit {
     /// Only this workspace's; otherwise those of every workspace and of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// The latest so many records; at most [`crate::limits::MAX_AUDIT_RECORDS`].
-    pub records: usize,
+    /// Where the page ends: what the page behind it said in `previous`; none for the latest records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<AuditCursor>,
+    /// Most records on the page, at most and if it is not said [`crate::limits::MAX_AUDIT_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// How much of each log lies before a page, in bytes; of a log that is not named, nothing. A client hands it
+/// back as it got it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditCursor {
+    /// Of the system's own log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<u64>,
+    /// Of those of workspaces.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspaces: BTreeMap<WorkspaceId, u64>,
 }
 
 /// Result of `workspace.audit`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditLog {
-    /// The latest records, newest last.
+    /// Records, newest last.
     pub records: Vec<AuditRecord>,
-    /// Whether there are earlier ones.
-    pub earlier: bool,
+    /// Where the page before this one ends; none if there are no earlier records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<AuditCursor>,
     /// Lines among them that cannot be read and were passed over.
     pub unreadable: u64,
 }

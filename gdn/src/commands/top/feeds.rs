@@ -1,8 +1,8 @@
 //! What `gdn top` is told and asks for, over connections of its own.
 
 use goondan_protocol::control::{
-    self, CancelEvent, FollowLogs, GetTrace, InstanceOrder, InstanceTurns, ListInstances,
-    ListProcesses, ListWorkspaces, ReadUsage, UsageBy,
+    self, CancelEvent, FollowLogs, InstanceOrder, InstanceTurns, ListInstances, ListProcesses,
+    ListWorkspaces, ReadUsage, UsageBy,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
@@ -205,11 +205,8 @@ impl Asker<'_> {
         let Some(trace_id) = self.latest_trace(key).await? else {
             return Ok("no turn yet".to_owned());
         };
-        let get = GetTrace {
-            workspace_id: self.workspace_id.clone(),
-            of: Some(trace_id),
-        };
-        let trace = self.client.query(get).await?;
+        let workspace_id = self.workspace_id.clone();
+        let trace = self.client.trace(workspace_id, Some(trace_id)).await?;
         let canvas = Canvas {
             palette: Palette::new(false),
             columns: Some(columns.into()),
@@ -293,6 +290,8 @@ pub(super) fn usage_of(workspace_id: &WorkspaceId) -> ReadUsage {
         workspace_id: Some(workspace_id.clone()),
         by: UsageBy::Agent,
         since: None,
+        after: None,
+        limit: None,
     }
 }
 

@@ -1,6 +1,7 @@
 // Requests to the server, which hands them on to the daemon.
 
 import { session } from './session.js';
+import type { RuntimeEvent } from './types.js';
 
 /** A refusal: of the daemon, of Studio, or of the network. */
 export class ApiError extends Error {
@@ -70,6 +71,35 @@ export interface Listed<T> {
   all: T[];
   /** Whether there are more than were read. */
   isCut: boolean;
+}
+
+/** What followed from one event, on all pages of it. */
+export async function callTrace(params: Record<string, unknown>): Promise<Trace> {
+  let page = await call<TracePage>('trace.page', params);
+  const { traceId, events } = page;
+  let isPartial = page.partial;
+  while (page.next !== undefined) {
+    // The latest trace may be another one meanwhile.
+    page = await call<TracePage>('trace.page', { ...params, of: traceId, after: page.next });
+    events.push(...page.events);
+    isPartial ||= page.partial;
+  }
+  return { traceId, events, isPartial };
+}
+
+interface TracePage {
+  traceId: string;
+  events: RuntimeEvent[];
+  partial: boolean;
+  next?: unknown;
+}
+
+/** A trace. */
+export interface Trace {
+  traceId: string;
+  events: RuntimeEvent[];
+  /** Whether something may be missing. */
+  isPartial: boolean;
 }
 
 /** Reads the pages of a list, which a method gives as `items`, with `next` where another follows. */

@@ -1,7 +1,7 @@
 // The messages of a conversation as far as they were read: pure, so that it can be shown that nothing is left out and
 // nothing is there twice, whatever is killed meanwhile.
 
-import type { Message, MessagePage, Part } from './types.js';
+import type { CutMessage, Message, MessagePage, Part } from './types.js';
 
 /** The end of a conversation. */
 export interface MessagesState {
@@ -11,10 +11,12 @@ export interface MessagesState {
   /** Where the page before the first message ends, or null if there is none. */
   previous: number | null;
   total: number;
+  /** Those of which a part is known, by their ids. */
+  cut: ReadonlyMap<string, CutMessage>;
 }
 
 /** A conversation of which nothing was read. */
-export const NO_MESSAGES: MessagesState = { messages: [], pending: [], previous: null, total: 0 };
+export const NO_MESSAGES: MessagesState = { messages: [], pending: [], previous: null, total: 0, cut: new Map() };
 
 /** What a page newly read is to what was read before. */
 export type Fit = 'joined' | 'gap' | 'rewritten';
@@ -22,7 +24,14 @@ export type Fit = 'joined' | 'gap' | 'rewritten';
 /** The state made of one page alone. */
 export function ofPage(page: MessagePage): MessagesState {
   const { messages, pending, previous, total } = page;
-  return { messages, pending, previous: previous ?? null, total };
+  return { messages, pending, previous: previous ?? null, total, cut: cutOn(page) };
+}
+
+function cutOn(page: MessagePage, before: ReadonlyMap<string, CutMessage> = new Map()): ReadonlyMap<string, CutMessage> {
+  const cut = new Map(before);
+  for (const { id } of [...page.messages, ...page.pending]) cut.delete(id);
+  for (const one of page.cut ?? []) cut.set(one.messageId, one);
+  return cut;
 }
 
 /**
@@ -42,14 +51,14 @@ export function withNewest(state: MessagesState, page: MessagePage): { state: Me
   const isSame = overlap.every((message, at) => message.id === page.messages[at]?.id);
   if (!isSame || page.messages.length - overlap.length !== added) return { state: alone, fit: 'rewritten' };
   const messages = [...state.messages.slice(0, begin), ...page.messages];
-  return { state: { messages, pending: page.pending, previous: state.previous, total: page.total }, fit: 'joined' };
+  return { state: { messages, pending: page.pending, previous: state.previous, total: page.total, cut: cutOn(page, state.cut) }, fit: 'joined' };
 }
 
 /** The state with an earlier page in front; unchanged if it does not belong there. */
 export function withEarlier(state: MessagesState, page: MessagePage): MessagesState {
   const known = new Set(state.messages.map((message) => message.id));
   const earlier = page.messages.filter((message) => !known.has(message.id));
-  return { ...state, messages: [...earlier, ...state.messages], previous: page.previous ?? null };
+  return { ...state, messages: [...earlier, ...state.messages], previous: page.previous ?? null, cut: cutOn(page, state.cut) };
 }
 
 /** The parts of what a message says. */

@@ -71,7 +71,7 @@ export async function readNeeds(): Promise<Needs> {
     or<WaitingChangesets>(readWaitingChangesets(), { changesets: [], unreadable: [], more: false }),
     or(readTasks(), []),
     or<Workspace | null>(readWorkspace(studio.workspaceId), null),
-    or(call<UsageReport | null>('workspace.usage', studio.of({ by: 'agent' })), null),
+    or(call<UsageReport | null>('workspace.usage', studio.of({ by: 'agent', limit: 1 })), null),
   ]);
   return {
     approvals,

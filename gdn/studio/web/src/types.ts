@@ -132,6 +132,14 @@ export interface MessagePage {
   next?: number;
   previous?: number;
   total: number;
+  /** The messages of which a text was cut. */
+  cut?: CutMessage[];
+}
+
+/** A message of which a part is known, and where the whole of it is. */
+export interface CutMessage {
+  messageId: string;
+  offset?: number;
 }
 
 /** What happened in a turn. */

@@ -69,7 +69,7 @@ export function asInTheDocs(daemon) {
   }));
   const events = trace();
   const answers = {
-    'trace.get': { traceId: events[0].traceId, events, partial: false },
+    'trace.page': { traceId: events[0].traceId, events, partial: false },
     'proposal.diff': { data: Buffer.from(DIFF).toString('base64'), total: DIFF.length },
   };
   const others = daemon.call.bind(daemon);

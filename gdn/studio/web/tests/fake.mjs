@@ -100,7 +100,44 @@ function page(of, { instanceKey, before, limit = 50 }) {
   const all = of.histories.get(instanceKey) ?? [];
   const end = before ?? all.length;
   const first = Math.max(0, end - limit);
-  return ok({ messages: all.slice(first, end), pending: [], ...(first > 0 ? { previous: first } : {}), total: all.length });
+  const messages = all.slice(first, end).map((message) => structuredClone(message));
+  const cut = messages.map((message, at) => ({ message, at: first + at })).filter(({ message }) => cutTexts(message.data, 'content'));
+  const told = { messages, pending: [], ...(first > 0 ? { previous: first } : {}), total: all.length };
+  return ok({ ...told, ...(cut.length > 0 ? { cut: cut.map(({ message, at }) => ({ messageId: message.id, offset: at })) } : {}) });
+}
+
+/** Cuts the texts below a key as the daemon does; whether there was one to cut. */
+function cutTexts(of, key) {
+  const value = of[key];
+  if (typeof value === 'string' && value.length > 4096) {
+    of[key] = value.slice(0, 4096);
+    return true;
+  }
+  return typeof value === 'object' && value !== null && Object.keys(value).map((each) => cutTexts(value, each)).includes(true);
+}
+
+function wholeMessage(of, { instanceKey, messageId, offset }) {
+  const message = (of.histories.get(instanceKey) ?? [])[offset];
+  if (message?.id !== messageId) return refusal('invalidRequest', 'the history changed', 'read it again');
+  return ok({ message });
+}
+
+/** A trace in pages as the daemon gives it. */
+function tracePage(traceId, events, { after, limit = 2000 }, partial = false) {
+  const first = after === undefined ? 0 : after.index + 1;
+  const next = first + limit;
+  return ok({
+    traceId,
+    events: events.slice(first, next),
+    partial,
+    ...(next < events.length ? { next: { timestamp: data.at(0), instanceKey: 'main', index: next - 1 } } : {}),
+  });
+}
+
+/** Pages of one record, without an end. */
+function auditPage({ before = { system: 1000 } }) {
+  const record = { at: data.at(0), event: 'instance.created', instanceKey: 'main', agentName: data.HOSTILE[0] };
+  return ok({ records: [{ workspaceId: data.WORKSPACE, record }], previous: { system: before.system - 1 }, unreadable: 0 });
 }
 
 function list(of, { containing = '', after, limit = 1000 }) {
@@ -173,10 +210,11 @@ const CALLS = {
   'daemon.status': () => ok({ version: { protocol: 2, goondan: '0.1.0' }, pid: 4242, startedAt: data.at(0), stateRoot: '/home/ada/.goondan', openFiles: { open: 41, limit: 524288 }, stopping: false, workspaces: [data.workspace()] }),
   'workspace.list': () => ok({ workspaces: [data.workspace()] }),
   'workspace.usage': (_, { by }) => ok(data.usageReport(by)),
-  'workspace.audit': () => ok({ records: [{ workspaceId: data.WORKSPACE, record: { at: data.at(0), event: 'instance.created', instanceKey: 'main', agentName: data.HOSTILE[0] } }], earlier: true, unreadable: 0 }),
+  'workspace.audit': (_, params) => auditPage(params),
   'daemon.processes': () => ok({ processes: data.processes() }),
   'instance.list': list,
   'instance.page': page,
+  'message.get': wholeMessage,
   'instance.show': (of, { instanceKey }) => {
     const found = of.conversations.find((one) => one.instanceKey === instanceKey);
     if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn instance list`');
@@ -199,9 +237,10 @@ const CALLS = {
   },
   'instance.checkpoint': () => ok(data.checkpoints[0]),
   'instance.rewind': () => ok(rewound),
-  'trace.get': (of, { of: id }) => {
-    if (id === undefined || id === 'last') return ok({ traceId: 'b'.repeat(32), events: of.trace, partial: true });
-    if (id === 'a'.repeat(32) || id === 't') return ok({ traceId: 'a'.repeat(32), events: data.turnEvents, partial: false });
+  'trace.page': (of, params) => {
+    const { of: id } = params;
+    if (id === undefined || id === 'last' || id === 'b'.repeat(32)) return tracePage('b'.repeat(32), of.trace, params, true);
+    if (id === 'a'.repeat(32) || id === 't') return tracePage('a'.repeat(32), data.turnEvents, params);
     return refusal('eventNotFound', `There is no trace of ${id}.`, 'type `gdn trace`');
   },
   'approval.list': (of, { after }) => ok(approvalPage(of.approvals, after)),

@@ -2,11 +2,10 @@
 //! of models took.
 
 use goondan_protocol::control::{
-    ControlError, ErrorCode, GetTrace, InstanceTurns, ListProcesses, ListWaitingChangesets,
-    ProcessInfo, ReadAudit, ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
+    ControlError, InstanceTurns, ListProcesses, ListWaitingChangesets, PageTrace, ProcessInfo,
+    ReadAudit, ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
-use goondan_protocol::limits::MAX_AUDIT_RECORDS;
 use goondan_store::audit::Logs;
 
 use crate::exchange::MetricsReader;
@@ -74,30 +73,23 @@ impl Core {
     }
 
     pub(super) fn read_audit(&mut self, token: RequestToken, request: ReadAudit) {
-        let records = request.records;
-        if records > MAX_AUDIT_RECORDS {
-            let message = format!("at most {MAX_AUDIT_RECORDS} records come at once");
-            let error = ControlError::new(ErrorCode::InvalidRequest, message)
-                .suggest("ask for fewer; every one is in `audit.jsonl` of the workspace");
-            return self.fleet.respond_error(token, error);
-        }
-        let logs = match request.workspace_id {
+        let logs = match &request.workspace_id {
             None => Logs::All,
-            Some(id) => match self.fleet.workspace(&id) {
-                Ok(_) => Logs::Workspace(id),
+            Some(id) => match self.fleet.workspace(id) {
+                Ok(_) => Logs::Workspace(id.clone()),
                 Err(error) => return self.fleet.respond_error(token, error),
             },
         };
-        let read = Read::Audit { logs, records };
+        let page = request;
+        let read = Read::Audit { logs, page };
         self.fleet.push(Effect::Read { token, read });
     }
 
-    pub(super) fn read_trace(&mut self, token: RequestToken, request: GetTrace) {
+    pub(super) fn read_trace(&mut self, token: RequestToken, request: PageTrace) {
         if let Err(error) = self.fleet.workspace(&request.workspace_id) {
             return self.fleet.respond_error(token, error);
         }
-        let GetTrace { workspace_id, of } = request;
-        let read = Read::Trace { workspace_id, of };
+        let read = Read::Trace(request);
         self.fleet.push(Effect::Read { token, read });
     }
 
@@ -140,12 +132,7 @@ impl Core {
     }
 
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
-        let ReadUsage {
-            workspace_id,
-            by,
-            since,
-        } = request;
-        match self.workspace_ids(workspace_id) {
+        match self.workspace_ids(request.workspace_id.clone()) {
             Ok(workspaces) => {
                 let budgets = workspaces
                     .iter()
@@ -153,8 +140,7 @@ impl Core {
                 let read = Read::Usage {
                     budgets: budgets.collect(),
                     workspaces,
-                    by,
-                    since,
+                    page: request,
                 };
                 self.fleet.push(Effect::Read { token, read });
             }

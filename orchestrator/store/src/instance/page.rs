@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use goondan_durable::{Finding, FindingKind};
-use goondan_protocol::ids::ExtensionStates;
+use goondan_protocol::ids::{ExtensionStates, MessageId};
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
+use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::records::Records;
 use serde_json::value::RawValue;
 
@@ -17,6 +18,8 @@ use goondan_durable::limits::READ_CHUNK_BYTES;
 pub struct Page {
     /// Confirmed messages, raw.
     pub messages: Records,
+    /// Where each of them begins, in bytes of the base.
+    pub places: Vec<u64>,
     /// Events of the open turn, raw; behind the last message only.
     pub events: Vec<Box<RawValue>>,
     /// What the extensions that were asked for remember.
@@ -118,14 +121,17 @@ impl InstanceStore {
             }
             last => text.truncate(last.map_or(0, |at| at + 1)),
         }
-        let (mut places, mut end) = (Vec::new(), offset);
+        let (mut places, mut starts, mut end) = (Vec::new(), Vec::new(), offset);
         let mut from = 1;
         while let Some(rest) = text.get(from..).filter(|rest| !rest.is_empty()) {
             let (len, is_good) = self.base.next_line(end, rest)?;
             let line = rest.get(..len).unwrap_or(rest);
             if is_good && line != b"\n" {
                 match place_of_record(line) {
-                    Some(place) => places.push(from + place.start..from + place.end),
+                    Some(place) => {
+                        places.push(from + place.start..from + place.end);
+                        starts.push(end);
+                    }
                     None => damage.push(self.no_record(end, line)),
                 }
             }
@@ -140,8 +146,51 @@ impl InstanceStore {
             },
             None => self.page_of_events(0)?,
         };
-        (page.messages, page.damage) = (Records::cut_from(text, &places), damage);
+        page.messages = Records::cut_from(text, &places);
+        (page.places, page.damage) = (starts, damage);
         Ok(page)
+    }
+
+    /// Reads one message whole, as the open turn leaves it. `offset` is where it begins in the base; none if it is
+    /// of the open turn.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::HistoryChanged`] if it is not there; [`StoreError::File`].
+    pub fn message(&mut self, id: &MessageId, offset: Option<u64>) -> Result<Message, StoreError> {
+        let mut found: Option<Message> = None;
+        if let Some(offset) = offset {
+            self.check_line_start(offset)?;
+            let line = self.base.line_at(offset)?;
+            found = serde_json::from_slice(&line).ok();
+        }
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let events;
+            (events, next) = self.turn.events_from(first, HISTORY_PAGE_BYTES as u64)?;
+            for raw in fold::raw_events(&events)? {
+                let Ok(event) = serde_json::from_str::<MessageEvent>(raw.get()) else {
+                    continue;
+                };
+                let is_found = |target: &MessageId| found.as_ref().is_some_and(|f| f.id == *target);
+                match event {
+                    MessageEvent::Append { message } if message.id == *id => found = Some(message),
+                    MessageEvent::Replace { target_id, message }
+                        if message.id == *id || is_found(&target_id) =>
+                    {
+                        found = Some(message);
+                    }
+                    MessageEvent::Remove { target_id } if is_found(&target_id) => found = None,
+                    MessageEvent::Truncate => found = None,
+                    MessageEvent::Append { .. }
+                    | MessageEvent::Replace { .. }
+                    | MessageEvent::Remove { .. } => {}
+                }
+            }
+        }
+        found
+            .filter(|found| found.id == *id)
+            .ok_or(StoreError::HistoryChanged)
     }
 
     /// The events of the open turn from the one with this index on.

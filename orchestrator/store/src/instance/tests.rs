@@ -448,6 +448,66 @@ fn pages_from_the_end_on_hold_the_same_messages() {
     }
 }
 
+/// By its id and place, and as the open turn leaves it: never another one.
+#[test]
+fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
+    let disk = fresh();
+    let mut store = None;
+    perform(&disk, &mut store, &Step::Create).unwrap();
+    drop(store);
+    let line = |id: &str| serde_json::to_string(&message(id)).unwrap();
+    let text: String = ["a", "b", "c"].map(|id| line(id) + "\n").concat();
+    let path = dir().join("messages/base.jsonl");
+    disk.plant(&path, text.as_bytes()).unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    let places = store.page_before(None, 9).unwrap().places;
+    let [a, b, c] = places[..] else {
+        panic!("{places:?}");
+    };
+    store.accept(event("e1")).unwrap();
+    let first = "e1".parse().unwrap();
+    store.begin_turn(turn("t1"), &first, at(2)).unwrap();
+    let steps = [
+        append("t1", 1, "d"),
+        append("t1", 2, "e"),
+        replace("t1", 3, "e", "f"),
+        replace("t1", 4, "b", "g"),
+        remove("t1", 5, "c"),
+    ];
+    for step in steps {
+        let Step::Append(id, seq, event) = step else {
+            unreachable!("all of them are")
+        };
+        let raw = RawValue::from_string(serde_json::to_string(&event).unwrap());
+        store.append_event(&turn(id), seq, &raw.unwrap()).unwrap();
+    }
+    let mut found = |id: &str, offset| match store.message(&id.parse().unwrap(), offset) {
+        Ok(found) => Some(found.id.to_string()),
+        Err(StoreError::HistoryChanged) => None,
+        Err(other) => panic!("{other}"),
+    };
+    let is = |id: &str| Some(id.to_owned());
+    // Confirmed, replaced by the open turn, and of the open turn.
+    assert_eq!(found("a", Some(a)), is("a"));
+    assert_eq!(found("g", Some(b)), is("g"));
+    assert_eq!(found("d", None), is("d"));
+    assert_eq!(found("f", None), is("f"));
+    // Removed, replaced, at another place, at none, and unknown.
+    for (id, offset) in [
+        ("c", Some(c)),
+        ("b", Some(b)),
+        ("e", None),
+        ("a", Some(b)),
+        ("a", Some(a + 1)),
+        ("a", Some(text.len() as u64)),
+        ("a", Some(u64::MAX)),
+        ("a", None),
+        ("zz", None),
+    ] {
+        assert_eq!(found(id, offset), None, "{id} {offset:?}");
+    }
+}
+
 #[test]
 fn a_long_history_comes_in_pages_that_fit() {
     let disk = fresh();

@@ -1,23 +1,39 @@
 //! Finding one trace in the runtime events of many instances, for people (`MSG-12`).
 //!
 //! There is no index: the files are looked through, the latest instances first and each from its end,
-//! within bounds. A line that does not name what is looked for is passed over unparsed.
+//! within bounds, for every page anew. A line that does not name what is looked for is passed over unparsed,
+//! and no more events than a page has are kept.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use goondan_durable::IoContext as _;
 use goondan_durable::disk::Disk;
+use goondan_protocol::control::TraceCursor;
 use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_TRACE_PAGE};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 
 use super::segments::Reading;
 use super::{MESSAGES, OBSERVED};
 use crate::error::StoreError;
-use crate::limits::{TRACE_EVENTS_MAX, TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
+use crate::limits::{TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
 use crate::naming::instance_dir_name;
 
-/// A trace, as far as it was found.
+/// Which part of which trace is wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The trace, by its own id or by that of a turn or an event; none: that of the turn that began last.
+    pub of: Option<&'a str>,
+    /// The last event that was told; none: from the first on.
+    pub after: Option<&'a TraceCursor>,
+    /// Most events, at most and if it is not said [`MAX_TRACE_PAGE`].
+    pub limit: Option<usize>,
+}
+
+/// A page of a trace, as far as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traced {
     /// The trace.
@@ -26,14 +42,15 @@ pub struct Traced {
     pub events: Vec<RuntimeEvent>,
     /// Whether there was more to look through.
     pub is_partial: bool,
+    /// The last event of this page, if more follow.
+    pub next: Option<TraceCursor>,
 }
 
 /// Instances among which the latest turn is looked for.
 const LATEST_INSTANCES: usize = 20;
 
-/// Finds the trace that `of` names, by its own id or by that of a turn or an event; none: that of the
-/// turn that began last. `latest` are the instances, the one changed last first. None if there is no
-/// such trace. May be done while writer threads append.
+/// Finds a page of the trace that is wanted. `latest` are the instances, the one changed last first. None if
+/// there is no such trace. May be done while writer threads append.
 ///
 /// # Errors
 ///
@@ -42,11 +59,11 @@ pub fn traced(
     disk: &dyn Disk,
     instances: &Path,
     latest: &[InstanceKey],
-    of: Option<&str>,
+    wanted: Wanted<'_>,
 ) -> Result<Option<Traced>, StoreError> {
     let looked_at = latest.get(..TRACE_INSTANCES_MAX).unwrap_or(latest);
     let mut is_partial = looked_at.len() < latest.len();
-    let trace_id = match of {
+    let trace_id = match wanted.of {
         Some(text) => match text.parse::<TraceId>() {
             Ok(trace_id) => Some(trace_id),
             Err(_) => trace_of(disk, instances, looked_at, text)?,
@@ -57,25 +74,75 @@ pub fn traced(
         return Ok(None);
     };
     let name = trace_id.to_string();
-    let mut events: Vec<RuntimeEvent> = Vec::new();
+    let mut page = Gathered::new(wanted);
     for key in looked_at {
-        is_partial |= look(disk, instances, key, &name, |event| {
+        let mut at_same_time = HashMap::<Timestamp, usize>::new();
+        is_partial |= look(disk, instances, key, &name, |event, bytes| {
             if event.trace_id == trace_id {
-                events.push(event);
+                let index = at_same_time.entry(event.timestamp).or_default();
+                let place = TraceCursor {
+                    timestamp: event.timestamp,
+                    instance_key: key.clone(),
+                    index: *index,
+                };
+                *index += 1;
+                page.add(place, event, bytes);
             }
         })?;
-        if events.len() > TRACE_EVENTS_MAX {
-            is_partial = true;
-            break;
-        }
     }
-    events.truncate(TRACE_EVENTS_MAX);
-    events.sort_by_key(|event| event.timestamp);
-    Ok((!events.is_empty()).then_some(Traced {
+    let (events, next) = page.end();
+    // Behind the last page there is nothing, and the trace is known all the same.
+    let is_known = !events.is_empty() || wanted.after.is_some();
+    Ok(is_known.then_some(Traced {
         trace_id,
         events,
         is_partial,
+        next,
     }))
+}
+
+/// The earliest events behind a place, and one more.
+struct Gathered<'a> {
+    after: Option<&'a TraceCursor>,
+    limit: usize,
+    /// With the length of their records in bytes.
+    events: BTreeMap<TraceCursor, (RuntimeEvent, usize)>,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(wanted: Wanted<'a>) -> Self {
+        let limit = wanted.limit.unwrap_or(MAX_TRACE_PAGE);
+        Self {
+            after: wanted.after,
+            limit: limit.clamp(1, MAX_TRACE_PAGE),
+            events: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, place: TraceCursor, event: RuntimeEvent, bytes: usize) {
+        if self.after.is_some_and(|after| place <= *after) {
+            return;
+        }
+        self.events.insert(place, (event, bytes));
+        if self.events.len() > self.limit + 1 {
+            self.events.pop_last();
+        }
+    }
+
+    /// The events of the page, one at least if there is any, and its last one's place if more follow.
+    fn end(self) -> (Vec<RuntimeEvent>, Option<TraceCursor>) {
+        let (mut page, mut last, mut bytes) = (Vec::new(), None, 0);
+        for (place, (event, length)) in self.events {
+            bytes += length;
+            let is_full = page.len() == self.limit || bytes > HISTORY_PAGE_BYTES;
+            if is_full && !page.is_empty() {
+                return (page, last);
+            }
+            page.push(event);
+            last = Some(place);
+        }
+        (page, None)
+    }
 }
 
 /// The trace of the turn or event of this id.
@@ -87,7 +154,7 @@ fn trace_of(
 ) -> Result<Option<TraceId>, StoreError> {
     let mut found = None;
     for key in keys {
-        look(disk, instances, key, id, |event| {
+        look(disk, instances, key, id, |event, _| {
             let is_event = event.event_id.as_ref().is_some_and(|e| e.as_str() == id);
             if is_event || event.turn_id.as_str() == id {
                 found = Some(event.trace_id);
@@ -108,26 +175,32 @@ fn latest_trace(
     let mut latest: Option<RuntimeEvent> = None;
     let started = RuntimeEventKind::TurnStarted;
     for key in keys.iter().take(LATEST_INSTANCES) {
-        look(disk, instances, key, started.as_str(), |event| {
-            let is_later = latest
-                .as_ref()
-                .is_none_or(|l| l.timestamp <= event.timestamp);
-            if event.kind == started && is_later {
-                latest = Some(event);
-            }
-        })?;
+        look(
+            disk,
+            instances,
+            key,
+            started.as_str(),
+            |event: RuntimeEvent, _| {
+                let is_later = latest
+                    .as_ref()
+                    .is_none_or(|l| l.timestamp <= event.timestamp);
+                if event.kind == started && is_later {
+                    latest = Some(event);
+                }
+            },
+        )?;
     }
     Ok(latest.map(|event| event.trace_id))
 }
 
-/// Shows the events of an instance whose lines hold `text`, oldest first. True if its record is longer
+/// Shows the events of an instance whose lines hold `text`, in their order, with the lengths of these. True if its record is longer
 /// than what was looked through.
 fn look(
     disk: &dyn Disk,
     instances: &Path,
     key: &InstanceKey,
     text: &str,
-    mut show: impl FnMut(RuntimeEvent),
+    mut show: impl FnMut(RuntimeEvent, usize),
 ) -> Result<bool, StoreError> {
     let messages = instances.join(instance_dir_name(key)).join(MESSAGES);
     // It may have been deleted meanwhile.
@@ -139,7 +212,7 @@ fn look(
     for line in bytes.split(|byte| *byte == b'\n') {
         let is_named = std::str::from_utf8(line).is_ok_and(|line| line.contains(text));
         if is_named && let Ok(event) = serde_json::from_slice(line) {
-            show(event);
+            show(event, line.len());
         }
     }
     Ok(is_partial)
@@ -190,7 +263,13 @@ mod tests {
         let first = [line(1, "t1", 5), "damage\n".to_owned(), line(2, "t2", 9)].concat();
         let second = [line(1, "t3", 7), line(3, "t4", 8)].concat();
         let (disk, keys) = disk_with(&[("a", first), ("b", second)]);
-        let find = |of| traced(&disk, Path::new("/i"), &keys, of).unwrap();
+        let find = |of| {
+            let wanted = Wanted {
+                of,
+                ..Wanted::default()
+            };
+            traced(&disk, Path::new("/i"), &keys, wanted).unwrap()
+        };
         let trace = format!("{:032x}", 1);
         for of in [trace.as_str(), "t1", "t3", "event-t3"] {
             let found = find(Some(of));
@@ -209,8 +288,76 @@ mod tests {
         let text = [line(1, "t1", 1), filler.repeat(times), line(1, "t2", 2)].concat();
         let (disk, keys) = disk_with(&[("a", text)]);
         let trace = format!("{:032x}", 1);
-        let found = traced(&disk, Path::new("/i"), &keys, Some(&trace)).unwrap();
+        let wanted = Wanted {
+            of: Some(&trace),
+            ..Wanted::default()
+        };
+        let found = traced(&disk, Path::new("/i"), &keys, wanted).unwrap();
         assert_eq!(turns(found.as_ref()), ["t2"]);
         assert!(found.unwrap().is_partial);
+    }
+
+    #[test]
+    fn obs_1_pages_of_a_trace_miss_and_repeat_nothing_while_it_grows() {
+        // Of the same time: in one conversation, and in two.
+        let first = [line(1, "t1", 5), line(1, "t2", 5), line(2, "x", 5)].concat();
+        let second = [line(1, "t3", 5), line(1, "t4", 4), line(1, "t5", 9)].concat();
+        let grown = [second.clone(), line(1, "t6", 9)].concat();
+        let trace = format!("{:032x}", 1);
+        for limit in [None, Some(0), Some(1), Some(2), Some(3), Some(9)] {
+            let mut after = None;
+            let mut seen = Vec::new();
+            loop {
+                let is_first = after.is_none();
+                // The conversation that changed last comes first, and it is not always the same.
+                let text = if is_first { &second } else { &grown };
+                let (disk, mut keys) = disk_with(&[("a", first.clone()), ("b", text.clone())]);
+                if is_first {
+                    keys.reverse();
+                }
+                let wanted = Wanted {
+                    of: Some(&trace),
+                    after: after.as_ref(),
+                    limit,
+                };
+                let found = traced(&disk, Path::new("/i"), &keys, wanted)
+                    .unwrap()
+                    .unwrap();
+                assert!(found.events.len() <= limit.unwrap_or(9).max(1));
+                seen.extend(turns(Some(&found)).into_iter().map(str::to_owned));
+                let Some(next) = found.next else {
+                    break;
+                };
+                after = Some(next);
+            }
+            let all = ["t4", "t1", "t2", "t3", "t5", "t6"];
+            let is_one_page = limit.is_none_or(|limit| limit > 5);
+            assert_eq!(seen, &all[..if is_one_page { 5 } else { 6 }], "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn obs_1_a_page_of_a_trace_ends_behind_so_many_bytes() {
+        let (disk, keys) = disk_with(&[("a", line(1, "t", 1).repeat(3))]);
+        let trace = format!("{:032x}", 1);
+        let wanted = Wanted {
+            of: Some(&trace),
+            ..Wanted::default()
+        };
+        let found = traced(&disk, Path::new("/i"), &keys, wanted).unwrap();
+        let found = found.unwrap();
+        assert_eq!((found.events.len(), found.next), (3, None));
+        let mut page = Gathered::new(wanted);
+        for (index, event) in found.events.into_iter().enumerate() {
+            let place = TraceCursor {
+                timestamp: event.timestamp,
+                instance_key: event.instance_key.clone(),
+                index,
+            };
+            page.add(place, event, HISTORY_PAGE_BYTES / 2 + 1);
+        }
+        let (events, next) = page.end();
+        assert_eq!(events.len(), 1);
+        assert_eq!(next.map(|next| next.index), Some(0));
     }
 }

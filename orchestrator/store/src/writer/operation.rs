@@ -12,9 +12,10 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ExportPart, ExportPosition, Imported, RewindRecord};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
-    AgentName, ConnectionName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId,
-    WorkspaceId,
+    AgentName, ConnectionName, EventId, ExtensionName, ExtensionStates, InstanceRef, MessageId,
+    TurnId, WorkspaceId,
 };
+use goondan_protocol::message::Message;
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
@@ -211,6 +212,7 @@ operations! {
     ArrangeEvent of instance promises Everything -> Arranged;
     ReadPage of instance promises Everything -> Box<Page>;
     ReadPageBefore of instance promises Everything -> LatestPage;
+    ReadMessage of instance promises Everything -> Box<Message>;
     LookUpEvent of instance promises Everything -> EventState;
     Inspect of instance promises Everything -> Box<Inspection>;
     VerifyInstance of instance promises Everything -> Box<Verified>;
@@ -489,6 +491,17 @@ pub struct LatestPage {
     pub page: Box<Page>,
     /// Confirmed messages there are.
     pub total: u64,
+}
+
+/// Reads one message of the conversation, whole.
+#[derive(Debug)]
+pub struct ReadMessage {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// The message.
+    pub message_id: MessageId,
+    /// Where it begins in the base; none if it is of the open turn.
+    pub offset: Option<u64>,
 }
 
 /// Says what is known of an event.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use goondan_durable::{IoContext as _, Severity, Verified};
 use goondan_protocol::control::{ExportPart, Imported, RewindRecord};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
+use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 
 use super::Worker;
@@ -12,9 +13,9 @@ use super::operation::{
     AbandonRewind, Accept, Accepted, AppendEvent, Appended, ArrangeEvent, Audit, AwaitReply,
     BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export,
     FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
-    NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadPage,
-    ReadPageBefore, ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance,
-    VerifyRootFiles, VerifyWorkspaceFiles,
+    NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadMessage,
+    ReadPage, ReadPageBefore, ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent,
+    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
@@ -210,6 +211,13 @@ impl Perform<ReadPageBefore> for Worker {
             page: Box::new(store.page_before(read.before, read.limit)?),
             total: store.count_messages(),
         })
+    }
+}
+
+impl Perform<ReadMessage> for Worker {
+    fn perform(&mut self, read: ReadMessage) -> Result<Box<Message>, StoreError> {
+        let store = &mut self.held(&read.instance)?.store;
+        Ok(Box::new(store.message(&read.message_id, read.offset)?))
     }
 }
 

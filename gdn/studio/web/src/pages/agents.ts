@@ -1,13 +1,13 @@
 // Agents: those of the workspace, and which of them had which others work in the latest trace.
 
 import { html, nothing, svg, type SVGTemplateResult, type TemplateResult } from 'lit';
-import { ApiError, call } from '../api.js';
+import { ApiError, callTrace } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { count } from '../parts/figures.js';
 import { head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { studio } from '../studio.js';
-import type { RuntimeEvent, WorkspaceChange } from '../types.js';
+import type { WorkspaceChange } from '../types.js';
 import { type Asked, askedOf, waterfallOf } from '../waterfall.js';
 
 /** More do not fit into the picture; the table has all. */
@@ -27,7 +27,7 @@ class AgentsPage extends Page {
   }
 
   protected async read(): Promise<void> {
-    const told = await call<{ events: RuntimeEvent[] }>('trace.get', studio.of()).catch((thrown: unknown) => {
+    const told = await callTrace(studio.of()).catch((thrown: unknown) => {
       // Nothing has happened yet.
       if (thrown instanceof ApiError && thrown.code === 'eventNotFound') return { events: [] };
       throw thrown;

@@ -11,18 +11,19 @@ import type { Json, WorkspaceChange } from '../types.js';
 
 interface AuditPageTold {
   records: { workspaceId?: string; record: Record<string, Json> }[];
-  earlier: boolean;
+  /** Where the page before it ends, as it is handed back. */
+  previous?: unknown;
   unreadable: number;
 }
 
 const RECORDS = 200;
-const RECORDS_MAX = 10_000;
+const PAGES_MAX = 50;
 /** Events come in a row; the log is read again after a pause. */
 const SETTLE_MS = 1000;
 
 class AuditPage extends Page {
-  #told: AuditPageTold = { records: [], earlier: false, unreadable: 0 };
-  #records = RECORDS;
+  #told: AuditPageTold = { records: [], unreadable: 0 };
+  #pages = 1;
   #containing = '';
 
   protected heading(): string {
@@ -35,7 +36,16 @@ class AuditPage extends Page {
   }
 
   protected async read(): Promise<void> {
-    this.#told = await call<AuditPageTold>('workspace.audit', studio.of({ records: this.#records }));
+    const told: AuditPageTold = { records: [], unreadable: 0 };
+    for (let page = 0; page < this.#pages; page += 1) {
+      const before = told.previous === undefined ? {} : { before: told.previous };
+      const earlier = await call<AuditPageTold>('workspace.audit', studio.of({ limit: RECORDS, ...before }));
+      told.records.unshift(...earlier.records);
+      told.unreadable += earlier.unreadable;
+      told.previous = earlier.previous;
+      if (told.previous === undefined) break;
+    }
+    this.#told = told;
   }
 
   protected content(): TemplateResult {
@@ -47,7 +57,7 @@ class AuditPage extends Page {
       oneLine(Object.entries(fields).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ')),
     ]);
     const more = (): void => {
-      this.#records = Math.min(this.#records * 5, RECORDS_MAX);
+      this.#pages += 1;
       void this.reload();
     };
     return html`<p class="field search"><label for="search">Only records with this</label>
@@ -57,7 +67,7 @@ class AuditPage extends Page {
         }}></p>
       ${this.#told.unreadable > 0 ? html`<p class="warn">${counted(this.#told.unreadable, 'line')} cannot be read.</p>` : ''}
       ${view.tableView('Records, the newest first', ['When', 'What', 'Facts'], rows)}
-      ${this.#told.earlier && this.#records < RECORDS_MAX ? html`<p><button type="button" @click=${more}>Earlier records</button></p>` : ''}`;
+      ${this.#told.previous !== undefined && this.#pages < PAGES_MAX ? html`<p><button type="button" @click=${more}>Earlier records</button></p>` : ''}`;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
-import { call, callPages } from '../api.js';
+import { asApiError, call, callPages } from '../api.js';
 import { type MessagesState, NO_MESSAGES, withEarlier, withNewest } from '../messages.js';
 import { FollowingPage } from '../following.js';
 import { type LiveState, liveReducer, type Reply, type TurnNotice } from '../live.js';
@@ -18,7 +18,7 @@ import { studio } from '../studio.js';
 import { earlier, later, type Place } from '../moving.js';
 import { type Turn, turnsOf } from '../turns.js';
 import { deleteConversation, exportConversation } from '../whole.js';
-import type { Checkpoint, Instance, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Checkpoint, CutMessage, Instance, Message, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
@@ -41,6 +41,8 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** What the end was when it was last shown. */
   #end = '';
   #isReadingEarlier = false;
+  /** Messages of which a part is on their page, and which somebody wanted to see whole. */
+  #whole = new Map<string, Message>();
   /** The step whose reply is among the messages by now. */
   #saidStep = '';
   #pending: ReturnType<typeof setTimeout> | undefined;
@@ -80,6 +82,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (change.event?.instanceKey !== this.#key) return false;
     if (isEvent(change, 'instance.rewound', 'instance.deleted')) {
       this.#state = NO_MESSAGES;
+      this.#whole.clear();
       this.#fullPages = { events: [], offset: 0 };
     }
     return true;
@@ -189,6 +192,31 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     }
   }
 
+  #messageView(message: Message, isPending: boolean): TemplateResult {
+    const cut = this.#state.cut.get(message.id);
+    if (cut === undefined) return messageView(message, isPending);
+    const whole = this.#whole.get(message.id);
+    const toggle = (): void => void (whole === undefined ? this.#readWhole(cut) : this.#showLess(message.id));
+    return messageView(whole ?? message, isPending, { isWhole: whole !== undefined, toggle });
+  }
+
+  async #readWhole(cut: CutMessage): Promise<void> {
+    try {
+      const { message } = await call<{ message: Message }>('message.get', studio.of({ instanceKey: this.#key, ...cut }));
+      this.#whole.set(message.id, message);
+      this.requestUpdate();
+    } catch (thrown) {
+      // It may be in another place by now, and the page says where.
+      this.readSoon();
+      studio.announce(`The message cannot be read: ${asApiError(thrown).message}`);
+    }
+  }
+
+  #showLess(messageId: string): void {
+    this.#whole.delete(messageId);
+    this.requestUpdate();
+  }
+
   protected override updated(): void {
     const { messages, pending } = this.#state;
     const said = this.#reply;
@@ -214,8 +242,8 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
           : html`<p><button type="button" @click=${() => void this.#readEarlier()}>
               Earlier messages (${total - messages.length})
             </button></p>`}
-        ${repeat(messages, (message) => message.id, (message) => messageView(message, false))}
-        ${repeat(pending, (message) => message.id, (message) => messageView(message, true))}
+        ${repeat(messages, (message) => message.id, (message) => this.#messageView(message, false))}
+        ${repeat(pending, (message) => message.id, (message) => this.#messageView(message, true))}
         ${reply === null ? nothing : replyView(reply)}
         ${messages.length + pending.length === 0 ? html`<p>No messages yet.</p>` : nothing}
       </section>

@@ -1,14 +1,14 @@
 // Trace: what followed from one event, across agents.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { call } from '../api.js';
+import { callTrace } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { count, counted, dollars, duration } from '../parts/figures.js';
 import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import '../parts/waterfall.js';
 import { studio } from '../studio.js';
-import type { RuntimeEvent, WorkspaceChange } from '../types.js';
+import type { WorkspaceChange } from '../types.js';
 import { type Asked, askedOf, type Span, type Waterfall, waterfallOf } from '../waterfall.js';
 
 /** The table has so many rows at a time. */
@@ -34,10 +34,10 @@ class TracePage extends Page {
 
   protected async read(): Promise<void> {
     const of = this.route.arg === '' ? {} : { of: this.route.arg };
-    const told = await call<{ traceId: string; events: RuntimeEvent[]; partial: boolean }>('trace.get', studio.of(of));
+    const told = await callTrace(studio.of(of));
     const beganMs = performance.now();
     this.#traceId = told.traceId;
-    this.#isPartial = told.partial;
+    this.#isPartial = told.isPartial;
     this.#waterfall = waterfallOf(told.events);
     this.#asked = askedOf(this.#waterfall);
     this.#layoutMs = performance.now() - beganMs;

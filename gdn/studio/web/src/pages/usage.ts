@@ -32,7 +32,7 @@ class UsagePage extends Page {
 
   protected async read(): Promise<void> {
     const since = this.#since === '' ? {} : { since: this.#since };
-    this.#report = await call<UsageReport>('workspace.usage', studio.of({ by: this.#by, ...since }));
+    this.#report = await call<UsageReport>('workspace.usage', studio.of({ by: this.#by, ...since, limit: ROWS_MAX }));
   }
 
   protected content(): TemplateResult {
@@ -51,12 +51,11 @@ class UsagePage extends Page {
   }
 
   #reportView(report: UsageReport): TemplateResult {
-    const rows = report.rows.slice(0, ROWS_MAX).map((row) => [html`<span class="name">${oneLine(row.key)}</span>`, ...spendingCells(row.spending)]);
-    const notShown = report.rows.length - rows.length + report.leftOut;
+    const rows = report.rows.map((row) => [html`<span class="name">${oneLine(row.key)}</span>`, ...spendingCells(row.spending)]);
     const { unpriced = 0, unmetered = 0 } = report.total;
     return html`${view.tableView('Usage', [this.#by === 'instance' ? 'Conversation' : 'Key', 'Replies', 'In', 'Cached', 'Out', 'Cost'],
         rows.length === 0 ? [] : [...rows, [html`<strong>Total</strong>`, ...spendingCells(report.total)]])}
-      ${notShown > 0 ? html`<p class="faint">${counted(notShown, 'row')} not shown: ${view.commandView('gdn', 'usage', '--by', this.#by)}</p>` : ''}
+      ${report.leftOut > 0 ? html`<p class="faint">${counted(report.leftOut, 'row')} not shown: ${view.commandView('gdn', 'usage', '--by', this.#by)}</p>` : ''}
       ${unpriced > 0 ? html`<p class="faint">The cost of ${counted(unpriced, 'reply', 'replies')} is not known.</p>` : ''}
       ${unmetered > 0 ? html`<p class="faint">The tokens of ${counted(unmetered, 'reply', 'replies')} are not known.</p>` : ''}
       ${report.unreadable > 0 ? html`<p class="warn">${counted(report.unreadable, 'record')} cannot be read.</p>` : ''}

@@ -4,24 +4,37 @@ import { html, nothing, type TemplateResult } from 'lit';
 import type { Reply } from '../live.js';
 import { partsOf } from '../messages.js';
 import type { Json, Message, Part } from '../types.js';
-import './long.js';
 import { harmless, oneLine } from './text.js';
-import { jsonView, textView, timeView } from './views.js';
+import { blockView, jsonView, textView, timeView } from './views.js';
 
 /** Results longer than this are folded. */
 const FOLDED_CHARACTERS = 600;
 
 const WHO: Record<string, string> = { user: 'User', assistant: 'Agent', tool: 'Tool', system: 'System' };
 
+/** Of a message of which a part is known: whether it is shown whole now, and what shows more or less of it. */
+export interface Cut {
+  isWhole: boolean;
+  toggle: () => void;
+}
+
 /** A message; `isPending` if it is of the turn in progress. */
-export function messageView(message: Message, isPending: boolean): TemplateResult {
+export function messageView(message: Message, isPending: boolean, cut?: Cut): TemplateResult {
   const { role } = message.data;
   const from = message.source.extensionName ?? message.source.toolName;
   return html`<article class="message ${role}" data-message=${message.id} aria-label=${`${WHO[role] ?? oneLine(role)} message`}>
     <header><strong>${WHO[role] ?? oneLine(role)}</strong> ${from === undefined ? nothing : html`<span class="name">${oneLine(from)}</span>`}
       ${timeView(message.createdAt)} ${isPending ? html`<span class="standing waits">turn in progress</span>` : nothing}</header>
-    ${partsOf(message).map(partView)}
+    ${partsOf(message).map(partView)} ${cut === undefined ? nothing : cutView(cut)}
   </article>`;
+}
+
+/** The button stays where it is, so that the focus does, too. */
+function cutView({ isWhole, toggle }: Cut): TemplateResult {
+  return html`${isWhole ? nothing : html`<p class="faint">This message is longer: the beginnings of its texts are shown.</p>`}
+    <p><button type="button" aria-expanded=${isWhole ? 'true' : 'false'} @click=${toggle}>
+      ${isWhole ? 'Show less' : 'Show all of this message'}
+    </button></p>`;
 }
 
 /** What the model of a turn in progress has said so far. */
@@ -36,20 +49,15 @@ export function replyView({ text, reasoning, isCut, note }: Reply): TemplateResu
 
 function partView(part: Part): TemplateResult {
   if (part.type === 'text' && typeof part.text === 'string') {
-    return html`<div class="said" data-text><gdn-long .text=${part.text}></gdn-long></div>`;
+    return html`<div class="said" data-text>${textView(part.text)}</div>`;
   }
   if (part.type === 'tool-call') {
     const name = oneLine(String(part.toolName));
     return html`<div class="call"><p>Calls <span class="name">${name}</span></p>
-      ${longView(JSON.stringify((part as { input?: Json }).input, null, 2) ?? '', `Arguments of ${name}`)}</div>`;
+      ${blockView(JSON.stringify((part as { input?: Json }).input, null, 2) ?? '', `Arguments of ${name}`)}</div>`;
   }
   if (part.type === 'tool-result') return resultView(part as ResultPart);
   return jsonView(part as Json, `A part of the type ${oneLine(part.type)}`);
-}
-
-/** A text in a box of its own. */
-function longView(text: string, label: string): TemplateResult {
-  return html`<gdn-long .text=${text} .label=${label}></gdn-long>`;
 }
 
 type ResultPart = { toolName: string; output?: { type?: string; value?: Json } };
@@ -59,7 +67,7 @@ function resultView({ toolName, output }: ResultPart): TemplateResult {
   const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
   const isError = output?.type?.startsWith('error') === true;
   const label = `${isError ? 'Error' : 'Result'} of ${oneLine(toolName)}`;
-  const block = longView(text, label);
+  const block = blockView(text, label);
   if (text.length <= FOLDED_CHARACTERS) return html`<div class=${isError ? 'result bad' : 'result'}><p>${label}</p>${block}</div>`;
   return html`<details class=${isError ? 'result bad' : 'result'}>
     <summary>${label}: ${harmless(text.slice(0, 80).split('\n')[0] ?? '')}…</summary>${block}

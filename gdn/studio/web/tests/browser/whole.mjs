@@ -13,13 +13,13 @@ await suite('whole', async (browser) => {
   await visit(page, `#/conversation/${key}`);
   await settled(page);
   const isWhole = () => page.evaluate(() => document.querySelector('.messages').textContent.includes('THE END'));
-  await page.waitForSelector('gdn-long button[aria-expanded="false"]');
+  await page.waitForSelector('article button[aria-expanded="false"]');
   must(!(await isWhole()), 'a long text is shown whole at once');
-  await tabTo(page, 'gdn-long button');
+  await tabTo(page, 'article button[aria-expanded]');
   await page.keyboard.press('Enter');
-  await page.waitForSelector('gdn-long button[aria-expanded="true"]');
+  await page.waitForSelector('article button[aria-expanded="true"]');
   must(await isWhole(), 'the long text is not shown whole');
-  must(await page.evaluate(() => document.activeElement?.matches('gdn-long button')), 'the focus is gone from the button');
+  must(await page.evaluate(() => document.activeElement?.matches('article button[aria-expanded]')), 'the focus is gone from the button');
 
   const button = (label) => page.locator('.actions button', { hasText: label });
   await button('Export').focus();

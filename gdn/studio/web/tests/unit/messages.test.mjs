@@ -65,3 +65,18 @@ test('a list that fits on its first page is that page', () => {
   const list = withPage(EMPTY_LIST, { instances: instances(0, 3), total: 3 });
   assert.deepEqual(keys(withHead(list, { instances: instances(1, 3), total: 2 })), ['k1', 'k2']);
 });
+
+test('of which messages a part is known is known of all pages', () => {
+  const cut = (...ids) => ids.map((messageId) => ({ messageId, offset: 7 }));
+  const idsOf = (state) => [...state.cut.keys()].sort();
+  let state = ofPage({ ...newest(15), cut: cut('m14', 'm10') });
+  assert.deepEqual(idsOf(state), ['m10', 'm14']);
+  state = withNewest(state, { ...newest(16), cut: cut('m15') }).state;
+  assert.deepEqual(idsOf(state), ['m15'], 'both are whole on the newer page');
+  const first = state.messages[0].id;
+  const earlier = { ...newest(9), messages: messages(0, 4), cut: cut('m1') };
+  state = withEarlier(state, earlier);
+  assert.deepEqual(idsOf(state), ['m1', 'm15']);
+  assert.notEqual(state.messages[0].id, first);
+  assert.deepEqual(idsOf(ofPage(newest(3))), []);
+});
