@@ -122,6 +122,7 @@ impl Recorder {
             usage: observation.spent.usage,
             cost_micro_usd: observation.spent.cost,
             response: observation.response,
+            outcome_unknown: observation.outcome_unknown,
             detail: observation.detail,
             ..RuntimeEvent::new(observation.kind, timestamp, place, whose, turn_id)
         };
@@ -189,6 +190,7 @@ mod tests {
                 scope: scope.clone(),
                 spent: Spent::default(),
                 response: None,
+                outcome_unknown: false,
                 detail: None,
             };
             recorder.record(

@@ -31,6 +31,8 @@ pub struct ToolOutcome {
     /// Whether the tool did its work and what it ran says that it failed: a command with another exit code
     /// than 0. Its output is for the model to judge; people are shown a failure.
     pub has_failed: bool,
+    /// Whether nobody knows if the call had its effect: it was cut short.
+    pub is_unknown: bool,
 }
 
 impl ToolOutcome {
@@ -41,6 +43,15 @@ impl ToolOutcome {
             is_error: false,
             images: Vec::new(),
             has_failed: false,
+            is_unknown: false,
+        }
+    }
+
+    /// A call that a crash cut short.
+    pub fn interrupted() -> Self {
+        Self {
+            is_unknown: true,
+            ..Self::error(INTERRUPTED)
         }
     }
 
@@ -51,6 +62,7 @@ impl ToolOutcome {
             is_error: true,
             images: Vec::new(),
             has_failed: false,
+            is_unknown: false,
         }
     }
 }

@@ -209,6 +209,7 @@ impl From<ControlError> for Failure {
                 "see what is parked: `gdn event list --parked`",
             ),
             ErrorCode::QuestionNotFound => (Exit::NotFound, "see what waits: `gdn question list`"),
+            ErrorCode::CallNotFound => (Exit::NotFound, "see which there are: `gdn calls`"),
             ErrorCode::ApprovalNotFound => (Exit::NotFound, "see what waits: `gdn approvals`"),
             ErrorCode::ApprovalDecided => (Exit::Conflict, "see what waits: `gdn approvals`"),
             ErrorCode::SandboxNotFound => (Exit::NotFound, "see what there is: `gdn sandbox list`"),

@@ -200,6 +200,9 @@ pub struct CallError {
     /// What the other side says of the token of an authorization server that it was called with. It did nothing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Box<TokenVerdict>>,
+    /// Whether nobody knows if the call had its effect: it broke off in the middle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outcome_unknown: bool,
 }
 
 /// What the other side says of the token that it was called with (RFC 6750, 3.1).
@@ -231,6 +234,16 @@ impl CallError {
             retry_after_ms: None,
             usage: None,
             token: None,
+            outcome_unknown: false,
+        }
+    }
+
+    /// The same of a call that broke off in the middle: nobody knows if it had its effect.
+    #[must_use]
+    pub fn of_unknown_outcome(self) -> Self {
+        Self {
+            outcome_unknown: true,
+            ..self
         }
     }
 

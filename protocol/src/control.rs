@@ -34,6 +34,7 @@ macro_rules! requests_about {
 
 mod approval;
 mod bundle;
+mod call;
 mod daemon;
 mod event;
 mod instance;
@@ -63,6 +64,9 @@ pub use bundle::{
     ApproveChangeset, BundleLogs, ListWaitingChangesets, PinBundle, ReadBundleLog, RehearseBundle,
     RejectChangeset, RevertBundle, ShowBundle, ShowChangeset, ShownChangeset, WaitingChangeset,
     WaitingChangesetsPage,
+};
+pub use call::{
+    CallSettled, ListUnknownCalls, SettleCall, UnknownCallInfo, UnknownCallPlace, UnknownCallsPage,
 };
 pub use daemon::{
     Connect, Connected, DaemonStatus, OpenFiles, ReadMetrics, Resource, Status, Stop,
@@ -231,6 +235,10 @@ methods! {
     ShowApproval = "approval.show" -> ApprovalDetail;
     /// Approves or denies a tool call that waits. Only a person may.
     DecideApproval = "approval.decide" -> ApprovalDecided;
+    /// The tool calls of which nobody knows if they had their effect.
+    ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
+    /// Says that a person has looked after one of them. Only a person may.
+    SettleCall = "call.settle" -> CallSettled;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> InstancesPage;
     /// One instance.

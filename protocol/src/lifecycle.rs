@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::ids::{
     AgentName, ApprovalId, ChangesetId, ConnectionName, EventId, InstanceKey, QuestionId,
-    ResourceName, RevisionId, RunId, TurnId, WorkerId,
+    ResourceName, RevisionId, RunId, ToolCallId, TurnId, WorkerId,
 };
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
@@ -230,6 +230,33 @@ pub enum LifecycleEvent {
         event_id: EventId,
         /// How the last process ended.
         reason: String,
+    },
+    /// A tool call was cut short, and nobody knows if it had its effect.
+    #[serde(rename = "call.unknown")]
+    CallUnknown {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// Its agent.
+        agent_name: AgentName,
+        /// The turn.
+        turn_id: TurnId,
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The tool's full name, as the model wrote it.
+        tool_name: String,
+        /// How it was cut short.
+        detail: String,
+    },
+    /// A person has looked whether such a call had its effect.
+    #[serde(rename = "call.settled")]
+    CallSettled {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What the person found.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// A person lets a parked event wait again.
     #[serde(rename = "event.retried")]
@@ -488,6 +515,8 @@ impl LifecycleEvent {
             | Self::EventAccepted { instance_key, .. }
             | Self::EventRefused { instance_key, .. }
             | Self::EventParked { instance_key, .. }
+            | Self::CallUnknown { instance_key, .. }
+            | Self::CallSettled { instance_key, .. }
             | Self::EventRetried { instance_key, .. }
             | Self::EventDropped { instance_key, .. }
             | Self::EventCancelled { instance_key, .. }

@@ -56,6 +56,9 @@ pub const MAX_WORKSPACES_PAGE: usize = 100;
 /// Tool calls that wait for approval, on one page of a list at most (`OBS-1`).
 pub const MAX_APPROVALS_PAGE: usize = 250;
 
+/// Tool calls of which nobody knows if they had their effect, on one page of a list at most (`OBS-1`).
+pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
+
 /// Questions that one page of a list holds at most (`OBS-1`): each has its text.
 pub const MAX_QUESTIONS_PAGE: usize = 250;
 

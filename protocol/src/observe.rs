@@ -203,6 +203,9 @@ pub struct RuntimeEvent {
     /// How strictly the programs of a tool call were confined, for its end; absent if it started none (`SEC-3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Level>,
+    /// Of a tool call that failed: whether nobody knows if it had its effect, since it was cut short.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outcome_unknown: bool,
     /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -248,6 +251,7 @@ impl RuntimeEvent {
             cost_micro_usd: None,
             response: None,
             sandbox: None,
+            outcome_unknown: false,
             detail: None,
         }
     }

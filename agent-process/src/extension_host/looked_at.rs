@@ -77,12 +77,14 @@ pub(super) fn return_of(result: Option<Returned>, moment: MomentOf) -> Middlewar
         }
         MomentOf::Call { result: came, .. } => {
             let has_failed = came.as_ref().is_some_and(|came| came.has_failed);
+            let is_unknown = came.as_ref().is_some_and(|came| came.is_unknown);
             let returned = result.and_then(|result| {
                 Some(ToolOutcome {
                     text: result.text?,
                     is_error: result.is_error,
                     images: came.iter().flat_map(|came| came.images.clone()).collect(),
                     has_failed,
+                    is_unknown,
                 })
             });
             MiddlewareReturn::Call(returned.or(came).unwrap_or_else(|| {

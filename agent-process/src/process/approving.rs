@@ -5,7 +5,7 @@ use goondan_protocol::approval::{ApprovalDecision, Approve};
 use goondan_protocol::message::ToolCall;
 
 use super::agent::{Agent, Done};
-use crate::tool_call::{CallKey, INTERRUPTED, ToolOutcome, ToolRules as _};
+use crate::tool_call::{CallKey, ToolOutcome, ToolRules as _};
 use crate::tools::{CallSite, Toolbox};
 
 impl Agent {
@@ -89,7 +89,7 @@ async fn ask(
             ..
         }) => {
             if has_begun && !toolbox.is_idempotent(&call.tool_name) {
-                return Err(ToolOutcome::error(INTERRUPTED));
+                return Err(ToolOutcome::interrupted());
             }
             Ok(())
         }

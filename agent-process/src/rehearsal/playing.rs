@@ -272,6 +272,7 @@ fn run_tool<T: Tools>(
         is_error: result.is_error,
         images: result.images,
         has_failed: false,
+        is_unknown: false,
     };
     inputs.push_back(Input::ToolFinished { key, outcome });
     None

@@ -92,6 +92,7 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
         is_error: ended.is_given_up,
         images: Vec::new(),
         has_failed: ended.status.is_some_and(|status| !status.success()),
+        is_unknown: false,
     };
     Ok(explained(outcome, &places.surroundings))
 }

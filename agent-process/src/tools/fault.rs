@@ -10,6 +10,8 @@ pub(crate) struct ToolFault {
     pub(crate) code: &'static str,
     /// What failed, where, and what to do instead.
     pub(crate) message: String,
+    /// Whether nobody knows if the call had its effect.
+    pub(crate) is_unknown: bool,
 }
 
 impl ToolFault {
@@ -17,6 +19,7 @@ impl ToolFault {
         Self {
             code,
             message: message.into(),
+            is_unknown: false,
         }
     }
 }
@@ -32,6 +35,9 @@ impl From<Misfit> for ToolFault {
 
 impl From<ToolFault> for ToolOutcome {
     fn from(fault: ToolFault) -> Self {
-        Self::error(fault.to_string())
+        Self {
+            is_unknown: fault.is_unknown,
+            ..Self::error(fault.to_string())
+        }
     }
 }

@@ -195,7 +195,10 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
             after_ms.div_ceil(1_000)
         ));
     }
-    ToolFault::new(code, message)
+    ToolFault {
+        is_unknown: error.outcome_unknown,
+        ..ToolFault::new(code, message)
+    }
 }
 
 /// The exports of the tool of a service: its actions, done by one of `connections`.

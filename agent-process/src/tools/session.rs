@@ -314,6 +314,7 @@ impl Session {
             is_error: is_over_time,
             images: Vec::new(),
             has_failed: exit_code != "0",
+            is_unknown: false,
         }
     }
 

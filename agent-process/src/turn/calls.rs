@@ -12,7 +12,7 @@ use goondan_protocol::usage::Spent;
 use super::effect::{Effect, Observation};
 use super::fault::EngineFault;
 use super::recorded::Replied;
-use crate::tool_call::{CallKey, INTERRUPTED, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 use slot::{Slot, State, called, scope_of};
 
 /// The calls of one step and how far each has come.
@@ -67,7 +67,7 @@ impl Calls {
             } else {
                 match first_state(rules, &step_id, &call, effects) {
                     State::ToRun if !is_idempotent && !needs_person => {
-                        State::Finished(ToolOutcome::error(INTERRUPTED))
+                        State::Finished(ToolOutcome::interrupted())
                     }
                     state => state,
                 }
@@ -173,6 +173,7 @@ impl Calls {
                 scope: scope_of(&self.step_id, &slot.call),
                 spent: Spent::default(),
                 response: None,
+                outcome_unknown: outcome.is_unknown && outcome.is_error,
                 detail: Some(detail_of(&outcome.text)),
             }));
         }

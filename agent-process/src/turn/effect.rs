@@ -172,6 +172,8 @@ pub struct Observation {
     pub spent: Spent,
     /// What the provider says of the model's reply, for the end of a step.
     pub response: Option<ModelResponse>,
+    /// Of a call that failed: whether nobody knows if it had its effect.
+    pub outcome_unknown: bool,
     /// A short text: the head of the input, the arguments or the result, or what went wrong.
     pub detail: Option<String>,
 }

@@ -124,6 +124,7 @@ impl Turn {
             scope,
             spent,
             response: self.response.clone().filter(|_| is_step),
+            outcome_unknown: false,
             detail: (!detail.is_empty()).then(|| detail_of(detail)),
         }));
     }

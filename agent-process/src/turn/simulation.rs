@@ -284,7 +284,7 @@ impl World {
                 if call.tool_name == "ask" && self.begun_runs.contains_key(&place) {
                     // A process before this one was told that it is approved.
                     assert!(may_have_begun, "it is not said that it may have begun");
-                    let outcome = ToolOutcome::error(INTERRUPTED);
+                    let outcome = ToolOutcome::interrupted();
                     life.answers.push(Input::ToolFinished { key, outcome });
                     return;
                 }

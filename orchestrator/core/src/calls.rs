@@ -505,12 +505,15 @@ impl Calls {
     }
 
     /// Ends a call, telling whoever waits for it.
-    fn end_call(&mut self, fleet: &mut Fleet, id: CallId, outcome: CallOutcome) {
+    fn end_call(&mut self, fleet: &mut Fleet, id: CallId, mut outcome: CallOutcome) {
         let Some(call) = self.remove(id) else {
             return;
         };
-        if let CallOutcome::Error(error) = &outcome {
-            if error.code == CallErrorCode::Interrupted && !call.is_idempotent {
+        if let CallOutcome::Error(error) = &mut outcome {
+            if error.code == CallErrorCode::Interrupted {
+                error.outcome_unknown = !call.is_idempotent;
+            }
+            if error.outcome_unknown {
                 count_unknown(fleet, &call.at.workspace_id, &call.target);
             }
             let event = LogEvent::warn("an outgoing call failed").of(&call.at);

@@ -27,6 +27,7 @@ use self::room::Room;
 use self::runs::Run;
 use self::starts::Starts;
 use self::task_conversations::TaskConversation;
+use self::unknown_calls::UnknownCalls;
 use self::watchers::Watchers;
 use crate::exchange::oauth_calls::Tokens;
 use crate::jobs::{Asked, Continuation, Jobs};
@@ -80,6 +81,7 @@ pub(crate) mod task_conversations;
 pub(crate) mod tokens;
 pub(crate) mod turn;
 pub(crate) mod turns;
+pub(crate) mod unknown_calls;
 pub(crate) mod views;
 pub(crate) mod waiters;
 pub(crate) mod watchers;
@@ -140,6 +142,8 @@ pub(crate) struct Workspace {
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
     /// How many events of which instances are parked.
     parked: BTreeMap<InstanceKey, u64>,
+    /// The tool calls of which nobody knows if they had their effect.
+    unknown_calls: UnknownCalls,
     /// The secrets its configuration names, whether they are there or not.
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
@@ -171,6 +175,7 @@ impl Workspace {
             runs: BTreeMap::new(),
             task_conversations: BTreeMap::new(),
             parked: BTreeMap::new(),
+            unknown_calls: UnknownCalls::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             bundle_problems: BTreeMap::new(),

@@ -15,6 +15,7 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 use crate::Accounts;
+use crate::UnknownCalls;
 use crate::exchange::joint::JointDone;
 use crate::exchange::oauth::OAuthDone;
 use crate::exchange::{
@@ -258,6 +259,8 @@ pub struct LoadedWorkspace {
     pub may_be_kept: bool,
     /// What replies of models took so far, by its ledger.
     pub accounts: Accounts,
+    /// The tool calls of which nobody knows if they had their effect, by its audit log.
+    pub unknown_calls: UnknownCalls,
     /// Instances with something to do.
     pub with_work: Vec<WithWork>,
     /// How many events of which instances are parked.

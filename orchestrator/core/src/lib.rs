@@ -63,6 +63,7 @@ pub use exchange::{
     SecretWork, SecretsDone, Share, StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
+pub use fleet::unknown_calls::UnknownCalls;
 pub use fleet::watchers::Told;
 pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};

@@ -223,3 +223,7 @@ const _: () = assert!(REACHED_PER_STEP_MAX <= REACHED_PER_TURN_MAX);
 const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
 const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
+
+/// Tool calls of one workspace of which nobody knows if they had their effect, that are listed at most; of more the
+/// oldest are in the audit log alone (`OBS-5`).
+pub const UNKNOWN_CALLS_MAX: usize = 10_000;

@@ -90,6 +90,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
             | Call::ListApprovals(_)
+            | Call::ListUnknownCalls(_)
             | Call::ShowApproval(_)
             | Call::ShowBundle(_)
             | Call::ListWaitingChangesets(_)
@@ -350,6 +351,8 @@ impl Core {
                 self.calls
                     .decline_question(&mut self.fleet, token, peer, &decline);
             }
+            Call::ListUnknownCalls(list) => self.fleet.list_unknown_calls(token, &list),
+            Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
             Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
             Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
             Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),

@@ -23,7 +23,9 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 use super::masking::Masks;
 use super::module_gate;
 use super::secrets::SecretKeeper;
-use goondan_core::{Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, parked_among};
+use goondan_core::{
+    Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, UnknownCalls, parked_among,
+};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -336,6 +338,7 @@ impl Projects {
         known.index.take_up(&record.workspace_id, &found);
         let ledger = ledger::read(disk, &self.layout, &record.workspace_id);
         let ledger = ledger.map_err(|error| storage(&error))?;
+        let unknown_calls = UnknownCalls::read(disk, &self.layout, &record.workspace_id);
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
         let parked = parked_among(&found);
@@ -350,6 +353,7 @@ impl Projects {
             fallback: None,
             may_be_kept: false,
             accounts: Accounts::of(&ledger.lines),
+            unknown_calls: unknown_calls.map_err(|error| storage(&error))?,
             with_work,
             parked,
             to_begin_anew,

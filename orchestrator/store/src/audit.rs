@@ -112,6 +112,44 @@ fn cursor_at(tails: &[(Option<WorkspaceId>, Tail)]) -> Option<AuditCursor> {
     (cursor != AuditCursor::default()).then_some(cursor)
 }
 
+/// Shows the records of a workspace's log whose lines hold one of these texts, the oldest first. A line that
+/// cannot be read is passed over.
+///
+/// # Errors
+///
+/// [`StoreError::File`].
+pub fn each_with(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    texts: &[&str],
+    mut show: impl FnMut(JsonObject),
+) -> Result<(), StoreError> {
+    let path = layout.workspace(id).join(AUDIT_FILE);
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(());
+    }
+    let mut journal = Journal::open_read(disk, &path)?;
+    let (mut from, mut rest) = (0, Vec::new());
+    while from < journal.len() {
+        let window = (journal.len() - from).min(HISTORY_PAGE_BYTES as u64);
+        let bytes = journal.read(from, usize::try_from(window).unwrap_or(0))?;
+        from += window;
+        rest.extend(bytes);
+        let whole = rest.iter().rposition(|byte| *byte == b'\n');
+        let behind = rest.split_off(whole.map_or(0, |at| at + 1));
+        for line in rest.split(|byte| *byte == b'\n') {
+            let is_wanted = std::str::from_utf8(line)
+                .is_ok_and(|line| texts.iter().any(|text| line.contains(text)));
+            if is_wanted && let Ok(record) = serde_json::from_slice(line) {
+                show(record);
+            }
+        }
+        rest = behind;
+    }
+    Ok(())
+}
+
 /// Whose the logs are; the system's own is nobody's.
 fn owners(
     disk: &dyn Disk,
@@ -398,6 +436,22 @@ mod tests {
         assert_eq!(found.records.len(), 1);
         let (seen, unreadable) = in_pages(&disk, &Logs::Workspace(id), 9);
         assert_eq!((seen.len(), unreadable), (3, 0));
+    }
+
+    #[test]
+    fn records_with_a_text_are_shown_whole_however_long_the_log_is() {
+        let disk = disk();
+        let padding = "x".repeat(HISTORY_PAGE_BYTES / 3);
+        let wanted = |n: usize| format!("{{\"event\":\"y\",\"n\":{n},\"p\":\"{padding}\"}}\n");
+        let text: String = (0..9).map(|n| line(1) + &wanted(n)).collect();
+        let id = workspace_with(&disk, "/p", (text + "{\"event\":\"y\",").as_bytes());
+        let mut seen = Vec::new();
+        each_with(&disk, &Layout::new("/s"), &id, &["\"y\"", "zz"], |record| {
+            seen.push(record["n"].as_u64().unwrap());
+        })
+        .unwrap();
+        assert_eq!(seen, Vec::from_iter(0..9));
+        each_with(&disk, &Layout::new("/s"), &id, &["zz"], |_| panic!("none")).unwrap();
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub enum ErrorCode {
     QuestionNotFound,
     /// No such tool call waits to be approved.
     ApprovalNotFound,
+    /// No such tool call is waiting for a person to look after it.
+    CallNotFound,
     /// It was decided about already; nothing was changed.
     ApprovalDecided,
     /// No such sandbox.

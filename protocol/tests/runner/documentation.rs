@@ -341,6 +341,8 @@ fn check_result(method: &str, result: &str) {
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
         control::InstancePage::NAME => result_round_trip::<control::InstancePage>(result),
         control::GetMessage::NAME => result_round_trip::<control::GetMessage>(result),
+        control::ListUnknownCalls::NAME => result_round_trip::<control::ListUnknownCalls>(result),
+        control::SettleCall::NAME => result_round_trip::<control::SettleCall>(result),
         control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
         control::PrepareSandbox::NAME => result_round_trip::<control::PrepareSandbox>(result),
         control::ListSandboxes::NAME => result_round_trip::<control::ListSandboxes>(result),
@@ -527,6 +529,7 @@ fn every_error_code_has_its_row() {
         ErrorCode::EventParked,
         ErrorCode::QuestionNotFound,
         ErrorCode::ApprovalNotFound,
+        ErrorCode::CallNotFound,
         ErrorCode::ApprovalDecided,
         ErrorCode::SandboxNotFound,
         ErrorCode::SandboxTaken,
@@ -566,6 +569,7 @@ fn every_error_code_has_its_row() {
             | ErrorCode::EventParked
             | ErrorCode::QuestionNotFound
             | ErrorCode::ApprovalNotFound
+            | ErrorCode::CallNotFound
             | ErrorCode::ApprovalDecided
             | ErrorCode::SandboxNotFound
             | ErrorCode::SandboxTaken

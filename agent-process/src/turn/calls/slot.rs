@@ -109,6 +109,7 @@ pub(super) fn called(step_id: &StepId, call: &ToolCall) -> Effect {
         scope: scope_of(step_id, call),
         spent: Spent::default(),
         response: None,
+        outcome_unknown: false,
         detail: Some(detail_of(&call.input.to_string())),
     })
 }

@@ -8,7 +8,6 @@ use goondan_protocol::ipc::ToConnector;
 use serde_json::value::to_raw_value;
 
 use super::messages::send_provider;
-use super::metering::count_unknown;
 use super::{CallState, Calls, LaneKey, OpenCall};
 use crate::ProcessId;
 use crate::fleet::Fleet;
@@ -152,24 +151,19 @@ impl Calls {
             }
             let (target, trace, process) = (call.target.clone(), call.trace, call.process());
             let is_harmless = process.is_none() || call.is_idempotent;
-            let (message, suggestion) = if is_harmless {
-                (
-                    format!("{target} did not answer in time"),
-                    "try again later",
-                )
+            let error = if is_harmless {
+                let message = format!("{target} did not answer in time");
+                CallError::new(CallErrorCode::TimedOut, message).suggest("try again later")
             } else {
-                count_unknown(fleet, &call.at.workspace_id, &target);
                 let unknown = format!("{target} did not answer in time; outcome unknown");
-                (
-                    unknown,
-                    "look whether it had its effect before you try again",
-                )
+                CallError::new(CallErrorCode::TimedOut, unknown)
+                    .of_unknown_outcome()
+                    .suggest("look whether it had its effect before you try again")
             };
             if let Some(process) = process {
                 let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
                 send_provider(fleet, process, &target, trace, cancel);
             }
-            let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);
             self.end_call(fleet, id, CallOutcome::Error(error));
         }
         let lanes: Vec<LaneKey> = self.lanes.keys().cloned().collect();

@@ -548,7 +548,14 @@ impl Fleet {
         }
     }
 
+    /// Puts down in the audit log what was done to a conversation.
     pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
+        let audit = self.audit_record(at, what, details);
+        self.store(audit, LogAuditFailure);
+    }
+
+    /// What puts it down; it is in the log already.
+    pub(crate) fn audit_record(&mut self, at: &InstanceRef, what: &str, details: Value) -> Audit {
         let mut record = JsonObject::from_iter([
             ("at".to_owned(), json!(self.now.wall)),
             ("event".to_owned(), json!(format!("instance.{what}"))),
@@ -559,11 +566,10 @@ impl Fleet {
         }
         let fields = record.clone();
         self.log(LogEvent::info("audit").of(at).all(fields));
-        let audit = Audit {
+        Audit {
             workspace_id: at.workspace_id.clone(),
             record,
-        };
-        self.store(audit, LogAuditFailure);
+        }
     }
 
     /// Puts down in the audit log what was done to a workspace.

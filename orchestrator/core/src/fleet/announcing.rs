@@ -9,6 +9,7 @@ use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
+use super::unknown_calls::CALL_UNKNOWN;
 use super::watchers::Told;
 use super::{Fleet, Owner};
 use crate::effect::Severity;
@@ -55,6 +56,14 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::EventParked { .. } => (
             Error,
             "an event is parked: its turn crashes whoever works on it",
+        ),
+        Event::CallUnknown { .. } => (
+            Warn,
+            "a tool call was cut short: nobody knows if it had its effect",
+        ),
+        Event::CallSettled { .. } => (
+            Info,
+            "a person has looked whether a tool call had its effect",
         ),
         Event::TurnStarted { attempt: 1, .. } => (Info, "turn handed over"),
         Event::TurnStarted { .. } => (Info, "turn handed over again"),
@@ -107,6 +116,7 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::InstanceCheckpointed { .. } => Audited::Instance("checkpointed"),
         Event::InstanceRewound { .. } => Audited::Instance("rewound"),
         Event::EventParked { .. } => Audited::Instance("eventParked"),
+        Event::CallUnknown { .. } => Audited::Instance(CALL_UNKNOWN),
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),
         Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),

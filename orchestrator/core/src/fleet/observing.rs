@@ -115,6 +115,7 @@ pub(super) fn corrected(
             .sandbox
             .and(programs)
             .filter(|_| ends && matches!(scope, Scope::Call)),
+        outcome_unknown: reported.outcome_unknown && reported.kind == Kind::ToolFailed,
         detail: reported.detail.as_deref().map(detail_of),
         ..RuntimeEvent::new(reported.kind, now.wall, place, whose, turn_id)
     })
@@ -149,7 +150,12 @@ impl Fleet {
         let reported = turn.used.observe(now.mono_ms);
         let kind = event.kind;
         match reported {
-            Reported::Kept => self.record_observation(at, &event),
+            Reported::Kept => {
+                self.record_observation(at, &event);
+                if event.outcome_unknown {
+                    self.on_unknown_call(at, event);
+                }
+            }
             Reported::Dropped { first: false } => {}
             Reported::Dropped { first: true } => {
                 let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);

@@ -70,6 +70,7 @@ impl Core {
                 instance_key: at.instance_key.clone(),
             };
             self.fleet.announce(&at.workspace_id, deleted, None);
+            self.fleet.forget_unknown_calls(at);
         }
         for reply in replies {
             match (reply, &outcome) {

@@ -66,6 +66,9 @@ impl Core {
             self.calls.open_accounts(&id, found.accounts);
         }
         self.fleet.register(found.record, found.parked, sources);
+        if is_new {
+            self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
+        }
         let mut applied = Applied::default();
         match found.bundle {
             Ok(bundle) => {

@@ -15,6 +15,7 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::{Completion, Job, Op, Report};
 use serde_json::json;
 
+use crate::UnknownCalls;
 use crate::exchange::joint::{JointDone, JointWork, NotTakenBack};
 use crate::limits::{BACK_OFF_FIRST_MS, IMMEDIATE_RESTARTS};
 use crate::{
@@ -97,6 +98,7 @@ impl World {
                 fallback: None,
                 may_be_kept: false,
                 accounts: Accounts::default(),
+                unknown_calls: UnknownCalls::default(),
                 with_work: with_work.then_some(waiting).into_iter().collect(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),

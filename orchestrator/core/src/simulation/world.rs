@@ -29,6 +29,7 @@ use super::oracle::{Answered, Asked, Oracle};
 use super::places::Places;
 use super::replies::{Replies, Requests};
 use super::watcher::Watcher;
+use crate::UnknownCalls;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
@@ -595,12 +596,15 @@ impl World {
         let bundle: Result<Bundle, _> = self.edit.bundle();
         let ledger = ledger::read(&self.disk, &self.layout, &record.workspace_id);
         let accounts = Accounts::of(&ledger.map_err(failed)?.lines);
+        let unknown_calls = UnknownCalls::read(&self.disk, &self.layout, &record.workspace_id);
+        let unknown_calls = unknown_calls.map_err(failed)?;
         Ok(LoadedWorkspace {
             record,
             bundle,
             fallback: None,
             may_be_kept: true,
             accounts,
+            unknown_calls,
             with_work,
             parked,
             to_begin_anew,

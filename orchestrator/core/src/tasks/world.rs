@@ -32,6 +32,7 @@ use goondan_tasks::fact::{Entry, Fact};
 use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
+use crate::UnknownCalls;
 use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, Measured, TaskDone, TaskWork};
 use crate::limits::TICK_MS;
 use crate::{
@@ -263,6 +264,7 @@ impl World {
                     let lines: Vec<_> = entries.map(LedgerEntry::into_line).collect();
                     Accounts::of(&lines)
                 },
+                unknown_calls: UnknownCalls::default(),
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),
