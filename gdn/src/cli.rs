@@ -158,6 +158,8 @@ commands! {
     Approvals(args: approval::ApprovalsArgs) => commands::approval::list(args, context).await,
     Approve(args: approval::ApproveArgs) => commands::approval::approve(args, context).await,
     Deny(args: approval::DenyArgs) => commands::approval::deny(args, context).await,
+    Calls(args: unknown_call::CallsArgs) => commands::unknown_call::list(args, context).await,
+    Settle(args: unknown_call::SettleArgs) => commands::unknown_call::settle(args, context).await,
     #[command(subcommand)]
     Sandbox(args: sandbox::SandboxCommand) => commands::sandbox::run(args, context).await,
     #[command(subcommand)]

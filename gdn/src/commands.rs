@@ -56,6 +56,7 @@ pub(crate) mod top;
 pub(crate) mod trace;
 mod transcript;
 mod turns;
+pub(crate) mod unknown_call;
 pub(crate) mod upgrade;
 pub(crate) mod usage;
 pub(crate) mod validate;

@@ -29,6 +29,8 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
             "approvals",
             "approve",
             "deny",
+            "calls",
+            "settle",
             "sandbox",
             "proposal",
             "bundle",

@@ -87,6 +87,10 @@ pub const APPROVALS_SHOW: &str = "gdn.approvals.show/v1";
 pub const APPROVE: &str = "gdn.approve/v1";
 /// `gdn deny`.
 pub const DENY: &str = "gdn.deny/v1";
+/// `gdn calls`.
+pub const CALLS: &str = "gdn.calls/v1";
+/// `gdn settle`.
+pub const SETTLE: &str = "gdn.settle/v1";
 /// `gdn sandbox prepare`.
 pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
 /// `gdn sandbox list`.
@@ -277,6 +281,8 @@ pub const ALL: &[&str] = &[
     APPROVALS_SHOW,
     APPROVE,
     DENY,
+    CALLS,
+    SETTLE,
     SANDBOX_PREPARE,
     SANDBOX_LIST,
     SANDBOX_SHOW,

@@ -4,8 +4,9 @@ use goondan_protocol::control::{
     ApprovalInfo, AuditLog, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint,
     InstanceSummary, ListApprovals, ListCheckpoints, ListEvents, ListInstanceCheckpoints,
     ListInstances, ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListTasks,
-    ListWorkspaces, Method, PageTrace, ProcessInfo, ProposalInfo, QuestionInfo, ReadAudit,
-    ReadUsage, SandboxInfo, Status, TaskInfo, UsageReport, WorkspaceInfo,
+    ListUnknownCalls, ListWorkspaces, Method, PageTrace, ProcessInfo, ProposalInfo, QuestionInfo,
+    ReadAudit, ReadUsage, SandboxInfo, Status, TaskInfo, UnknownCallInfo, UsageReport,
+    WorkspaceInfo,
 };
 
 use goondan_protocol::ids::WorkspaceId;
@@ -56,6 +57,7 @@ paged! {
     ListTasks: tasks of TaskInfo;
     ListWorkspaces: workspaces of WorkspaceInfo;
     ListApprovals: approvals of ApprovalInfo;
+    ListUnknownCalls: calls of UnknownCallInfo;
     ListQuestions: questions of QuestionInfo;
     ListSandboxes: sandboxes of SandboxInfo;
     ListProposals: proposals of ProposalInfo;

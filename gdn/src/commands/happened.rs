@@ -200,6 +200,19 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
         Event::EventParked {
             event_id, reason, ..
         } => (BAD, format!("event {event_id} parked: {reason}")),
+        Event::CallUnknown {
+            instance_key,
+            tool_call_id: call,
+            tool_name,
+            ..
+        } => {
+            let settle = format!("gdn settle {instance_key} {call}");
+            let what = format!("{tool_name} was cut short, outcome unknown: look, then {settle}");
+            (style::WARN, what)
+        }
+        Event::CallSettled { tool_call_id, .. } => {
+            (PLAIN, format!("a person looked after call {tool_call_id}"))
+        }
         Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
         Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
         Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),

@@ -20,6 +20,7 @@ const SAID: Record<string, string> = {
   'approval.asked': 'A tool call waits for a person.',
   'question.asked': 'A question waits for a person.',
   'event.parked': 'An event was parked.',
+  'call.unknown': 'A tool call was cut short: look whether it had its effect.',
   'proposal.created': 'A proposal was handed in.',
   'budget.warning': 'A budget is nearly spent.',
 };
@@ -80,7 +81,7 @@ class Studio extends LitElement {
     const said = type === undefined ? undefined : SAID[type];
     if (said !== undefined) this.#say(said);
     if (type === 'bundle.changed' && change?.event?.['what'] === 'waits') this.#say('A change of an agent’s configuration waits for a person.');
-    const kinds = ['approval.', 'question.', 'event.', 'proposal.', 'bundle.', 'task.', 'budget.', 'configuration.', 'workspace.'];
+    const kinds = ['approval.', 'question.', 'call.', 'event.', 'proposal.', 'bundle.', 'task.', 'budget.', 'configuration.', 'workspace.'];
     const isWhole = change !== null && change.snapshot !== undefined;
     if (isWhole || isEvent(change, ...kinds)) this.#countNeeds();
     this.requestUpdate();

@@ -4,7 +4,7 @@ import { ApiError, asApiError, call, callPages } from './api.js';
 import { readWaitingChangesets, type WaitingChangesets } from './changesets.js';
 import { studio } from './studio.js';
 import { readWorkspace } from './workspaces.js';
-import type { Approval, Budget, Json, Proposal, Question, Task, UsageReport, WaitingEvent, Workspace } from './types.js';
+import type { Approval, Budget, Json, Proposal, Question, Task, UnknownCall, UsageReport, WaitingEvent, Workspace } from './types.js';
 
 /** An approval with its arguments, as far as they were read. */
 export interface ApprovalWithInput {
@@ -16,6 +16,7 @@ export interface ApprovalWithInput {
 export interface Needs {
   approvals: ApprovalWithInput[];
   questions: Question[];
+  calls: UnknownCall[];
   parked: WaitingEvent[];
   paused: WaitingEvent[];
   proposals: Proposal[];
@@ -36,8 +37,8 @@ const NEARLY_SPENT = 0.9;
 
 /** How many things wait. */
 export function countOf(needs: Needs): number {
-  const { approvals, questions, parked, paused, proposals, bundles, tasks, consents, budgets } = needs;
-  const all = [approvals, questions, parked, paused, proposals, bundles.changesets, bundles.unreadable, tasks, consents, budgets];
+  const { approvals, questions, calls, parked, paused, proposals, bundles, tasks, consents, budgets } = needs;
+  const all = [approvals, questions, calls, parked, paused, proposals, bundles.changesets, bundles.unreadable, tasks, consents, budgets];
   return all.reduce((sum, of) => sum + of.length, 0);
 }
 
@@ -63,9 +64,10 @@ export async function readNeeds(): Promise<Needs> {
     if (isCut) failures.push(new ApiError('tooMany', `Only the first ${all.length} ${items} are shown.`, `type \`${more}\``));
     return all;
   };
-  const [approvals, questions, events, proposals, bundles, tasks, workspace, usage] = await Promise.all([
+  const [approvals, questions, calls, events, proposals, bundles, tasks, workspace, usage] = await Promise.all([
     or(listed<Approval>('approval.list', 'approvals', 'gdn approvals').then(withInputs), []),
     or(listed<Question>('question.list', 'questions', 'gdn question list'), []),
+    or(listed<UnknownCall>('call.unknown', 'calls', 'gdn calls'), []),
     or(readEvents(), []),
     or(listed<Proposal>('proposal.list', 'proposals', 'gdn proposal list'), []),
     or<WaitingChangesets>(readWaitingChangesets(), { changesets: [], unreadable: [], more: false }),
@@ -76,6 +78,7 @@ export async function readNeeds(): Promise<Needs> {
   return {
     approvals,
     questions,
+    calls,
     parked: events.filter((event) => event.standing === 'parked'),
     paused: events.filter((event) => event.standing === 'paused'),
     proposals: proposals.filter((proposal) => proposal.state === 'open'),

@@ -136,6 +136,16 @@ export interface MessagePage {
   cut?: CutMessage[];
 }
 
+/** A tool call that was cut short, so that nobody knows if it had its effect. */
+export interface UnknownCall {
+  instanceKey: string;
+  agentName: string;
+  toolCallId: string;
+  toolName: string;
+  at: string;
+  detail: string;
+}
+
 /** A message of which a part is known, and where the whole of it is. */
 export interface CutMessage {
   messageId: string;

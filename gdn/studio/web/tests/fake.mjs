@@ -246,6 +246,14 @@ const CALLS = {
   'approval.list': (of, { after }) => ok(approvalPage(of.approvals, after)),
   'approval.show': (of, { approvalId }) => ok({ approval: of.approvals.find((one) => one.approvalId === approvalId), input: of.inputs[approvalId] }),
   'approval.decide': decide,
+  'call.unknown': (of) => ok({ calls: of.calls }),
+  'call.settle': (of, { instanceKey, toolCallId, note }) => {
+    const call = of.calls.find((one) => one.toolCallId === toolCallId && one.instanceKey === instanceKey);
+    if (call === undefined) return refusal('callNotFound', 'no such call', 'type `gdn calls`');
+    of.calls = of.calls.filter((one) => one !== call);
+    of.tell({ type: 'call.settled', instanceKey, toolCallId, note });
+    return ok({ call });
+  },
   'question.list': (of) => ok({ questions: of.questions }),
   'question.show': (of) => ok({ question: of.questions[0], form: of.form }),
   'question.answer': (of, { questionId, content }) => {

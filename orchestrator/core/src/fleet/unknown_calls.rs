@@ -239,7 +239,7 @@ impl Fleet {
             workspace_id: settle.workspace_id,
             instance_key: settle.instance_key,
         };
-        let mut details = json!({"toolCallId": call.tool_call_id, "pid": peer.pid});
+        let mut details = json!({"toolCallId": call.tool_call_id, "clientPid": peer.pid});
         if let Some(note) = &settle.note {
             details["note"] = json!(note);
         }

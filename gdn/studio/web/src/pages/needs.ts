@@ -15,7 +15,7 @@ import { harmless, head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { raiseBudget } from '../raise.js';
 import { studio } from '../studio.js';
-import type { Budget, FormField, Proposal, Question, Task, WaitingChangeset, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Budget, FormField, Proposal, Question, Task, UnknownCall, WaitingChangeset, WaitingEvent, WorkspaceChange } from '../types.js';
 
 type Row = { key: string; row: TemplateResult };
 type Section = { title: string; rows: Row[] };
@@ -31,7 +31,7 @@ class NeedsPage extends Page {
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {
-    const kinds = ['approval.', 'question.', 'event.p', 'event.r', 'event.dropped', 'event.cancelled', 'proposal.', 'bundle.', 'task.'];
+    const kinds = ['approval.', 'question.', 'call.', 'event.p', 'event.r', 'event.dropped', 'event.cancelled', 'proposal.', 'bundle.', 'task.'];
     return super.concerns(change) || isEvent(change, ...kinds, 'budget.', 'configuration.', 'instance.deleted');
   }
 
@@ -46,6 +46,7 @@ class NeedsPage extends Page {
     const sections: Section[] = [
       { title: 'Tool calls to approve', rows: needs.approvals.map((one) => ({ key: one.approval.approvalId, row: this.#approval(one) })) },
       { title: 'Questions', rows: needs.questions.map((one) => ({ key: one.questionId, row: this.#question(one) })) },
+      { title: 'Tool calls of unknown outcome', rows: needs.calls.map((one) => ({ key: callName(one), row: this.#unknownCall(one) })) },
       { title: 'Parked events', rows: needs.parked.map((one) => ({ key: eventName(one), row: this.#parked(one) })) },
       { title: 'Proposals', rows: needs.proposals.map((one) => ({ key: `${one.runId}/${one.agentId}`, row: this.#proposal(one) })) },
       { title: 'Changes of agents’ own configuration', rows: needs.bundles.changesets.map((one) => ({ key: changesetName(one), row: this.#changeset(one) })) },
@@ -114,6 +115,35 @@ class NeedsPage extends Page {
       const params = studio.of({ approvalId, decision, ...(reason === '' ? {} : { reason }) });
       const done = await call<{ decision: string; toolName: string }>('approval.decide', params);
       return `${oneLine(done.toolName)} (${approvalId}) is ${done.decision}.`;
+    });
+  }
+
+  #unknownCall(one: UnknownCall): TemplateResult {
+    const { instanceKey, toolCallId, toolName } = one;
+    return html`<article class="item" tabindex="0" data-item=${toolCallId} aria-label=${`${oneLine(toolName)} ${oneLine(toolCallId)}`}>
+      <h3><span class="name">${oneLine(toolName)}</span> <small>${oneLine(toolCallId)}</small></h3>
+      <p>${oneLine(one.agentName)} in ${view.conversationLink(instanceKey)} called it; it was cut short ${view.agoView(one.at)}:</p>
+      <blockquote>${harmless(one.detail)}</blockquote>
+      <p>It is not made again by itself. Look where its effect would be, and tell the agent if it has to know.</p>
+      ${this.#buttons(
+        [['gdn', 'settle', instanceKey, toolCallId]],
+        this.#button('I have looked…', `${toolName} ${toolCallId}`, 'primary', () => void this.#settle(one)),
+      )}
+    </article>`;
+  }
+
+  async #settle({ instanceKey, toolCallId, toolName }: UnknownCall): Promise<void> {
+    const answer = await ask({
+      title: `Take ${oneLine(toolName)} off the list`,
+      body: html`<p class="field"><label for="note">What you found, for the audit log (may be left empty)</label>
+        <textarea id="note" name="note" maxlength="4096" rows="3"></textarea></p>`,
+      confirm: 'Take it off the list',
+    });
+    if (answer === null) return;
+    await this.act('Settling', async () => {
+      const note = fieldText(answer, 'note').trim();
+      await call('call.settle', studio.of({ instanceKey, toolCallId, ...(note === '' ? {} : { note }) }));
+      return `${oneLine(toolName)} (${oneLine(toolCallId)}) is off the list.`;
     });
   }
 
@@ -290,6 +320,11 @@ class NeedsPage extends Page {
 /** Events of different conversations may have the same id. */
 function eventName(event: WaitingEvent): string {
   return JSON.stringify([event.instanceKey, event.eventId]);
+}
+
+/** So may calls. */
+function callName({ instanceKey, toolCallId }: UnknownCall): string {
+  return JSON.stringify([instanceKey, toolCallId]);
 }
 
 /** So may changesets of different conversations. */

@@ -1,7 +1,7 @@
-// What waits for a person besides calls and questions, decided by the keyboard alone: a change of an agent's own
-// configuration is looked at and approved, and the budget of a task is raised.
+// What waits for a person besides approvals and questions, decided by the keyboard alone: a change of an agent's own
+// configuration is looked at and approved, the budget of a task is raised, and a call of unknown outcome is settled.
 // Lines: prints `ready needs`; any line goes on (a changeset has to wait, and a task to be over its budget then);
-// prints `approved <changeset>` and `raised`.
+// prints `approved <changeset>`, and of what was there `raised` and `settled <call>`.
 import { must, open, ready, settled, shot, suite, tabTo, visit, watched } from './lib.mjs';
 
 /** Presses the button of an item that says that. */
@@ -51,6 +51,20 @@ await suite('needs', async (browser) => {
     must(said !== '', 'nothing is said of the budget');
     await page.waitForFunction((id) => document.querySelector(`[data-item="${id}"]`) === null, task);
     console.log('raised');
+  }
+
+  const looked = '[data-item] button[aria-label^="I have looked"]';
+  const call = await page.evaluate((at) => document.querySelector(at)?.closest('[data-item]').dataset.item ?? null, looked);
+  if (call !== null) {
+    await press(page, call, 'I have looked');
+    await page.waitForSelector('dialog #note');
+    await page.keyboard.type('it was sent');
+    await shot(page, 'needs-call');
+    await tabTo(page, 'dialog button[type="submit"]');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction((id) => document.querySelector('.outcome')?.textContent.includes(`(${id}) is off the list`), call);
+    await page.waitForFunction((id) => document.querySelector(`[data-item="${id}"]`) === null, call);
+    console.log(`settled ${call}`);
   }
 
   await visit(page, '#/conversation/main');

@@ -1,0 +1,119 @@
+//! `gdn calls` and `gdn settle`: tool calls that were cut short, and of which nobody knows if they had their effect.
+
+use clap::Args;
+use goondan_protocol::control::{ListUnknownCalls, SettleCall, UnknownCallInfo};
+use goondan_protocol::ids::{InstanceKey, ToolCallId};
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+/// List the tool calls of which nobody knows if they had their effect
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn calls                                    this project's
+  gdn calls --all
+  gdn calls --json | jq -r '.calls[].toolCallId'
+
+A process or a connection that ends in the middle of a call leaves it open whether the call was done. It is
+not made again by itself; the model is told. Look where its effect would be, and say so: gdn settle.")]
+pub(crate) struct CallsArgs {
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+}
+
+/// Say that you have looked whether a tool call had its effect
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn calls                                    which there are
+  gdn settle main call_7 --note 'the mail was sent'
+
+It takes the call off the list, and puts the note into the audit log. The agent is not told.")]
+pub(crate) struct SettleArgs {
+    /// The conversation
+    #[arg(value_name = "KEY")]
+    instance: InstanceKey,
+    /// The call
+    #[arg(value_name = "CALL")]
+    call: ToolCallId,
+    /// What you found, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+pub(crate) async fn list(args: CallsArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let list = ListUnknownCalls {
+        workspace_id,
+        ..ListUnknownCalls::default()
+    };
+    let mut calls = client.all(list).await?;
+    calls.sort_by_key(|call| call.at);
+    let output = context.output;
+    output.object(schemas::CALLS, &json!({ "calls": calls }))?;
+    let Some(first) = calls.first() else {
+        return output.data("The outcome of every tool call is known.");
+    };
+    output.data(table_of(&calls, args.all, text::now()).render(output.canvas()))?;
+    let (key, call) = (&first.instance_key, &first.tool_call_id);
+    output.note(format!(
+        "See what it was: {}\nHaving looked:   {}",
+        context.command(&format!("instance history {key}")),
+        context.command(&format!("settle {key} {call} --note '…'")),
+    ));
+    Ok(())
+}
+
+fn table_of(calls: &[UnknownCallInfo], all: bool, now: Timestamp) -> Table {
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("CONVERSATION").cut(),
+        Column::new("CALL").cut(),
+        Column::new("TOOL").cut().below(1, "tool"),
+        Column::new("SINCE").below(2, "since"),
+        Column::new("HOW").below(3, ""),
+    ];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for call in calls {
+        let cells = [
+            Cell::from(&call.instance_key),
+            Cell::from(&call.tool_call_id),
+            Cell::from(&call.tool_name),
+            format!("{} ago", text::age(call.at, now)).into(),
+            text::one_line(&call.detail).into(),
+        ];
+        let workspace = all.then(|| Cell::from(&call.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+pub(crate) async fn settle(args: SettleArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let settle = SettleCall {
+        workspace_id: workspace.workspace_id,
+        instance_key: args.instance,
+        tool_call_id: args.call,
+        note: args.note.filter(|note| !note.trim().is_empty()),
+    };
+    let settled = client.change(settle).await?;
+    let output = context.output;
+    output.object(schemas::SETTLE, &settled)?;
+    let UnknownCallInfo {
+        tool_call_id,
+        tool_name,
+        instance_key,
+        ..
+    } = &settled.call;
+    output.data(format!(
+        "Settled {tool_call_id}: {} in conversation {instance_key}",
+        text::printable(tool_name)
+    ))
+}
