@@ -197,6 +197,8 @@ mod tool_search;
 #[cfg(test)]
 mod top;
 #[cfg(test)]
+mod unknown_calls;
+#[cfg(test)]
 mod upgrade;
 #[cfg(test)]
 mod usage;

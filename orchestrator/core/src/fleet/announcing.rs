@@ -9,7 +9,6 @@ use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use super::unknown_calls::CALL_UNKNOWN;
 use super::watchers::Told;
 use super::{Fleet, Owner};
 use crate::effect::Severity;
@@ -116,7 +115,6 @@ fn audited(event: &Event) -> Option<Audited> {
         Event::InstanceCheckpointed { .. } => Audited::Instance("checkpointed"),
         Event::InstanceRewound { .. } => Audited::Instance("rewound"),
         Event::EventParked { .. } => Audited::Instance("eventParked"),
-        Event::CallUnknown { .. } => Audited::Instance(CALL_UNKNOWN),
         Event::EventRetried { .. } => Audited::Instance("eventRetried"),
         Event::EventDropped { .. } => Audited::Instance("eventDropped"),
         Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),

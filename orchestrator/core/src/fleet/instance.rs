@@ -15,6 +15,7 @@ use super::inbox::Inbox;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
 use super::turn::{Turn, TurnContext};
+use super::unknown_calls::HeldBack;
 use super::waiters::Waiters;
 use crate::RequestToken;
 use crate::limits::CRASH_MEMORY_MS;
@@ -55,6 +56,8 @@ pub(crate) struct Instance {
     pub(super) hold: Option<Hold>,
     /// What it works with besides what the project says.
     pub(super) overlay: Overlay,
+    /// What its process says of its turn while a call that was cut short is not in the audit log yet.
+    pub(super) held_back: Option<HeldBack>,
 }
 
 impl Instance {
@@ -75,6 +78,7 @@ impl Instance {
             deleting: None,
             hold: None,
             overlay: Overlay::default(),
+            held_back: None,
         }
     }
 

@@ -153,7 +153,7 @@ impl Fleet {
             Reported::Kept => {
                 self.record_observation(at, &event);
                 if event.outcome_unknown {
-                    self.on_unknown_call(at, event);
+                    self.on_unknown_call(at, process, event);
                 }
             }
             Reported::Dropped { first: false } => {}

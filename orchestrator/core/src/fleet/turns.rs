@@ -352,7 +352,7 @@ impl Fleet {
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
-    pub(crate) fn on_turn_append(
+    pub(super) fn on_turn_append(
         &mut self,
         at: &InstanceRef,
         process: ProcessId,
@@ -459,7 +459,7 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn on_turn_complete(
+    pub(super) fn on_turn_complete(
         &mut self,
         at: &InstanceRef,
         process: ProcessId,

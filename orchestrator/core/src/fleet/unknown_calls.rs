@@ -2,6 +2,11 @@
 //!
 //! The audit log keeps them: one record when an agent reports such a call, one when a person has looked after it.
 //! What is open is gathered from it when a workspace is opened, and kept from then on.
+//!
+//! # Invariants
+//!
+//! * That a call was cut short is in the audit log before the conversation has it as a result: whoever is killed,
+//!   there is none in a conversation that no person is told of. What an agent records meanwhile waits.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +17,7 @@ use goondan_protocol::control::{
     UnknownCallPlace,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, ToolCallId, TurnId, WorkspaceId};
+use goondan_protocol::ipc::{TurnAppend, TurnComplete};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
 use goondan_protocol::observe::RuntimeEvent;
@@ -27,10 +33,10 @@ use super::Fleet;
 use crate::jobs::continuation;
 use crate::limits::UNKNOWN_CALLS_MAX;
 use crate::refusals::control_error;
-use crate::{Peer, RequestToken};
+use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 /// What the audit log calls one, behind `instance.`.
-pub(super) const CALL_UNKNOWN: &str = "callUnknown";
+const CALL_UNKNOWN: &str = "callUnknown";
 /// What it calls one that a person has looked after.
 const CALL_SETTLED: &str = "callSettled";
 
@@ -52,6 +58,26 @@ continuation! {
     /// That a person has looked after a call is about to stand in the audit log.
     SettlingCall { token: RequestToken, call: UnknownCallInfo, note: Option<String> }
         after Audit => core.fleet.on_call_settled
+}
+
+continuation! {
+    /// That a call was cut short is about to stand in the audit log.
+    NotingUnknown { process: ProcessId } after Audit => &core.fleet.on_unknown_noted
+}
+
+/// What a process says of its turn while that a call was cut short is not in the audit log yet.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    process: ProcessId,
+    /// Records that are on their way.
+    notes: usize,
+    said: Vec<Said>,
+}
+
+#[derive(Debug)]
+enum Said {
+    Append(TurnAppend),
+    Complete(TurnComplete),
 }
 
 /// A record of the audit log that is about one of them, or about all of a conversation.
@@ -164,7 +190,12 @@ impl Fleet {
     }
 
     /// An agent reports a call that was cut short.
-    pub(super) fn on_unknown_call(&mut self, at: &InstanceRef, event: RuntimeEvent) {
+    pub(super) fn on_unknown_call(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        event: RuntimeEvent,
+    ) {
         let (Some(call), Some(tool_name)) = (event.tool_call_id, event.tool_name) else {
             return;
         };
@@ -183,11 +214,85 @@ impl Fleet {
             tool_name: unknown.tool_name.clone(),
             detail: unknown.detail.clone(),
         };
+        let mut details = told.fields();
+        details.remove("instanceKey");
         if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
             let key = at.instance_key.clone();
             workspace.unknown_calls.add(key, call, unknown);
         }
+        let record = self.audit_record(at, CALL_UNKNOWN, Value::Object(details));
+        let instance = at.clone();
+        self.store(record, NotingUnknown { instance, process });
+        self.hold_back(at, process);
         self.announce(&at.workspace_id, told, None);
+    }
+
+    fn hold_back(&mut self, at: &InstanceRef, process: ProcessId) {
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        match &mut entry.held_back {
+            Some(held) if held.process == process => held.notes += 1,
+            // What a former process said counts no more.
+            held => {
+                *held = Some(HeldBack {
+                    process,
+                    notes: 1,
+                    said: Vec::new(),
+                });
+            }
+        }
+    }
+
+    fn held_back(&mut self, at: &InstanceRef, process: ProcessId) -> Option<&mut HeldBack> {
+        let held = self.instance_mut(at)?.held_back.as_mut()?;
+        (held.process == process).then_some(held)
+    }
+
+    /// An agent's process has something appended to its conversation.
+    pub(crate) fn on_append(&mut self, at: &InstanceRef, process: ProcessId, append: TurnAppend) {
+        match self.held_back(at, process) {
+            Some(held) => held.said.push(Said::Append(append)),
+            None => self.on_turn_append(at, process, append),
+        }
+    }
+
+    /// An agent's process has answered.
+    pub(crate) fn on_complete(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        complete: TurnComplete,
+    ) {
+        match self.held_back(at, process) {
+            Some(held) => held.said.push(Said::Complete(complete)),
+            None => self.on_turn_complete(at, process, complete),
+        }
+    }
+
+    fn on_unknown_noted(&mut self, noting: &NotingUnknown, result: Result<(), StoreError>) {
+        let (at, process) = (&noting.instance, noting.process);
+        if let Err(error) = result {
+            let event = LogEvent::error("what happened could not be put into the audit log");
+            self.log(event.of(at).with("error", error.to_string()));
+        }
+        let Some(held) = self.held_back(at, process) else {
+            return;
+        };
+        held.notes -= 1;
+        if held.notes > 0 {
+            return;
+        }
+        let held = self.instance_mut(at).and_then(|it| it.held_back.take());
+        for said in held.into_iter().flat_map(|held| held.said) {
+            if !self.owners.contains_key(&process) {
+                return;
+            }
+            match said {
+                Said::Append(append) => self.on_turn_append(at, process, append),
+                Said::Complete(complete) => self.on_turn_complete(at, process, complete),
+            }
+        }
     }
 
     /// A client wants to know which calls nobody has looked after.
