@@ -13,7 +13,7 @@ pub(super) const HEADS: &str = r#"
 SELECT w.workspace, h.seq, h.oldest, b.node, b.life, b.epoch, b.position, b.owns, b.count
 FROM (SELECT DISTINCT workspace COLLATE "C" AS workspace FROM unnest($1::text[]) AS w (workspace)) AS w
 LEFT JOIN goondan.heads AS h ON h.workspace = w.workspace
-LEFT JOIN goondan.beats AS b ON b.workspace = w.workspace AND b.heard > now() - $2 * interval '1 day'
+LEFT JOIN goondan.beats AS b ON b.workspace = w.workspace AND b.heard > now() - make_interval(days => $2)
 WHERE h.workspace IS NOT NULL OR b.workspace IS NOT NULL
 ORDER BY w.workspace, b.node"#;
 
