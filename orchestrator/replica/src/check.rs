@@ -52,7 +52,7 @@ fn finding(what: &str, found: &str, verdict: Verdict, advice: &str) -> Finding {
 fn judged(name: &str, value: &str) -> Option<Finding> {
     use Verdict::{Bad, Good, Weak};
     let (verdict, advice) = match (name, value) {
-        ("fsync", "on") | ("full_page_writes", "on") | ("role", "primary") => (Good, ""),
+        ("fsync" | "full_page_writes", "on") | ("role", "primary") => (Good, ""),
         ("fsync", _) => (
             Bad,
             "set `fsync = on`: without it, a power failure can take acknowledged records or the whole database",
@@ -83,7 +83,10 @@ fn judged(name: &str, value: &str) -> Option<Finding> {
             if major >= OLDEST_VERSION {
                 return None;
             }
-            (Weak, "older than the oldest version that goondan is tried with: upgrade to 15 or newer")
+            (
+                Weak,
+                "older than the oldest version that goondan is tried with: upgrade to 15 or newer",
+            )
         }
         _ => return None,
     };

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use goondan_clock::timeout;
-use goondan_replication::limits::ANSWER_DEADLINE_MS;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio_postgres::error::DbError;
@@ -16,6 +15,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 use tokio_util::sync::CancellationToken;
 
+use crate::fault::ConnectFault;
 use crate::limits::CONNECT_DEADLINE_MS;
 use crate::schema;
 use crate::settings::{HostSettings, Settings};
@@ -38,57 +38,6 @@ impl Purpose {
             Self::Reads => "reads",
         }
     }
-}
-
-/// Why there is no connection. No text of it holds a password.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectFault {
-    /// The host does not take it, or is a standby.
-    #[error("{host} does not take the connection")]
-    Refused {
-        /// Which.
-        host: String,
-        /// Why.
-        #[source]
-        source: tokio_postgres::Error,
-    },
-    /// The host did not answer in time.
-    #[error("{host} did not make a connection ready within {CONNECT_DEADLINE_MS} ms")]
-    Late {
-        /// Which.
-        host: String,
-    },
-    /// The session cannot be set as it has to be.
-    #[error("the server does not let its session be set as records need it")]
-    Session {
-        /// Why.
-        #[source]
-        source: tokio_postgres::Error,
-    },
-    /// The tables cannot be made or read.
-    #[error("the tables of the log cannot be made or read in this database")]
-    Schema {
-        /// Why.
-        #[source]
-        source: tokio_postgres::Error,
-    },
-    /// The tables are of another version.
-    #[error("the tables have the version {found}, and this program knows {ours}: use goondan of one version on all nodes")]
-    Format {
-        /// Theirs.
-        found: i32,
-        /// Ours.
-        ours: i32,
-    },
-    /// It was made, and is gone.
-    #[error("the connection was lost")]
-    Lost,
-    /// A statement is not finished.
-    #[error(
-        "a commit was not confirmed within {ANSWER_DEADLINE_MS} ms: the server does not answer, or waits for a \
-         synchronous standby that does not"
-    )]
-    LateAnswer,
 }
 
 /// Nothing of the server's ends a statement: a deadline of the server's would not free a commit whose standby is gone.

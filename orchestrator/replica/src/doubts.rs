@@ -61,7 +61,10 @@ mod tests {
         assert!(!doubts.reach(&workspace, Position(4)));
         assert!(doubts.reach(&workspace, Position(5)));
         assert_eq!(doubts.raise(&workspace, Position(4)), Some(true));
-        assert!(!doubts.reach(&workspace, Position(4)), "the later one counts");
+        assert!(
+            !doubts.reach(&workspace, Position(4)),
+            "the later one counts"
+        );
         doubts.settle(&workspace);
         assert!(!doubts.reach(&workspace, Position(9)));
     }

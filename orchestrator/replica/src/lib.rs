@@ -9,7 +9,7 @@
 //! * `process`, `command_line`, `parent`: the life of the process. `link`: the socket, and the greeting over it.
 //! * `session`: takes questions, and hands each to who answers it.
 //! * `puts`: offers records, many of them in one statement; `doubts`: those of which nobody knows whether they stand.
-//! * `reads`: everything else: it never waits for a put.
+//! * `reads`: everything else: it never waits for a put. `page`: reading, which both do.
 //! * `upstream`: keeps one connection, makes it anew, and says once what changed. `connection`: one connection, and
 //!   how its session is set. `settings`: what a URL says. `schema`: the tables.
 //! * `check`: whether the server is set as its records need it.
@@ -28,8 +28,10 @@ mod check;
 mod command_line;
 mod connection;
 mod doubts;
+mod fault;
 pub mod limits;
 mod link;
+mod page;
 mod parent;
 mod process;
 mod puts;

@@ -90,7 +90,11 @@ impl Link {
         let exchange = async {
             let frame = Bytes::from(frame);
             self.outgoing.send(frame).await.map_err(LinkError::Write)?;
-            self.incoming.next().await.transpose().map_err(LinkError::Read)
+            self.incoming
+                .next()
+                .await
+                .transpose()
+                .map_err(LinkError::Read)
         };
         let frame = timeout(Duration::from_millis(HANDSHAKE_TIMEOUT_MS), exchange)
             .await

@@ -22,10 +22,11 @@ use goondan_replication::names::Position;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::connection::{ConnectFault, Connection, Purpose};
+use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
+use crate::fault::ConnectFault;
 use crate::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, LATE_STATEMENTS_MAX, QUESTIONS_MAX};
-use crate::reads::PAGE;
+use crate::page::PAGE;
 use crate::settings::Settings;
 use crate::upstream::Upstream;
 
@@ -83,7 +84,11 @@ impl Puts {
     /// Offers a record; answers by the deadline.
     pub(crate) async fn offer(&self, put: Put) -> PutAnswer {
         let (reply, answer) = oneshot::channel();
-        if self.jobs.try_send(Job::Offer(Offer { put, reply })).is_err() {
+        if self
+            .jobs
+            .try_send(Job::Offer(Offer { put, reply }))
+            .is_err()
+        {
             return PutAnswer::Unavailable;
         }
         within_deadline(answer).await.unwrap_or(PutAnswer::Unknown)
@@ -205,7 +210,11 @@ impl Writer {
         offers
     }
 
-    fn left_behind(&mut self, connection: Arc<Connection>, mut under_way: JoinSet<Arc<Connection>>) {
+    fn left_behind(
+        &mut self,
+        connection: Arc<Connection>,
+        mut under_way: JoinSet<Arc<Connection>>,
+    ) {
         self.late.spawn(async move {
             under_way.join_next().await;
             connection

@@ -10,9 +10,9 @@ use std::time::Duration;
 use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replication::limits::{ANSWER_DEADLINE_MS, READ_BYTES_MAX, READ_RECORDS_MAX};
-use goondan_replication::log::{Page, ReadAnswer};
-use goondan_replication::names::{Hash, Position};
+use goondan_replication::limits::ANSWER_DEADLINE_MS;
+use goondan_replication::log::ReadAnswer;
+use goondan_replication::names::Position;
 use goondan_replication::record::SnapshotReference;
 use goondan_replication::wire::{Answer, Beat, Finding, Part};
 use tokio::sync::watch;
@@ -23,27 +23,12 @@ use crate::check;
 use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
 use crate::limits::{HEARD_DAYS, TRIM_RECORDS_MAX};
+use crate::page::{PAGE, page, position, seq};
 use crate::puts::Puts;
 use crate::settings::Settings;
 use crate::upstream::Upstream;
 
 mod heads;
-
-/// Records from a position on: as many as fit, or one. What is said of the log stands in each row, and in one without
-/// a record if there is none to read.
-pub(crate) const PAGE: &str = "
-SELECT h.seq, h.oldest, b.hash, p.record
-FROM (SELECT 1) AS one
-LEFT JOIN goondan.heads AS h ON h.workspace = $1
-LEFT JOIN goondan.records AS b ON b.workspace = $1 AND b.seq = $2::bigint - 1
-LEFT JOIN LATERAL (
-    SELECT seq, record, sum(octet_length(record)) OVER (ORDER BY seq) AS bytes
-    FROM (
-        SELECT seq, record FROM goondan.records
-        WHERE workspace = $1 AND seq >= $2 AND h.oldest <= $2 ORDER BY seq LIMIT $3
-    ) AS candidate
-) AS p ON p.seq = $2 OR p.bytes <= $4
-ORDER BY p.seq";
 
 /// Forgets some records, unless a put holds the workspace. Says the oldest that is left, and whether any went.
 const TRIM: &str = "
@@ -184,7 +169,10 @@ impl Reads {
     pub(crate) async fn read_part(&self, part: &Part) -> Answer {
         let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
         let number = i64::from(part.number);
-        let Some(rows) = self.ask(READ_PART, &[&workspace, &reference, &number]).await else {
+        let Some(rows) = self
+            .ask(READ_PART, &[&workspace, &reference, &number])
+            .await
+        else {
             return Answer::Unavailable;
         };
         let bytes = rows.first().map(|row| row.try_get(0)).transpose();
@@ -217,11 +205,7 @@ impl Reads {
         current.filter(|connection| connection.is_good())
     }
 
-    async fn ask(
-        &self,
-        text: &'static str,
-        values: &[&(dyn ToSql + Sync)],
-    ) -> Option<Vec<Row>> {
+    async fn ask(&self, text: &'static str, values: &[&(dyn ToSql + Sync)]) -> Option<Vec<Row>> {
         let connection = self.connection()?;
         answered(&connection, connection.query(text, values)).await
     }
@@ -252,44 +236,4 @@ fn noted(rows: Option<Vec<Row>>) -> Answer {
 fn trimmed(rows: &[Row]) -> Option<(Position, bool)> {
     let row = rows.first()?;
     Some((position(row.try_get(0).ok()?), row.try_get(1).ok()?))
-}
-
-/// Reads a page.
-///
-/// # Errors
-///
-/// Whatever the server or the connection says.
-pub(crate) async fn page(
-    connection: &Connection,
-    workspace: &WorkspaceId,
-    from: Position,
-) -> Result<Page, Error> {
-    let records_max = i64::try_from(READ_RECORDS_MAX).unwrap_or(i64::MAX);
-    let bytes_max = i64::try_from(READ_BYTES_MAX).unwrap_or(i64::MAX);
-    let (workspace, from) = (workspace.as_str(), seq(from));
-    let values: [&(dyn ToSql + Sync); 4] = [&workspace, &from, &records_max, &bytes_max];
-    let rows = connection.query(PAGE, &values).await?;
-    let mut page = Page::default();
-    for row in &rows {
-        page.head = position(row.try_get(0)?);
-        page.oldest = position(row.try_get(1)?);
-        page.before = row.try_get::<_, Option<&[u8]>>(2)?.and_then(hash);
-        page.records
-            .extend(row.try_get::<_, Option<Vec<u8>>>(3)?);
-    }
-    Ok(page)
-}
-
-fn hash(bytes: &[u8]) -> Option<Hash> {
-    bytes.try_into().ok().map(Hash)
-}
-
-/// A position as the server has it. One beyond its numbers is beyond all that will ever be written.
-pub(crate) fn seq(position: Position) -> i64 {
-    i64::try_from(position.0).unwrap_or(i64::MAX)
-}
-
-/// A position of the server's; 0 if there is none.
-pub(crate) fn position(seq: Option<i64>) -> Position {
-    Position(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
 }

@@ -13,7 +13,7 @@
 
 use tokio_postgres::Client;
 
-use crate::connection::ConnectFault;
+use crate::fault::ConnectFault;
 
 /// Version of the tables. Raised with each change of them.
 const FORMAT: i32 = 1;

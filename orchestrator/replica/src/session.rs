@@ -83,7 +83,10 @@ pub(crate) async fn run(
     }
 }
 
-async fn write(mut outgoing: Outgoing, mut waiting: mpsc::Receiver<Bytes>) -> Result<(), LinkError> {
+async fn write(
+    mut outgoing: Outgoing,
+    mut waiting: mpsc::Receiver<Bytes>,
+) -> Result<(), LinkError> {
     while let Some(frame) = waiting.recv().await {
         outgoing.send(frame).await.map_err(LinkError::Write)?;
     }

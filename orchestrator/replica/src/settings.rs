@@ -236,7 +236,10 @@ mod tests {
         assert_eq!(config.get_password(), Some(&b"p"[..]));
         assert_eq!(config.get_dbname(), Some("d"));
         assert_eq!(config.get_application_name(), Some("goondan-replica a"));
-        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        assert_eq!(
+            config.get_target_session_attrs(),
+            TargetSessionAttrs::ReadWrite
+        );
         let settings = read("postgresql:///d?host=/run/postgresql&user=u").unwrap();
         assert_eq!(settings.hosts()[0].name, "/run/postgresql");
         let settings = read("postgresql:///d?host=/run/a,/run/b&user=u").unwrap();
@@ -250,7 +253,10 @@ mod tests {
             ("postgres://u@h/d", SettingsFault::NoSslMode),
             ("postgres://u@h/d?sslmode=prefer", SettingsFault::Tls),
             ("postgres://u@h/d?sslmode=require", SettingsFault::Tls),
-            ("postgres://u@127.0.0.1/d?sslmode=verify-full", SettingsFault::Tls),
+            (
+                "postgres://u@127.0.0.1/d?sslmode=verify-full",
+                SettingsFault::Tls,
+            ),
             (
                 "postgres://u@h/d?sslmode=disable&sslrootcert=/x",
                 SettingsFault::Option("sslrootcert"),
@@ -261,7 +267,10 @@ mod tests {
             ),
             ("postgres:///d", SettingsFault::NoHost),
             ("host=h user=u", SettingsFault::NotAUrl),
-            ("postgres://u@h:99999/d?sslmode=disable", SettingsFault::NotAUrl),
+            (
+                "postgres://u@h:99999/d?sslmode=disable",
+                SettingsFault::NotAUrl,
+            ),
         ] {
             assert_eq!(read(url).unwrap_err(), fault, "{url}");
         }

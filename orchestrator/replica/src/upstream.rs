@@ -9,7 +9,8 @@ use goondan_log::error_chain;
 use goondan_replication::limits::{RETRY_FIRST_MS, RETRY_MAX_MS};
 use tokio::task::JoinSet;
 
-use crate::connection::{ConnectFault, Connection, Purpose};
+use crate::connection::{Connection, Purpose};
+use crate::fault::ConnectFault;
 use crate::settings::Settings;
 
 /// A connection that is kept.
@@ -141,7 +142,11 @@ impl Upstream {
         if self.said != Some(false) {
             self.said = Some(false);
             let (reason, link) = (error_chain(fault), self.purpose.name());
-            tracing::warn!(reason, link, "the server of the log cannot be reached; it is asked again, ever more rarely");
+            tracing::warn!(
+                reason,
+                link,
+                "the server of the log cannot be reached; it is asked again, ever more rarely"
+            );
         }
         let pause_ms = RETRY_FIRST_MS << self.failures.min(u64::BITS / 4);
         self.failures = self.failures.saturating_add(1);

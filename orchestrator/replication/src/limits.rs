@@ -61,8 +61,7 @@ pub const KEPT_FOR_STANDBY_RECORDS: u64 = 200_000;
 
 const _: () = assert!(APPEND_BYTES_MAX + 2 * PATH_BYTES_MAX < RECORD_BYTES_MAX / 2);
 const _: () = assert!(2 * RECORD_BYTES_MAX <= READ_BYTES_MAX);
-const _: () =
-    assert!(READ_BYTES_MAX + HEAD_BYTES_MAX < goondan_protocol::limits::MAX_FRAME_BYTES);
+const _: () = assert!(READ_BYTES_MAX + HEAD_BYTES_MAX < goondan_protocol::limits::MAX_FRAME_BYTES);
 // A beat of one node is some 250 bytes of JSON.
 const _: () = assert!(HEADS_MAX * NODES_MAX * 250 <= HEAD_BYTES_MAX);
 const _: () = assert!(RETRY_FIRST_MS <= RETRY_MAX_MS);

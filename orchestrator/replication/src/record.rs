@@ -182,7 +182,11 @@ impl fmt::Debug for Encoded {
             hash,
             bytes,
         } = self;
-        write!(f, "record {position} of {workspace} ({hash}, {} bytes)", bytes.len())
+        write!(
+            f,
+            "record {position} of {workspace} ({hash}, {} bytes)",
+            bytes.len()
+        )
     }
 }
 

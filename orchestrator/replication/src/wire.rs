@@ -227,7 +227,9 @@ pub enum WireFault {
     #[error("what is offered to the log is no record")]
     Record(#[source] RecordFault),
     /// A list or a part is too long.
-    #[error("at most {HEADS_MAX} workspaces are asked for at once, and a part has {PART_BYTES_MAX} bytes at most")]
+    #[error(
+        "at most {HEADS_MAX} workspaces are asked for at once, and a part has {PART_BYTES_MAX} bytes at most"
+    )]
     TooMuch,
     /// The other side is of another version.
     #[error("install goondan-orchestrator and goondan-replica of the same version")]

@@ -106,11 +106,7 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             r#"{"id":1,"message":{"ask":"forget_snapshot","workspace":"w","reference":"s 1"}}"#,
             vec![],
         ),
-        (
-            Ask::Check,
-            r#"{"id":1,"message":{"ask":"check"}}"#,
-            vec![],
-        ),
+        (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),
     ]
 }
 
@@ -138,7 +134,10 @@ fn answers() -> Vec<(Answer, &'static str)> {
     };
     let (head_at, oldest) = (Position(9), Position(1));
     vec![
-        (Answer::Put(PutAnswer::Done), r#"{"id":1,"message":{"answer":"done"}}"#),
+        (
+            Answer::Put(PutAnswer::Done),
+            r#"{"id":1,"message":{"answer":"done"}}"#,
+        ),
         (
             Answer::Put(PutAnswer::Taken(b"xyz".to_vec())),
             r#"{"id":1,"message":{"answer":"taken"},"bytes":[3]}"#,
@@ -151,14 +150,26 @@ fn answers() -> Vec<(Answer, &'static str)> {
             Answer::Put(PutAnswer::Forgotten { oldest }),
             r#"{"id":1,"message":{"answer":"forgotten","oldest":1}}"#,
         ),
-        (Answer::Put(PutAnswer::Unknown), r#"{"id":1,"message":{"answer":"unknown"}}"#),
-        (Answer::Put(PutAnswer::Unavailable), r#"{"id":1,"message":{"answer":"not_put"}}"#),
+        (
+            Answer::Put(PutAnswer::Unknown),
+            r#"{"id":1,"message":{"answer":"unknown"}}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Unavailable),
+            r#"{"id":1,"message":{"answer":"not_put"}}"#,
+        ),
         (
             Answer::Read(ReadAnswer::Page(page)),
             r#"{"id":1,"message":{"answer":"page","before":"abababababababababababababababababababababababababababababababab","oldest":1,"head":9},"bytes":[2,1]}"#,
         ),
-        (Answer::Read(ReadAnswer::Unavailable), r#"{"id":1,"message":{"answer":"not_read"}}"#),
-        (Answer::Trimmed(oldest), r#"{"id":1,"message":{"answer":"trimmed","oldest":1}}"#),
+        (
+            Answer::Read(ReadAnswer::Unavailable),
+            r#"{"id":1,"message":{"answer":"not_read"}}"#,
+        ),
+        (
+            Answer::Trimmed(oldest),
+            r#"{"id":1,"message":{"answer":"trimmed","oldest":1}}"#,
+        ),
         (
             Answer::Heads(vec![head]),
             r#"{"id":1,"message":{"answer":"heads","heads":[{"workspace":"w","head":9,"oldest":1,"heard":[{"beat":{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true},"count":4}]}]}}"#,
@@ -168,12 +179,18 @@ fn answers() -> Vec<(Answer, &'static str)> {
             Answer::Part(Some(b"xyz".to_vec())),
             r#"{"id":1,"message":{"answer":"part"},"bytes":[3]}"#,
         ),
-        (Answer::Part(None), r#"{"id":1,"message":{"answer":"no_part"}}"#),
+        (
+            Answer::Part(None),
+            r#"{"id":1,"message":{"answer":"no_part"}}"#,
+        ),
         (
             Answer::Checked(vec![finding]),
             r#"{"id":1,"message":{"answer":"checked","findings":[{"what":"fsync","found":"off","verdict":"bad","advice":"a"}]}}"#,
         ),
-        (Answer::Unavailable, r#"{"id":1,"message":{"answer":"unavailable"}}"#),
+        (
+            Answer::Unavailable,
+            r#"{"id":1,"message":{"answer":"unavailable"}}"#,
+        ),
     ]
 }
 

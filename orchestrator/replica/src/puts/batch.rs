@@ -10,7 +10,7 @@ use super::Offer;
 use crate::connection::Connection;
 use crate::doubts::Doubts;
 use crate::limits::RACES_MAX;
-use crate::reads::{page, position, seq};
+use crate::page::{page, position, seq};
 
 /// Offers records of different workspaces.
 ///
@@ -156,7 +156,10 @@ async fn barrier(connection: &Connection) -> bool {
 /// Offers records once; all of one statement share their fate. An error is the answer to each.
 async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>, PutAnswer> {
     let puts: Vec<_> = offers.iter().map(|offer| &offer.put).collect();
-    let workspaces: Vec<_> = puts.iter().map(|it| it.record.workspace().as_str()).collect();
+    let workspaces: Vec<_> = puts
+        .iter()
+        .map(|it| it.record.workspace().as_str())
+        .collect();
     let seqs: Vec<_> = puts.iter().map(|it| seq(it.record.position())).collect();
     let afters: Vec<_> = puts.iter().map(|it| it.after.0.as_slice()).collect();
     let hashes: Vec<_> = puts.iter().map(|it| it.record.hash().0).collect();
@@ -169,7 +172,9 @@ async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>,
     let rows = asked.map_err(|error| failed(connection, &error))?;
     if connection.warnings() != warnings {
         // It stands on the server's own disk at the most.
-        tracing::warn!("the server has not confirmed a commit: its wait for a synchronous standby was cut short");
+        tracing::warn!(
+            "the server has not confirmed a commit: its wait for a synchronous standby was cut short"
+        );
         return Err(PutAnswer::Unknown);
     }
     let verdicts = verdicts(&rows, offers.len());
@@ -179,7 +184,10 @@ async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>,
 /// A connection on which something failed is not used any more: the next one is looked at from the beginning.
 fn failed(connection: &Connection, error: &Error) -> PutAnswer {
     connection.condemn();
-    tracing::debug!(error = goondan_log::error_chain(error), "records were not put");
+    tracing::debug!(
+        error = goondan_log::error_chain(error),
+        "records were not put"
+    );
     // It refuses before it does anything.
     let is_standby = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
     if is_standby {

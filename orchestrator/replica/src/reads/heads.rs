@@ -6,7 +6,7 @@ use goondan_replication::wire::{Beat, Heard, LogHead};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{position, seq};
+use crate::page::{position, seq};
 
 /// Each workspace that was written or heard of, with what nodes said of it lately.
 pub(super) const HEADS: &str = r#"

@@ -105,7 +105,10 @@ fn of_eight_writers_one_gets_each_position() {
     done.sort_by_key(|put| put.record.position());
     let stands = replicas[0].all(&workspace("w"));
     let told: Vec<_> = done.iter().map(|put| put.record.bytes().to_vec()).collect();
-    assert_eq!(stands, told, "each position was given once, to the one that it was told");
+    assert_eq!(
+        stands, told,
+        "each position was given once, to the one that it was told"
+    );
 }
 
 #[test]
@@ -152,7 +155,10 @@ fn a_long_log_is_forgotten_in_pieces() {
         replica.ask(Ask::Trim { workspace, before })
     };
     assert_eq!(trim(Position(2400)), Answer::Trimmed(Position(2400)));
-    assert_eq!(server.sql("SELECT min(seq), count(*) FROM goondan.records"), "2400|101");
+    assert_eq!(
+        server.sql("SELECT min(seq), count(*) FROM goondan.records"),
+        "2400|101"
+    );
     assert_eq!(trim(Position(u64::MAX)), Answer::Trimmed(Position(2500)));
     let first = replica.put(&seal(&chain("w"), 2));
     let oldest = Position(2500);
@@ -176,7 +182,10 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
         position: Position(position),
         owns: node == "a",
     };
-    for beats in [vec![beat("a", 1), beat("a", 2)], vec![beat("a", 3), beat("b", 1)]] {
+    for beats in [
+        vec![beat("a", 1), beat("a", 2)],
+        vec![beat("a", 3), beat("b", 1)],
+    ] {
         assert_eq!(replica.ask(Ask::Beat(beats)), Answer::Noted);
     }
     let asked = ["w1", "w2", "w1"].map(workspace).to_vec();
@@ -187,7 +196,11 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
         panic!("{heads:?}");
     };
     assert_eq!((head.head, head.oldest), (Position(2), Position(1)));
-    let heard: Vec<_> = head.heard.iter().map(|it| (it.beat.clone(), it.count)).collect();
+    let heard: Vec<_> = head
+        .heard
+        .iter()
+        .map(|it| (it.beat.clone(), it.count))
+        .collect();
     assert_eq!(heard, [(beat("a", 3), 2), (beat("b", 1), 1)]);
 }
 
@@ -237,8 +250,15 @@ fn the_servers_settings_are_looked_at() {
     ] {
         let is_it = |it: &&goondan_replication::wire::Finding| it.what == what;
         let finding = findings.iter().find(is_it).unwrap();
-        assert_eq!((&*finding.found, finding.verdict), (found, verdict), "{what}");
+        assert_eq!(
+            (&*finding.found, finding.verdict),
+            (found, verdict),
+            "{what}"
+        );
     }
-    let version = findings.iter().find(|it| it.what == "server_version").unwrap();
+    let version = findings
+        .iter()
+        .find(|it| it.what == "server_version")
+        .unwrap();
     assert_eq!(version.verdict, Verdict::Good);
 }

@@ -1,7 +1,7 @@
 //! Servers that crash, and servers that come late.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use goondan_replication::chain::Chain;
 use goondan_replication::log::PutAnswer;
@@ -27,7 +27,10 @@ fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) ->
             PutAnswer::Taken(found) => found == put.record.bytes(),
             _ => false,
         };
-        assert!(is_mine, "only one writes here, and nothing that was done is lost");
+        assert!(
+            is_mine,
+            "only one writes here, and nothing that was done is lost"
+        );
         seen = behind(&seen, &put);
         done.fetch_add(1, Ordering::Relaxed);
     }
@@ -49,7 +52,8 @@ fn what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
         for round in 1..=4 {
             let wanted = done.load(Ordering::Relaxed) + 40;
             wait_until("records are appended", || {
-                done.load(Ordering::Relaxed) >= wanted || writers.iter().any(|it| it.is_finished())
+                done.load(Ordering::Relaxed) >= wanted
+                    || writers.iter().any(ScopedJoinHandle::is_finished)
             });
             if round < 4 {
                 server.crash();
@@ -96,7 +100,9 @@ fn tables_of_another_version_are_left_alone() {
     drop(Replica::ready(&server.url()));
     server.sql("UPDATE goondan.format SET version = 99");
     let replica = Replica::start(&server.url());
-    wait_until("it is said", || replica.log().contains("have the version 99"));
+    wait_until("it is said", || {
+        replica.log().contains("have the version 99")
+    });
     assert_eq!(replica.put(&seal(&chain("w"), 1)), PutAnswer::Unavailable);
     assert_eq!(server.sql("SELECT count(*) FROM goondan.records"), "0");
 }

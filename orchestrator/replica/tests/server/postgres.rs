@@ -117,7 +117,11 @@ impl Server {
         let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];
         settings.extend(self.settings.iter().cloned());
         let mut command = self.command("postgres");
-        command.arg("-D").arg(self.data()).arg("-k").arg(self.dir.path());
+        command
+            .arg("-D")
+            .arg(self.data())
+            .arg("-k")
+            .arg(self.dir.path());
         for setting in settings {
             command.arg("-c").arg(setting);
         }

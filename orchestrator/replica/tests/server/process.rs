@@ -26,7 +26,12 @@ fn ends_by(said: impl FnOnce(&mut UnixStream)) -> (Option<i32>, String) {
     frame(&mut socket, &mut BytesMut::new()).unwrap();
     said(&mut socket);
     let mut log = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut log).unwrap();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut log)
+        .unwrap();
     (child.wait().unwrap().code(), log)
 }
 
@@ -36,7 +41,10 @@ fn what_is_no_message_ends_it() {
     let (code, log) = ends_by(|socket| say(socket, b"nonsense"));
     assert!(code == Some(1) && log.contains("not a message"), "{log}");
     let (code, log) = ends_by(|socket| socket.write_all(b"\xff\xff\xff\xff").unwrap());
-    assert!(code == Some(1) && log.contains("a frame of 4294967295 bytes"), "{log}");
+    assert!(
+        code == Some(1) && log.contains("a frame of 4294967295 bytes"),
+        "{log}"
+    );
     let (code, log) = ends_by(|socket| {
         greeted(socket);
         say(socket, b"\0\0\0\x02{}");
@@ -46,11 +54,22 @@ fn what_is_no_message_ends_it() {
         let other = br#"{"version":{"protocol":99,"goondan":"9.0.0"},"server":"x"}"#;
         say(socket, other);
     });
-    assert!(code == Some(1) && log.contains("of the same version"), "{log}");
+    assert!(
+        code == Some(1) && log.contains("of the same version"),
+        "{log}"
+    );
     let (code, log) = ends_by(|socket| {
-        say(socket, &welcome("postgres://u:hidden@h/d?sslmode=require").to_frame().unwrap());
+        say(
+            socket,
+            &welcome("postgres://u:hidden@h/d?sslmode=require")
+                .to_frame()
+                .unwrap(),
+        );
     });
-    assert!(code == Some(1) && log.contains("TLS") && !log.contains("hidden"), "{log}");
+    assert!(
+        code == Some(1) && log.contains("TLS") && !log.contains("hidden"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -65,7 +84,11 @@ fn a_daemon_that_closes_the_socket_ends_it_well() {
 fn it_ends_with_its_parent_though_the_socket_is_open() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut parent = Command::new("sh")
-        .args(["-c", "exec 3<&0; \"$0\" <&3 >/dev/null & echo $!; wait", BINARY])
+        .args([
+            "-c",
+            "exec 3<&0; \"$0\" <&3 >/dev/null & echo $!; wait",
+            BINARY,
+        ])
         .env(IPC_FD_VAR, "0")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
@@ -108,12 +131,19 @@ fn without_a_server_everything_is_unavailable_and_it_is_said_once() {
         let read = replica.read(&workspace("w"), Position(1));
         assert_eq!(read, ReadAnswer::Unavailable);
     }
-    assert_eq!(replica.ask(Ask::Heads(vec![workspace("w")])), Answer::Unavailable);
+    assert_eq!(
+        replica.ask(Ask::Heads(vec![workspace("w")])),
+        Answer::Unavailable
+    );
     let Answer::Checked(findings) = replica.ask(Ask::Check) else {
         panic!("nothing was looked at");
     };
     assert_eq!(findings[0].verdict, Verdict::Bad);
     let log = replica.log();
-    assert_eq!(log.lines().filter(said("cannot be reached")).count(), 2, "{log}");
+    assert_eq!(
+        log.lines().filter(said("cannot be reached")).count(),
+        2,
+        "{log}"
+    );
     assert!(!log.contains("hidden"), "{log}");
 }

@@ -125,8 +125,10 @@ impl Replica {
         for link in ["puts", "reads"] {
             wait_until("the server answers", || {
                 let log = self.log();
-                let of_link = log.lines().filter(|line| line.contains(link));
-                of_link.last().is_some_and(|line| line.contains("the server of the log answers"))
+                let mut of_link = log.lines().filter(|line| line.contains(link));
+                of_link
+                    .next_back()
+                    .is_some_and(|line| line.contains("the server of the log answers"))
             });
         }
     }

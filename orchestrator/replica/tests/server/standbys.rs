@@ -23,7 +23,8 @@ fn pair() -> Option<(Server, Server)> {
 
 /// How many server processes work for the program.
 fn backends(server: &Server) -> u32 {
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'goondan-replica%'";
+    let count =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'goondan-replica%'";
     server.sql(count).parse().unwrap()
 }
 
@@ -42,15 +43,30 @@ fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
     while answers.len() < 8 {
         let offered = replica.begin(goondan_replication::wire::Ask::Put(second.clone()));
         let page = replica.page(&workspace("w"), Position(1));
-        assert_eq!(page.head, Position(1), "what is not confirmed is not told of");
+        assert_eq!(
+            page.head,
+            Position(1),
+            "what is not confirmed is not told of"
+        );
         answers.push(offered.recv().unwrap());
-        assert!(backends(&primary) <= 6, "no process is left behind at each try");
+        assert!(
+            backends(&primary) <= 6,
+            "no process is left behind at each try"
+        );
     }
     let unknown = goondan_replication::wire::Answer::Put(PutAnswer::Unknown);
     let unavailable = goondan_replication::wire::Answer::Put(PutAnswer::Unavailable);
     assert_eq!(answers[0], unknown);
-    assert!(answers.iter().all(|it| *it == unknown || *it == unavailable), "{answers:?}");
-    assert_eq!(answers[7], unavailable, "so many are late that no more is asked");
+    assert!(
+        answers
+            .iter()
+            .all(|it| *it == unknown || *it == unavailable),
+        "{answers:?}"
+    );
+    assert_eq!(
+        answers[7], unavailable,
+        "so many are late that no more is asked"
+    );
     standby.signal(Signal::SIGCONT, "");
     let answer = wait_for("it goes on by itself", || {
         let answer = replica.put(&second);
@@ -61,7 +77,9 @@ fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
     let third = seal(&behind(&seen, &second), 1);
     assert_eq!(replica.put_when_there(&third), PutAnswer::Done);
     let log = replica.log();
-    let late = log.lines().filter(|line| line.contains("synchronous standby that does not"));
+    let late = log
+        .lines()
+        .filter(|line| line.contains("synchronous standby that does not"));
     assert_eq!(late.count(), 1, "{log}");
 }
 
@@ -81,7 +99,8 @@ fn a_wait_that_is_cut_short_is_no_commit() {
         standby.signal(Signal::SIGSTOP, "");
         let put = seal(&seen, 1);
         let offered = replica.begin(goondan_replication::wire::Ask::Put(put.clone()));
-        let cut = format!("SELECT {cut_short}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+        let cut =
+            format!("SELECT {cut_short}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
         wait_until("the commit waits", || primary.sql(&cut) == "t");
         let unknown = goondan_replication::wire::Answer::Put(PutAnswer::Unknown);
         assert_eq!(offered.recv().unwrap(), unknown, "{cut_short}");
@@ -93,7 +112,10 @@ fn a_wait_that_is_cut_short_is_no_commit() {
         let read = replica.read(&workspace("w"), position);
         assert_eq!(read, ReadAnswer::Unavailable, "{cut_short}");
         let again = replica.put(&put);
-        assert!(matches!(again, PutAnswer::Unknown | PutAnswer::Unavailable), "{again:?}");
+        assert!(
+            matches!(again, PutAnswer::Unknown | PutAnswer::Unavailable),
+            "{again:?}"
+        );
         standby.signal(Signal::SIGCONT, "");
         let page = replica.page(&workspace("w"), position);
         assert_eq!(page.records, [put.record.bytes()]);
@@ -127,7 +149,11 @@ fn a_standby_that_takes_over_without_the_tail_says_so() {
     primary.crash();
     standby.start();
     let ninth = seal(&seen, 1);
-    assert_eq!(replica.put(&ninth), PutAnswer::Unavailable, "a standby takes no records");
+    assert_eq!(
+        replica.put(&ninth),
+        PutAnswer::Unavailable,
+        "a standby takes no records"
+    );
     let read = replica.read(&workspace("w"), Position(1));
     assert_eq!(read, ReadAnswer::Unavailable);
     standby.sql("SELECT pg_promote()");
