@@ -21,6 +21,7 @@ const FILES: [&str; 19] = [
     "orchestrator/bundles/src/limits.rs",
     "orchestrator/packages/src/limits.rs",
     "orchestrator/replication/src/limits.rs",
+    "orchestrator/replica/src/limits.rs",
     "connector-process/src/limits.rs",
     "gdn/studio/src/limits.rs",
     "gdn/src/commands/upgrade/limits.rs",

@@ -8,7 +8,7 @@ use goondan_replication::limits::{READ_BYTES_MAX, RECORD_BYTES_MAX};
 use goondan_replication::log::{MemoryLog, PutAnswer, ReadAnswer};
 use goondan_replication::names::{Epoch, Life, NodeId, Position};
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::wire::{Answer, Ask, Beat, Part, Verdict};
+use goondan_replication::wire::{Answer, Ask, Beat, Finding, Part, Verdict};
 
 use crate::postgres::Server;
 use crate::records::{behind, bytes, chain, seal, workspace};
@@ -19,7 +19,7 @@ const SEED_VAR: &str = "GOONDAN_TEST_SEED";
 
 /// Random records, offered by writers that have seen different things, against the log in memory.
 #[test]
-fn the_log_on_a_server_answers_as_the_one_in_memory() {
+fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
@@ -72,7 +72,7 @@ fn the_log_on_a_server_answers_as_the_one_in_memory() {
 }
 
 #[test]
-fn of_eight_writers_one_gets_each_position() {
+fn rep_1_of_eight_writers_one_gets_each_position() {
     const POSITIONS: u64 = 60;
     let Some(server) = Server::running(&[]) else {
         return;
@@ -248,7 +248,7 @@ fn the_servers_settings_are_looked_at() {
         ("synchronous_commit", "off", Verdict::Good),
         ("synchronous_standby_names", "", Verdict::Weak),
     ] {
-        let is_it = |it: &&goondan_replication::wire::Finding| it.what == what;
+        let is_it = |it: &&Finding| it.what == what;
         let finding = findings.iter().find(is_it).unwrap();
         assert_eq!(
             (&*finding.found, finding.verdict),

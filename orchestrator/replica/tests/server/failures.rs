@@ -38,7 +38,7 @@ fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) ->
 }
 
 #[test]
-fn what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
+fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
     let Some(server) = Server::running(&[]) else {
         return;
     };

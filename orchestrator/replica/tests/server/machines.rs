@@ -132,7 +132,7 @@ fn append(id: u64) -> FileOperation {
 }
 
 #[test]
-fn a_second_node_takes_over_and_the_first_is_fenced() {
+fn rep_1_a_second_node_takes_over_and_the_first_is_fenced() {
     let Some(server) = Server::running(&[]) else {
         return;
     };

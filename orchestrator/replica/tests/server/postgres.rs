@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use goondan_tests::needs;
-use goondan_tests::wait::wait_until;
+use goondan_tests::wait::{wait_for, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
@@ -168,23 +168,13 @@ impl Server {
         url_of(&[self])
     }
 
-    /// Sends a signal to its processes, or those of them whose title holds a text.
-    pub(crate) fn signal(&self, signal: Signal, title: &str) {
-        let child = self.child.borrow();
-        let server = pid_of(child.as_ref().unwrap());
-        let ran = Command::new("ps")
-            .args(["-o", "pid=,args=", "--ppid", &server.to_string()])
-            .output()
-            .unwrap();
-        let listed = String::from_utf8_lossy(&ran.stdout).into_owned();
-        for line in listed.lines().filter(|line| line.contains(title)) {
-            let pid = line.split_whitespace().next().unwrap().parse().unwrap();
-            // Some of them come and go.
-            kill(Pid::from_raw(pid), signal).ok();
-        }
-        if title.is_empty() {
-            kill(server, signal).unwrap();
-        }
+    /// Has a standby take nothing in and confirm nothing until the pause ends.
+    pub(crate) fn paused(&self) -> Paused {
+        let receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+        let pid = wait_for("the standby receives", || self.sql(receiver).parse().ok());
+        let paused = Paused(Pid::from_raw(pid));
+        kill(paused.0, Signal::SIGSTOP).unwrap();
+        paused
     }
 
     fn data(&self) -> PathBuf {
@@ -211,10 +201,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.child.borrow().is_some() {
-            self.signal(Signal::SIGCONT, "");
-        }
         self.crash();
+    }
+}
+
+/// A standby that stands still.
+pub(crate) struct Paused(Pid);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGCONT).ok();
     }
 }
 

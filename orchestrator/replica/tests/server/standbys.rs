@@ -2,8 +2,8 @@
 
 use goondan_replication::log::{PutAnswer, ReadAnswer};
 use goondan_replication::names::Position;
+use goondan_replication::wire::{Answer, Ask};
 use goondan_tests::wait::{wait_for, wait_until};
-use nix::sys::signal::Signal;
 
 use crate::postgres::{Server, url_of};
 use crate::records::{behind, chain, seal, workspace};
@@ -29,19 +29,19 @@ fn backends(server: &Server) -> u32 {
 }
 
 #[test]
-fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
+fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
     let Some((primary, standby)) = pair() else {
         return;
     };
     let replica = Replica::ready(&primary.url());
     let first = seal(&chain("w"), 1);
     assert_eq!(replica.put(&first), PutAnswer::Done);
-    standby.signal(Signal::SIGSTOP, "");
+    let paused = standby.paused();
     let seen = behind(&chain("w"), &first);
     let second = seal(&seen, 1);
     let mut answers = Vec::new();
     while answers.len() < 8 {
-        let offered = replica.begin(goondan_replication::wire::Ask::Put(second.clone()));
+        let offered = replica.begin(Ask::Put(second.clone()));
         let page = replica.page(&workspace("w"), Position(1));
         assert_eq!(
             page.head,
@@ -54,8 +54,8 @@ fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
             "no process is left behind at each try"
         );
     }
-    let unknown = goondan_replication::wire::Answer::Put(PutAnswer::Unknown);
-    let unavailable = goondan_replication::wire::Answer::Put(PutAnswer::Unavailable);
+    let unknown = Answer::Put(PutAnswer::Unknown);
+    let unavailable = Answer::Put(PutAnswer::Unavailable);
     assert_eq!(answers[0], unknown);
     assert!(
         answers
@@ -67,7 +67,7 @@ fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
         answers[7], unavailable,
         "so many are late that no more is asked"
     );
-    standby.signal(Signal::SIGCONT, "");
+    drop(paused);
     let answer = wait_for("it goes on by itself", || {
         let answer = replica.put(&second);
         (!matches!(answer, PutAnswer::Unknown | PutAnswer::Unavailable)).then_some(answer)
@@ -86,7 +86,7 @@ fn puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
 /// A wait that is cut short leaves the record on the primary alone. It is neither called done nor found there before
 /// the standby has it.
 #[test]
-fn a_wait_that_is_cut_short_is_no_commit() {
+fn rep_1_a_wait_that_is_cut_short_is_no_commit() {
     let Some((primary, standby)) = pair() else {
         return;
     };
@@ -96,13 +96,13 @@ fn a_wait_that_is_cut_short_is_no_commit() {
         let put = seal(&seen, 1);
         assert_eq!(replica.put_when_there(&put), PutAnswer::Done);
         seen = behind(&seen, &put);
-        standby.signal(Signal::SIGSTOP, "");
+        let paused = standby.paused();
         let put = seal(&seen, 1);
-        let offered = replica.begin(goondan_replication::wire::Ask::Put(put.clone()));
+        let offered = replica.begin(Ask::Put(put.clone()));
         let cut =
             format!("SELECT {cut_short}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
         wait_until("the commit waits", || primary.sql(&cut) == "t");
-        let unknown = goondan_replication::wire::Answer::Put(PutAnswer::Unknown);
+        let unknown = Answer::Put(PutAnswer::Unknown);
         assert_eq!(offered.recv().unwrap(), unknown, "{cut_short}");
         let position = put.record.position();
         wait_until("it stands on the primary", || {
@@ -116,7 +116,7 @@ fn a_wait_that_is_cut_short_is_no_commit() {
             matches!(again, PutAnswer::Unknown | PutAnswer::Unavailable),
             "{again:?}"
         );
-        standby.signal(Signal::SIGCONT, "");
+        drop(paused);
         let page = replica.page(&workspace("w"), position);
         assert_eq!(page.records, [put.record.bytes()]);
         seen = behind(&seen, &put);
@@ -126,7 +126,7 @@ fn a_wait_that_is_cut_short_is_no_commit() {
 }
 
 #[test]
-fn a_standby_that_takes_over_without_the_tail_says_so() {
+fn rep_1_a_standby_that_takes_over_without_the_tail_says_so() {
     let Some(primary) = Server::running(&[]) else {
         return;
     };
