@@ -100,6 +100,9 @@ impl Upstream {
     /// The connection is not used any more, and no other one is made until [`Self::give`] or [`Self::release`].
     pub(crate) fn hold(&mut self, fault: &ConnectFault) {
         self.failed(fault);
+        tracing::warn!(
+            "so many statements are not finished that nothing is put until one of them ends"
+        );
         self.state = State::Held;
     }
 
