@@ -107,14 +107,26 @@ impl Connection {
         purpose: Purpose,
         statements: &[&'static str],
     ) -> Result<Self, ConnectFault> {
-        let connected = host.config.connect(NoTls).await;
-        let (client, driven) = connected.map_err(|source| ConnectFault::Refused {
-            host: host.name.clone(),
-            source,
-        })?;
         let (warnings, ended) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
         let mut driver = JoinSet::new();
-        driver.spawn(drive(driven, Arc::clone(&warnings), ended.clone()));
+        let refused = |source| ConnectFault::Refused {
+            host: host.name.clone(),
+            source,
+        };
+        let client = match &host.tls {
+            None => {
+                let connected = host.config.connect(NoTls).await;
+                let (client, driven) = connected.map_err(refused)?;
+                driver.spawn(drive(driven, Arc::clone(&warnings), ended.clone()));
+                client
+            }
+            Some(tls) => {
+                let connected = host.config.connect(tls.clone()).await;
+                let (client, driven) = connected.map_err(refused)?;
+                driver.spawn(drive(driven, Arc::clone(&warnings), ended.clone()));
+                client
+            }
+        };
         let session = |source| ConnectFault::Session { source };
         client.batch_execute(SESSION).await.map_err(session)?;
         client.batch_execute(COMMITS_WAIT).await.map_err(session)?;

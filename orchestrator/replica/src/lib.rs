@@ -11,7 +11,7 @@
 //! * `puts`: offers records, many of them in one statement; `doubts`: those of which nobody knows whether they stand.
 //! * `reads`: everything else: it never waits for a put. `page`: reading, which both do.
 //! * `upstream`: keeps one connection, makes it anew, and says once what changed. `connection`: one connection, and
-//!   how its session is set. `settings`: what a URL says. `schema`: the tables.
+//!   how its session is set. `settings`: what a URL says; `tls`: encryption. `schema`: the tables.
 //! * `check`: whether the server is set as its records need it.
 //!
 //! # Invariants
@@ -39,6 +39,7 @@ mod reads;
 mod schema;
 mod session;
 mod settings;
+mod tls;
 mod upstream;
 
 pub use process::run;

@@ -14,6 +14,7 @@ use tokio_postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
 use crate::limits::{
     CONNECT_DEADLINE_MS, KEEPALIVE_IDLE_MS, KEEPALIVE_INTERVAL_MS, KEEPALIVE_RETRIES,
 };
+use crate::tls::Tls;
 
 /// Why a URL cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,21 +26,27 @@ pub(crate) enum SettingsFault {
     )]
     NotAUrl,
     /// An option is not supported.
-    #[error("this program does not know the option `{0}`")]
+    #[error("this program does not take the option `{0}`")]
     Option(&'static str),
     /// It names no host.
     #[error("it names no host; for a socket in a directory, write `?host=/run/postgresql`")]
     NoHost,
-    /// It asks for TLS.
+    /// It asks for TLS that does not say whom it trusts.
     #[error(
-        "this program does not speak TLS yet: write `sslmode=disable` if nobody else can listen on the way to the \
-         server, or let a tunnel with TLS end on this machine"
+        "`sslmode` can be `verify-full` or `disable`: whatever stands between them would speak with anybody who \
+         answers in the server's place"
     )]
-    Tls,
+    SslMode,
+    /// The certificates to trust cannot be had.
+    #[error(
+        "the certificates to trust cannot be had: `sslrootcert` names a file of them in PEM, and without it those of \
+         the system are taken"
+    )]
+    Certificates,
     /// It does not say whether a connection over the network is to be encrypted.
     #[error(
-        "a server on another machine needs `sslmode` in its URL: what is said to it goes over the network as plain \
-         text with `sslmode=disable`, and nothing else is supported yet"
+        "a server on another machine needs `sslmode` in its URL: `verify-full`, or `disable` if nobody else can listen \
+         on the way to it"
     )]
     NoSslMode,
     /// It asks for a server that does not write.
@@ -48,10 +55,18 @@ pub(crate) enum SettingsFault {
 }
 
 /// Options that other clients know and that would be passed over here.
-const NOT_SUPPORTED: [&str; 18] = [
+const NOT_SUPPORTED: [&str; 26] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "tcp_user_timeout",
     "sslcert",
     "sslkey",
-    "sslrootcert",
     "sslcrl",
     "sslpassword",
     "sslnegotiation",
@@ -83,6 +98,8 @@ pub(crate) struct HostSettings {
     pub(crate) name: String,
     /// With the password.
     pub(crate) config: Config,
+    /// How what is said is encrypted; none on a socket of this machine, and where the URL says so.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Settings {
@@ -99,7 +116,7 @@ impl Settings {
             return Err(SettingsFault::NotAUrl);
         }
         let (place, options) = url.split_once('?').unwrap_or((url, ""));
-        let ssl_mode = check_options(options)?;
+        let asked = Asked::of(options)?;
         let read = format!("{place}?{}", understood(options)).parse::<Config>();
         // The error of the library may quote what it could not read.
         let config = read.map_err(|_quotes_it| SettingsFault::NotAUrl)?;
@@ -107,16 +124,20 @@ impl Settings {
             Host::Unix(_) => true,
             Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(is_loopback),
         };
-        match ssl_mode {
-            Some("disable") => {}
-            Some(_) => return Err(SettingsFault::Tls),
-            None if config.get_hosts().iter().all(is_near) => {}
+        let tls = match asked.ssl_mode {
+            Some("disable") => None,
+            Some("verify-full") => {
+                let tls = Tls::trusting(asked.root_certificates);
+                Some(tls.ok_or(SettingsFault::Certificates)?)
+            }
+            Some(_) => return Err(SettingsFault::SslMode),
+            None if config.get_hosts().iter().all(is_near) => None,
             None => return Err(SettingsFault::NoSslMode),
-        }
-        Self::of(&config, node)
+        };
+        Self::of(&config, node, tls.as_ref())
     }
 
-    fn of(config: &Config, node: &NodeId) -> Result<Self, SettingsFault> {
+    fn of(config: &Config, node: &NodeId, tls: Option<&Tls>) -> Result<Self, SettingsFault> {
         let (hosts, ports) = (config.get_hosts(), config.get_ports());
         if hosts.is_empty() {
             return Err(SettingsFault::NoHost);
@@ -126,7 +147,7 @@ impl Settings {
         }
         let with_port = hosts.iter().enumerate().map(|(at, host)| {
             let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
-            HostSettings::of(config, host, port, node)
+            HostSettings::of(config, host, port, node, tls)
         });
         Ok(Self {
             hosts: with_port.collect(),
@@ -140,7 +161,13 @@ impl Settings {
 }
 
 impl HostSettings {
-    fn of(from: &Config, host: &Host, port: u16, node: &NodeId) -> Self {
+    fn of(from: &Config, host: &Host, port: u16, node: &NodeId, tls: Option<&Tls>) -> Self {
+        // A socket of this machine has no name that a certificate could be for.
+        let tls = tls.filter(|_| matches!(host, Host::Tcp(_))).cloned();
+        let ssl_mode = match tls {
+            Some(_) => SslMode::Require,
+            None => SslMode::Disable,
+        };
         let mut config = Config::new();
         match host {
             Host::Tcp(name) => config.host(name),
@@ -149,7 +176,7 @@ impl HostSettings {
         config
             .port(port)
             .application_name(format!("goondan-replica {node}"))
-            .ssl_mode(SslMode::Disable)
+            .ssl_mode(ssl_mode)
             .channel_binding(ChannelBinding::Disable)
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .connect_timeout(Duration::from_millis(CONNECT_DEADLINE_MS))
@@ -172,7 +199,7 @@ impl HostSettings {
             Host::Tcp(name) => format!("{name}:{port}"),
             Host::Unix(path) => Path::display(path).to_string(),
         };
-        Self { name, config }
+        Self { name, config, tls }
     }
 }
 
@@ -194,29 +221,39 @@ fn understood(options: &str) -> String {
     for option in options.split('&') {
         match option.strip_prefix("host=") {
             Some(hosts) => kept.extend(hosts.split(',').map(|host| format!("host={host}"))),
-            None if option.starts_with("sslmode=") => {}
+            None if option.starts_with("sslmode=") || option.starts_with("sslrootcert=") => {}
             None => kept.push(option.to_owned()),
         }
     }
     kept.join("&")
 }
 
-/// Looks at the options that matter here; tells what `sslmode` is.
-fn check_options(options: &str) -> Result<Option<&str>, SettingsFault> {
-    let mut ssl_mode = None;
-    for option in options.split('&') {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        if name == "sslmode" {
-            ssl_mode = Some(value);
+/// The options that matter here.
+#[derive(Default)]
+struct Asked<'u> {
+    ssl_mode: Option<&'u str>,
+    root_certificates: Option<&'u str>,
+}
+
+impl<'u> Asked<'u> {
+    fn of(options: &'u str) -> Result<Self, SettingsFault> {
+        let mut asked = Self::default();
+        for option in options.split('&') {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "sslmode" => asked.ssl_mode = Some(value),
+                "sslrootcert" if value != "system" => asked.root_certificates = Some(value),
+                "target_session_attrs" if value != "read-write" => {
+                    return Err(SettingsFault::ReadOnly);
+                }
+                _ => {}
+            }
+            if let Some(known) = NOT_SUPPORTED.iter().find(|known| **known == name) {
+                return Err(SettingsFault::Option(known));
+            }
         }
-        if name == "target_session_attrs" && value != "read-write" {
-            return Err(SettingsFault::ReadOnly);
-        }
-        if let Some(known) = NOT_SUPPORTED.iter().find(|known| **known == name) {
-            return Err(SettingsFault::Option(known));
-        }
+        Ok(asked)
     }
-    Ok(ssl_mode)
 }
 
 #[cfg(test)]
@@ -251,15 +288,19 @@ mod tests {
     fn what_cannot_be_had_is_told_and_not_passed_over() {
         for (url, fault) in [
             ("postgres://u@h/d", SettingsFault::NoSslMode),
-            ("postgres://u@h/d?sslmode=prefer", SettingsFault::Tls),
-            ("postgres://u@h/d?sslmode=require", SettingsFault::Tls),
+            ("postgres://u@h/d?sslmode=prefer", SettingsFault::SslMode),
+            ("postgres://u@h/d?sslmode=require", SettingsFault::SslMode),
             (
-                "postgres://u@127.0.0.1/d?sslmode=verify-full",
-                SettingsFault::Tls,
+                "postgres://u@h/d?sslmode=verify-full&sslrootcert=/nowhere",
+                SettingsFault::Certificates,
             ),
             (
-                "postgres://u@h/d?sslmode=disable&sslrootcert=/x",
-                SettingsFault::Option("sslrootcert"),
+                "postgres://u@h/d?sslmode=verify-full&sslrootcert=Cargo.toml",
+                SettingsFault::Certificates,
+            ),
+            (
+                "postgres://u@h/d?sslmode=disable&sslkey=/x",
+                SettingsFault::Option("sslkey"),
             ),
             (
                 "postgres://u@h/d?sslmode=disable&target_session_attrs=any",

@@ -122,3 +122,26 @@ fn several_programs_make_the_tables_at_once() {
     }
     assert_eq!(server.sql("SELECT count(*) FROM goondan.format"), "1");
 }
+
+#[test]
+fn a_server_is_spoken_to_encrypted_if_it_is_the_one_that_the_url_names() {
+    let Some(server) = Server::with_tls() else {
+        return;
+    };
+    let replica = Replica::ready(&server.tls_url("localhost", "authority.pem"));
+    assert_eq!(replica.put(&seal(&chain("w"), 1)), PutAnswer::Done);
+    let encrypted =
+        "SELECT bool_and(ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name = 'goondan-replica a'";
+    assert_eq!(server.sql(encrypted), "t|2");
+    for (host, authority) in [
+        ("localhost", "other-authority.pem"),
+        ("127.0.0.2", "authority.pem"),
+    ] {
+        let replica = Replica::start(&server.tls_url(host, authority));
+        wait_until("it is refused", || {
+            replica.log().contains("invalid peer certificate")
+        });
+        assert_eq!(replica.put(&seal(&chain("w"), 2)), PutAnswer::Unavailable);
+    }
+}

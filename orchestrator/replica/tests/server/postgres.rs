@@ -15,6 +15,12 @@ use tempfile::TempDir;
 /// Who owns the databases.
 const ROLE: &str = "goondan";
 
+/// Certificates for `localhost`, and who signed them.
+const FIXTURES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../connector-process/tests/fixtures"
+);
+
 /// Where the programs of PostgreSQL are; none if they are not here, which is noted.
 ///
 /// # Panics
@@ -46,6 +52,7 @@ pub(crate) struct Server {
     programs: PathBuf,
     dir: TempDir,
     settings: Vec<String>,
+    port: u16,
     child: RefCell<Option<Child>>,
 }
 
@@ -70,6 +77,39 @@ impl Server {
         let server = Self::made(settings)?;
         server.start();
         Some(server)
+    }
+
+    /// A server on a port of this machine that speaks TLS, as `localhost`. None without PostgreSQL.
+    pub(crate) fn with_tls() -> Option<Self> {
+        let mut server = Self::made(&["ssl=on", "listen_addresses=*"])?;
+        // Nobody else gets it in the moment until the server does: the kernel hands out others first.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.port = free.local_addr().unwrap().port();
+        drop(free);
+        for (setting, fixture) in [
+            ("ssl_cert_file", "localhost.pem"),
+            ("ssl_key_file", "localhost.key"),
+        ] {
+            let file = server.dir.path().join(fixture);
+            std::fs::copy(Path::new(FIXTURES).join(fixture), &file).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(user) = other_user() {
+                chown(&file, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+            }
+            server
+                .settings
+                .push(format!("{setting}={}", file.display()));
+        }
+        server.start();
+        Some(server)
+    }
+
+    /// Where a client finds it that trusts the authority of a fixture.
+    pub(crate) fn tls_url(&self, host: &str, authority: &str) -> String {
+        let port = self.port;
+        format!(
+            "postgres://{ROLE}@{host}:{port}/postgres?sslmode=verify-full&sslrootcert={FIXTURES}/{authority}"
+        )
     }
 
     /// A standby of a server, which it knows under a name.
@@ -107,6 +147,7 @@ impl Server {
             programs,
             dir,
             settings: settings.iter().map(ToString::to_string).collect(),
+            port: 5432,
             child: RefCell::new(None),
         })
     }
@@ -115,6 +156,7 @@ impl Server {
     pub(crate) fn start(&self) {
         // What is killed here is programs, not machines.
         let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];
+        settings.push(format!("port={}", self.port));
         settings.extend(self.settings.iter().cloned());
         let mut command = self.command("postgres");
         command
@@ -153,7 +195,8 @@ impl Server {
     fn try_sql(&self, text: &str) -> Option<String> {
         let mut command = Command::new(self.programs.join("psql"));
         command.args(["-X", "-A", "-t", "-U", ROLE, "-d", "postgres", "-c", text]);
-        let ran = command.arg("-h").arg(self.dir.path()).output().unwrap();
+        command.args(["-p", &self.port.to_string(), "-h"]);
+        let ran = command.arg(self.dir.path()).output().unwrap();
         let said = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
         ran.status.success().then_some(said)
     }

@@ -67,7 +67,7 @@ fn what_is_no_message_ends_it() {
         );
     });
     assert!(
-        code == Some(1) && log.contains("TLS") && !log.contains("hidden"),
+        code == Some(1) && log.contains("verify-full") && !log.contains("hidden"),
         "{log}"
     );
 }
