@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
