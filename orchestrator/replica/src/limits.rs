@@ -24,6 +24,10 @@ pub const BATCH_RECORDS_MAX: usize = 32;
 /// Bytes of records from which on a statement takes no further one.
 pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// How long a statement waits for as many records as the last one had, in milliseconds: a record that comes a moment
+/// too late waits for a whole commit.
+pub const GATHER_MS: u64 = 1;
+
 /// How often a statement is asked again because another writer was quicker by a moment. Each time the log has grown,
 /// and this writer's position with it is taken.
 pub const RACES_MAX: usize = 8;

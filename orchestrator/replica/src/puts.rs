@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_clock::timeout;
+use goondan_clock::{Instant, timeout, timeout_at};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::ANSWER_DEADLINE_MS;
 use goondan_replication::log::{Page, Put, PutAnswer};
@@ -25,7 +25,9 @@ use tokio::task::JoinSet;
 use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
 use crate::fault::ConnectFault;
-use crate::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, LATE_STATEMENTS_MAX, QUESTIONS_MAX};
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_RECORDS_MAX, GATHER_MS, LATE_STATEMENTS_MAX, QUESTIONS_MAX,
+};
 use crate::page::PAGE;
 use crate::settings::Settings;
 use crate::upstream::Upstream;
@@ -76,6 +78,7 @@ impl Puts {
             doubts,
             waiting,
             held: None,
+            together: 1,
             late: JoinSet::new(),
         };
         (Self { jobs }, writer)
@@ -119,6 +122,8 @@ pub(crate) struct Writer {
     waiting: mpsc::Receiver<Job>,
     /// One that was taken and did not fit into the last statement.
     held: Option<Job>,
+    /// How many records the last statement had.
+    together: usize,
     /// Statements that are not finished, each with its connection.
     late: JoinSet<Arc<Connection>>,
 }
@@ -158,7 +163,7 @@ impl Writer {
         let (shared, doubts) = (Arc::clone(&connection), self.doubts.clone());
         match job {
             Job::Offer(offer) => {
-                let offers = self.gather(offer);
+                let offers = self.gather(offer).await;
                 under_way.spawn(async move {
                     batch::put(&shared, offers, &doubts).await;
                     shared
@@ -186,27 +191,35 @@ impl Writer {
         }
     }
 
-    /// The first offer, and those that wait: of each workspace one, as the next follows it.
-    fn gather(&mut self, first: Offer) -> Vec<Offer> {
+    /// The first offer, and those that wait: of each workspace one, as the next follows it. Those who were answered
+    /// together a moment ago come again together, and the first of them waits a little for the others.
+    async fn gather(&mut self, first: Offer) -> Vec<Offer> {
+        let until = Instant::now() + Duration::from_millis(GATHER_MS);
         let mut workspaces = HashSet::from([first.put.record.workspace().clone()]);
         let mut bytes = first.put.record.bytes().len();
         let mut offers = vec![first];
         while offers.len() < BATCH_RECORDS_MAX && bytes < BATCH_BYTES_MAX {
-            match self.waiting.try_recv() {
-                Ok(job) if job.is_over() => {}
-                Ok(Job::Offer(offer))
+            let job = match self.waiting.try_recv() {
+                Ok(job) => Some(job),
+                Err(_) if offers.len() >= self.together => None,
+                Err(_) => timeout_at(until, self.waiting.recv()).await.ok().flatten(),
+            };
+            match job {
+                Some(job) if job.is_over() => {}
+                Some(Job::Offer(offer))
                     if workspaces.insert(offer.put.record.workspace().clone()) =>
                 {
                     bytes += offer.put.record.bytes().len();
                     offers.push(offer);
                 }
-                Ok(other) => {
+                Some(other) => {
                     self.held = Some(other);
                     break;
                 }
-                Err(_) => break,
+                None => break,
             }
         }
+        self.together = offers.len();
         offers
     }
 
