@@ -20,8 +20,9 @@
 //!   standby that was cancelled is none.
 //! * A record is found to stand only if it is known to be as durable as one that was put: what was in doubt and is
 //!   seen later is confirmed by a commit behind it first.
-//! * Reading goes on while puts wait for a standby: they have a connection of their own.
-//! * No more statements than [`limits::LATE_STATEMENTS_MAX`] are left behind on a server that does not finish them.
+//! * Reading goes on while puts wait for a standby: they have connections of their own.
+//! * No more statements than [`limits::LATE_STATEMENTS_MAX`] of each of [`limits::PUT_LANES`] connections are left behind
+//!   on a server that does not finish them.
 //! * The server's URL comes over the socket and is in no argument, environment, log line or error.
 
 mod check;

@@ -32,9 +32,13 @@ pub const GATHER_MS: u64 = 1;
 /// and this writer's position with it is taken.
 pub const RACES_MAX: usize = 8;
 
-/// Statements whose answers are late and that the server has not finished yet, each on a connection of its own. With
-/// as many, nothing is put until one of them ends: a server that finishes none is not to run out of connections.
-pub const LATE_STATEMENTS_MAX: usize = 3;
+/// Connections on which records are put. Each workspace has its records go over one of them.
+pub const PUT_LANES: u64 = 4;
+
+/// Statements of one such connection whose answers are late and that the server has not finished yet; the next one
+/// gets a connection of its own. With as many, nothing is put there until one of them ends: a server that finishes
+/// none is not to run out of connections.
+pub const LATE_STATEMENTS_MAX: usize = 2;
 
 /// Workspaces of whose last record nobody knows whether it stands. For one more, nothing is put.
 pub const DOUBTS_MAX: usize = 4_096;

@@ -1,16 +1,18 @@
 //! Offers records to the server: those that wait go together, in one statement and one commit.
 //!
-//! **One statement is under way at a time**, on a connection of its own. What comes meanwhile goes into the next one,
-//! so that many workspaces share one wait for the disk and for a standby, as the batches of one workspace do. Several
-//! connections would share it too, by the server's group commit, at a backend each; and a warning that comes while one
-//! statement is under way belongs to it.
+//! **Workspaces are dealt to a few lanes**, each with a connection on which one statement is under way at a time. What
+//! comes meanwhile goes into the next one, so that many workspaces share one wait for the disk and for a standby, as the
+//! batches of one workspace do; the lanes share it by the server's group commit, and one works while another waits. A
+//! connection for each workspace would be as fast and cost a server process each. A warning that comes while the one
+//! statement of a connection is under way belongs to it.
 //!
 //! **A statement that is late is left where it is.** It mostly waits for a synchronous standby that is gone. To cut it
 //! short would make its records readable, and the standby does not have them; to forget the connection would leave a
-//! server process behind at each try. So at most [`LATE_STATEMENTS_MAX`] of them are left, each with its connection,
+//! server process behind at each try. So at most [`LATE_STATEMENTS_MAX`] of a lane are left, each with its connection,
 //! and the connection of one that ends is used again.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +28,11 @@ use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
 use crate::fault::ConnectFault;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_RECORDS_MAX, GATHER_MS, LATE_STATEMENTS_MAX, QUESTIONS_MAX,
+    BATCH_BYTES_MAX, BATCH_RECORDS_MAX, GATHER_MS, LATE_STATEMENTS_MAX, PUT_LANES, QUESTIONS_MAX,
 };
 use crate::page::PAGE;
 use crate::settings::Settings;
-use crate::upstream::Upstream;
+use crate::upstream::{Said, Upstream};
 
 mod batch;
 
@@ -66,32 +68,37 @@ impl Job {
 /// Takes records that are offered.
 #[derive(Clone)]
 pub(crate) struct Puts {
-    jobs: mpsc::Sender<Job>,
+    lanes: Arc<[mpsc::Sender<Job>]>,
 }
 
 impl Puts {
-    /// Whoever takes them, and whoever does the work: to be run beside it.
-    pub(crate) fn new(settings: Arc<Settings>, doubts: Doubts) -> (Self, Writer) {
-        let (jobs, waiting) = mpsc::channel(QUESTIONS_MAX);
-        let writer = Writer {
-            upstream: Upstream::new(settings, Purpose::Puts, STATEMENTS),
-            doubts,
-            waiting,
-            held: None,
-            together: 1,
-            late: JoinSet::new(),
+    /// Whoever takes them, and those who do the work: to be run beside it.
+    pub(crate) fn new(settings: &Arc<Settings>, doubts: &Doubts) -> (Self, Vec<Writer>) {
+        let said = Said::default();
+        let lane = |_| {
+            let (jobs, waiting) = mpsc::channel(QUESTIONS_MAX);
+            let settings = Arc::clone(settings);
+            let writer = Writer {
+                upstream: Upstream::new(settings, Purpose::Puts, STATEMENTS, said.clone()),
+                doubts: doubts.clone(),
+                waiting,
+                held: None,
+                together: 1,
+                late: JoinSet::new(),
+            };
+            (jobs, writer)
         };
-        (Self { jobs }, writer)
+        let (lanes, writers): (Vec<_>, Vec<_>) = (0..PUT_LANES).map(lane).unzip();
+        let lanes = lanes.into();
+        (Self { lanes }, writers)
     }
 
     /// Offers a record; answers by the deadline.
     pub(crate) async fn offer(&self, put: Put) -> PutAnswer {
+        let lane = self.lane(put.record.workspace());
         let (reply, answer) = oneshot::channel();
-        if self
-            .jobs
-            .try_send(Job::Offer(Offer { put, reply }))
-            .is_err()
-        {
+        let job = Job::Offer(Offer { put, reply });
+        if lane.is_none_or(|lane| lane.try_send(job).is_err()) {
             return PutAnswer::Unavailable;
         }
         within_deadline(answer).await.unwrap_or(PutAnswer::Unknown)
@@ -99,14 +106,23 @@ impl Puts {
 
     /// Reads a page of which something was in doubt, and puts a commit behind it; none if that was not confirmed.
     pub(crate) async fn confirmed(&self, workspace: WorkspaceId, from: Position) -> Option<Page> {
+        let lane = self.lane(&workspace)?;
         let (reply, answer) = oneshot::channel();
         let job = Job::Confirm {
             workspace,
             from,
             reply,
         };
-        self.jobs.try_send(job).ok()?;
+        lane.try_send(job).ok()?;
         within_deadline(answer).await
+    }
+
+    /// That of a workspace, which is always the same one.
+    fn lane(&self, workspace: &WorkspaceId) -> Option<&mpsc::Sender<Job>> {
+        let mut hasher = DefaultHasher::new();
+        workspace.as_str().hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % PUT_LANES).ok()?;
+        self.lanes.get(lane)
     }
 }
 
@@ -115,7 +131,7 @@ async fn within_deadline<T>(answer: oneshot::Receiver<T>) -> Option<T> {
     timeout(deadline, answer).await.ok()?.ok()
 }
 
-/// Does the work, one statement at a time.
+/// Does the work of a lane, one statement at a time.
 pub(crate) struct Writer {
     upstream: Upstream,
     doubts: Doubts,

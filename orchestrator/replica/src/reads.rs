@@ -26,7 +26,7 @@ use crate::limits::{HEARD_DAYS, TRIM_RECORDS_MAX};
 use crate::page::{PAGE, page, position, seq};
 use crate::puts::Puts;
 use crate::settings::Settings;
-use crate::upstream::Upstream;
+use crate::upstream::{Said, Upstream};
 
 mod heads;
 
@@ -93,7 +93,7 @@ impl Reads {
     pub(crate) fn new(settings: Arc<Settings>, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
         let (sender, connection) = watch::channel(None);
         let keeper = Keeper {
-            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS),
+            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS, Said::default()),
             connection: sender,
         };
         let reads = Self {

@@ -46,14 +46,16 @@ pub(crate) async fn run(
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
     let (settings, doubts) = (Arc::new(settings), Doubts::default());
-    let (puts, writer) = Puts::new(Arc::clone(&settings), doubts.clone());
+    let (puts, writers) = Puts::new(&settings, &doubts);
     let (reads, keeper) = Reads::new(settings, doubts, puts.clone());
     let (answers, waiting) = mpsc::channel(ANSWERS_WAITING_MAX);
     let mut workers = JoinSet::new();
-    workers.spawn(async move {
-        writer.run().await;
-        Ok(())
-    });
+    for writer in writers {
+        workers.spawn(async move {
+            writer.run().await;
+            Ok(())
+        });
+    }
     workers.spawn(async move {
         keeper.run().await;
         Ok(())

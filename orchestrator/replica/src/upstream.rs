@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use goondan_clock::sleep_until;
@@ -13,6 +14,19 @@ use crate::connection::{Connection, Purpose};
 use crate::fault::ConnectFault;
 use crate::settings::Settings;
 
+/// What was said last of a server; shared by those whose connections are for the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said(Arc<AtomicU8>);
+
+impl Said {
+    const ANSWERS: u8 = 1;
+    const DOES_NOT: u8 = 2;
+
+    fn is_news(&self, what: u8) -> bool {
+        self.0.swap(what, Ordering::Relaxed) != what
+    }
+}
+
 /// A connection that is kept.
 pub(crate) struct Upstream {
     settings: Arc<Settings>,
@@ -21,8 +35,7 @@ pub(crate) struct Upstream {
     state: State,
     /// Tries in a row that came to nothing.
     failures: u32,
-    /// What was said last: whether the server answers.
-    said: Option<bool>,
+    said: Said,
     /// Whether it takes connections and does not finish statements: a connection proves nothing then.
     is_late: bool,
     /// To which host the last connection was.
@@ -43,6 +56,7 @@ impl Upstream {
         settings: Arc<Settings>,
         purpose: Purpose,
         statements: &'static [&'static str],
+        said: Said,
     ) -> Self {
         Self {
             settings,
@@ -50,7 +64,7 @@ impl Upstream {
             statements,
             state: State::Pausing(goondan_clock::Instant::now()),
             failures: 0,
-            said: None,
+            said,
             is_late: false,
             host: None,
         }
@@ -101,7 +115,7 @@ impl Upstream {
     pub(crate) fn hold(&mut self, fault: &ConnectFault) {
         self.failed(fault);
         tracing::warn!(
-            "so many statements are not finished that nothing is put until one of them ends"
+            "so many statements are not finished that for some workspaces nothing is put until one of them ends"
         );
         self.state = State::Held;
     }
@@ -116,6 +130,7 @@ impl Upstream {
     /// Uses a connection, if there is no other one yet.
     pub(crate) fn give(&mut self, connection: Arc<Connection>) {
         if self.current().is_none() {
+            tracing::debug!(link = self.purpose.name(), "a connection is ready");
             self.host = Some(connection.host().to_owned());
             self.state = State::Up(connection);
         }
@@ -125,8 +140,7 @@ impl Upstream {
     pub(crate) fn proved(&mut self) {
         self.failures = 0;
         self.is_late = false;
-        if self.said != Some(true) {
-            self.said = Some(true);
+        if self.said.is_news(Said::ANSWERS) {
             let (host, link) = (self.host.as_deref(), self.purpose.name());
             tracing::info!(host, link, "the server of the log answers");
         }
@@ -142,8 +156,7 @@ impl Upstream {
 
     fn failed(&mut self, fault: &ConnectFault) {
         self.is_late |= matches!(fault, ConnectFault::LateAnswer);
-        if self.said != Some(false) {
-            self.said = Some(false);
+        if self.said.is_news(Said::DOES_NOT) {
             let (reason, link) = (error_chain(fault), self.purpose.name());
             tracing::warn!(
                 reason,

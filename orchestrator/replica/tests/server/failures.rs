@@ -133,7 +133,7 @@ fn a_server_is_spoken_to_encrypted_if_it_is_the_one_that_the_url_names() {
     let encrypted =
         "SELECT bool_and(ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE application_name = 'goondan-replica a'";
-    assert_eq!(server.sql(encrypted), "t|2");
+    assert_eq!(server.sql(encrypted), "t|5");
     for (host, authority) in [
         ("localhost", "other-authority.pem"),
         ("127.0.0.2", "authority.pem"),

@@ -23,6 +23,9 @@ use goondan_tests::wait::{PATIENCE, wait_for, wait_until};
 /// The binary.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-replica");
 
+/// Connections of the program to a server that finishes all statements: four that put, and one that reads.
+pub(crate) const CONNECTIONS: usize = 5;
+
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
 
 /// The program, greeted.
@@ -39,6 +42,7 @@ pub(crate) fn spawn() -> (Child, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let child = Command::new(BINARY)
         .env(IPC_FD_VAR, "0")
+        .env("GOONDAN_LOG", "debug")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .spawn()
@@ -120,17 +124,15 @@ impl Replica {
         replica
     }
 
-    /// Waits until the server answers on both connections.
+    /// Waits until all its connections have been ready.
     pub(crate) fn wait_for_server(&self) {
-        for link in ["puts", "reads"] {
-            wait_until("the server answers", || {
-                let log = self.log();
-                let mut of_link = log.lines().filter(|line| line.contains(link));
-                of_link
-                    .next_back()
-                    .is_some_and(|line| line.contains("the server of the log answers"))
-            });
-        }
+        wait_until("the connections are ready", || {
+            let log = self.log();
+            let ready = log
+                .lines()
+                .filter(|line| line.contains("a connection is ready"));
+            ready.count() >= CONNECTIONS
+        });
     }
 
     /// Asks; the answer comes through the channel.
