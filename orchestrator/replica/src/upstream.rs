@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use goondan_clock::sleep_until;
@@ -14,16 +14,19 @@ use crate::connection::{Connection, Purpose};
 use crate::fault::ConnectFault;
 use crate::settings::Settings;
 
-/// What was said last of a server; shared by those whose connections are for the same.
+/// What was said last of a server, and how many connections to it are good; shared by those that are for the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said(Arc<AtomicU8>);
+pub(crate) struct Said {
+    last: Arc<AtomicU8>,
+    good: Arc<AtomicUsize>,
+}
 
 impl Said {
     const ANSWERS: u8 = 1;
     const DOES_NOT: u8 = 2;
 
     fn is_news(&self, what: u8) -> bool {
-        self.0.swap(what, Ordering::Relaxed) != what
+        self.last.swap(what, Ordering::Relaxed) != what
     }
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct Upstream {
     /// Tries in a row that came to nothing.
     failures: u32,
     said: Said,
+    /// Whether this one is counted among those that are good.
+    is_good: bool,
     /// Whether it takes connections and does not finish statements: a connection proves nothing then.
     is_late: bool,
     /// To which host the last connection was.
@@ -65,6 +70,7 @@ impl Upstream {
             state: State::Pausing(goondan_clock::Instant::now()),
             failures: 0,
             said,
+            is_good: false,
             is_late: false,
             host: None,
         }
@@ -140,6 +146,11 @@ impl Upstream {
     pub(crate) fn proved(&mut self) {
         self.failures = 0;
         self.is_late = false;
+        if self.is_good {
+            return;
+        }
+        self.is_good = true;
+        self.said.good.fetch_add(1, Ordering::Relaxed);
         if self.said.is_news(Said::ANSWERS) {
             let (host, link) = (self.host.as_deref(), self.purpose.name());
             tracing::info!(host, link, "the server of the log answers");
@@ -156,7 +167,12 @@ impl Upstream {
 
     fn failed(&mut self, fault: &ConnectFault) {
         self.is_late |= matches!(fault, ConnectFault::LateAnswer);
-        if self.said.is_news(Said::DOES_NOT) {
+        if std::mem::take(&mut self.is_good) {
+            self.said.good.fetch_sub(1, Ordering::Relaxed);
+        }
+        // While another connection is good, the server is there; it may not finish statements all the same.
+        let is_alone = self.said.good.load(Ordering::Relaxed) == 0;
+        if (is_alone || self.is_late) && self.said.is_news(Said::DOES_NOT) {
             let (reason, link) = (error_chain(fault), self.purpose.name());
             tracing::warn!(
                 reason,
