@@ -3,7 +3,8 @@
 //! The lowest first: names and hashes ([`names`]); changes of files, and the files they make ([`operation`],
 //! [`tree`]); the record that holds them ([`record`]); which records follow each other ([`chain`]); the log they
 //! stand in ([`log`]); who writes it ([`owner`]), who replays it and takes over ([`standby`]); who is to try
-//! ([`placement`]), and what the log may forget ([`retention`]).
+//! ([`placement`]), and what the log may forget ([`retention`]). How the daemon speaks with the program that holds the
+//! log's connection is [`wire`].
 //!
 //! ```text
 //!             released, or nobody heard for a while
@@ -33,6 +34,7 @@ pub mod record;
 pub mod retention;
 pub mod standby;
 pub mod tree;
+pub mod wire;
 
 #[cfg(test)]
 mod simulation;

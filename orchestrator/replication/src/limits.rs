@@ -45,6 +45,13 @@ pub const READ_RECORDS_MAX: usize = 256;
 /// Bytes of records that are read at once; one record is read whatever its size.
 pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Workspaces whose heads are asked for, or whose heartbeats are published, at once.
+pub const HEADS_MAX: usize = 256;
+/// Most bytes of one part of a snapshot.
+pub const PART_BYTES_MAX: usize = RECORD_BYTES_MAX;
+/// Most bytes of what stands in a frame before records: 256 workspaces, each with what 64 nodes say.
+pub const HEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Records since the last snapshot after which the next is due.
 pub const SNAPSHOT_RECORDS: u64 = 100_000;
 /// Bytes of records since the last snapshot after which the next is due.
@@ -54,8 +61,9 @@ pub const KEPT_FOR_STANDBY_RECORDS: u64 = 200_000;
 
 const _: () = assert!(APPEND_BYTES_MAX + 2 * PATH_BYTES_MAX < RECORD_BYTES_MAX / 2);
 const _: () = assert!(2 * RECORD_BYTES_MAX <= READ_BYTES_MAX);
-const _: () =
-    assert!(READ_BYTES_MAX + RECORD_BYTES_MAX < goondan_protocol::limits::MAX_FRAME_BYTES);
+const _: () = assert!(READ_BYTES_MAX + HEAD_BYTES_MAX < goondan_protocol::limits::MAX_FRAME_BYTES);
+// A beat of one node is some 250 bytes of JSON.
+const _: () = assert!(HEADS_MAX * NODES_MAX * 250 <= HEAD_BYTES_MAX);
 const _: () = assert!(RETRY_FIRST_MS <= RETRY_MAX_MS);
 const _: () = assert!(2 * HEARTBEAT_MS < TAKE_OVER_AFTER_MS);
 const _: () = assert!(TAKE_OVER_AFTER_MS + ANSWER_DEADLINE_MS + POLL_MS < 10_000);

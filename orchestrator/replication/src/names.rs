@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use crate::limits::NODE_BYTES_MAX;
@@ -14,7 +16,8 @@ use crate::limits::NODE_BYTES_MAX;
 pub struct InvalidNode(String);
 
 /// A node: one System Root that takes part.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct NodeId(String);
 
 impl NodeId {
@@ -44,6 +47,14 @@ impl NodeId {
     }
 }
 
+impl TryFrom<String> for NodeId {
+    type Error = InvalidNode;
+
+    fn try_from(text: String) -> Result<Self, InvalidNode> {
+        Self::new(&text)
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -51,11 +62,15 @@ impl fmt::Display for NodeId {
 }
 
 /// One life of a node's program, by chance: two programs that believe to be one node are told apart by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Life(pub u64);
 
 /// A place in a workspace's log, from 1; 0 stands before the first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Position(pub u64);
 
 impl Position {
@@ -82,7 +97,10 @@ impl fmt::Display for Position {
 }
 
 /// How often a workspace has been taken over: each seal raises it by one. 0 before the first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
@@ -117,6 +135,22 @@ impl Hash {
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut bytes = [0; Self::BYTES];
+        let read = hex::decode_to_slice(&text, &mut bytes);
+        read.map_err(|_| D::Error::custom("a hash is 64 hexadecimal digits"))?;
+        Ok(Self(bytes))
     }
 }
 

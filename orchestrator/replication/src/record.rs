@@ -142,12 +142,19 @@ pub struct Record {
 /// A record's bytes, as they stand in the log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded {
+    workspace: WorkspaceId,
     position: Position,
     hash: Hash,
     bytes: Vec<u8>,
 }
 
 impl Encoded {
+    /// Whose log.
+    #[must_use]
+    pub fn workspace(&self) -> &WorkspaceId {
+        &self.workspace
+    }
+
     /// Where in the log.
     #[must_use]
     pub fn position(&self) -> Position {
@@ -170,11 +177,16 @@ impl Encoded {
 impl fmt::Debug for Encoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            workspace,
             position,
             hash,
             bytes,
         } = self;
-        write!(f, "record {position} ({hash}, {} bytes)", bytes.len())
+        write!(
+            f,
+            "record {position} of {workspace} ({hash}, {} bytes)",
+            bytes.len()
+        )
     }
 }
 

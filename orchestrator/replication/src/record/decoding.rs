@@ -51,6 +51,7 @@ impl Encoded {
     pub fn of_bytes(bytes: Vec<u8>) -> Result<(Self, Record), RecordFault> {
         let record = Record::decode(&bytes)?;
         let encoded = Self {
+            workspace: record.workspace.clone(),
             position: record.position,
             hash: Hash::of(&bytes),
             bytes,

@@ -26,6 +26,7 @@ impl Record {
         body(&mut out, &self.body)?;
         within("bytes of a record", out.0.len(), RECORD_BYTES_MAX)?;
         Ok(Encoded {
+            workspace: self.workspace.clone(),
             position: self.position,
             hash: Hash::of(&out.0),
             bytes: out.0,

@@ -1,0 +1,117 @@
+//! Whether the server is set as its records need it, for `gdn doctor`.
+
+use goondan_replication::wire::{Finding, Verdict};
+use tokio_postgres::{Error, Row};
+
+/// What a setting is, by its name. `role` is none of the server's settings. What a server sets for commits is what
+/// sessions begin with; those that offer records raise it.
+pub(crate) const LOOK: &str = "
+SELECT name, reset_val FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'server_version')
+UNION ALL SELECT 'role', CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END
+UNION ALL SELECT 'version_number', current_setting('server_version_num')
+ORDER BY 1";
+
+/// The oldest version that this was tried with.
+const OLDEST_VERSION: u32 = 15;
+
+/// What is told of a server that does not answer.
+pub(crate) fn unreachable() -> Finding {
+    Finding {
+        what: "connection".to_owned(),
+        found: "none".to_owned(),
+        verdict: Verdict::Bad,
+        advice: "the server does not answer, or no host of the URL takes writes: the log of `goondan-replica` says \
+                 why; until then nothing is acknowledged"
+            .to_owned(),
+    }
+}
+
+/// What was found on a host.
+pub(crate) fn findings(host: &str, rows: &[Row]) -> Vec<Finding> {
+    let mut findings = vec![finding("connection", host, Verdict::Good, "")];
+    let settings = rows.iter().filter_map(|row| setting(row).ok());
+    findings.extend(settings.filter_map(|(name, value)| judged(&name, &value)));
+    findings
+}
+
+fn setting(row: &Row) -> Result<(String, String), Error> {
+    let value: Option<String> = row.try_get(1)?;
+    Ok((row.try_get(0)?, value.unwrap_or_default()))
+}
+
+fn finding(what: &str, found: &str, verdict: Verdict, advice: &str) -> Finding {
+    Finding {
+        what: what.to_owned(),
+        found: found.to_owned(),
+        verdict,
+        advice: advice.to_owned(),
+    }
+}
+
+fn judged(name: &str, value: &str) -> Option<Finding> {
+    use Verdict::{Bad, Good, Weak};
+    let (verdict, advice) = match (name, value) {
+        ("fsync" | "full_page_writes", "on") | ("role", "primary") => (Good, ""),
+        ("fsync", _) => (
+            Bad,
+            "set `fsync = on`: without it, a power failure can take acknowledged records or the whole database",
+        ),
+        ("full_page_writes", _) => (
+            Weak,
+            "set `full_page_writes = on`, unless the file system never writes half of a page",
+        ),
+        ("role", _) => (
+            Bad,
+            "this is a standby: name its primary, or all hosts of the two, in the URL",
+        ),
+        ("synchronous_standby_names", "") => (
+            Weak,
+            "no standby has to confirm a record: if this server is lost for good, so are the records that its \
+             standbys do not have yet; set `synchronous_standby_names` if there is a standby",
+        ),
+        ("synchronous_standby_names", _) => (Good, ""),
+        ("synchronous_commit", "remote_apply" | "on") => (Good, ""),
+        // Those who offer records set it to `on` for themselves.
+        ("synchronous_commit", _) => (
+            Good,
+            "records are committed with `on` all the same; a pooler between that hands sessions on would undo it",
+        ),
+        ("server_version", _) => (Good, ""),
+        ("version_number", number) => {
+            let major = number.parse::<u32>().unwrap_or(0) / 10_000;
+            if major >= OLDEST_VERSION {
+                return None;
+            }
+            (
+                Weak,
+                "older than the oldest version that goondan is tried with: upgrade to 15 or newer",
+            )
+        }
+        _ => return None,
+    };
+    Some(finding(name, value, verdict, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loses_records_is_told_with_what_to_do() {
+        for (name, value, verdict) in [
+            ("fsync", "on", Verdict::Good),
+            ("fsync", "off", Verdict::Bad),
+            ("full_page_writes", "off", Verdict::Weak),
+            ("role", "standby", Verdict::Bad),
+            ("synchronous_standby_names", "", Verdict::Weak),
+            ("synchronous_standby_names", "ANY 1 (b, c)", Verdict::Good),
+            ("version_number", "90600", Verdict::Weak),
+        ] {
+            let found = judged(name, value).unwrap();
+            assert_eq!(found.verdict, verdict, "{name} = {value}");
+            assert_eq!(found.advice.is_empty(), verdict == Verdict::Good, "{name}");
+        }
+        assert_eq!(judged("version_number", "150004"), None);
+    }
+}

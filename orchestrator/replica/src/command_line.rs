@@ -1,0 +1,91 @@
+//! What the process was started for: by the daemon, or by a curious person.
+
+use std::ffi::{OsStr, OsString};
+
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::version::GOONDAN_VERSION;
+
+/// The name of this binary.
+pub(crate) const BINARY_NAME: &str = "goondan-replica";
+
+/// The one descriptor the socket to the daemon may be: stdin.
+const IPC_FD: &str = "0";
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Hold the connection.
+    Serve,
+    /// Print this and exit well.
+    Tell(String),
+    /// Print this to stderr and exit as used wrongly.
+    Misused(String),
+}
+
+/// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
+pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
+    match arguments.first() {
+        Some(argument) if argument == "--version" || argument == "-V" => {
+            Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
+        }
+        Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
+        // What it is may be a URL with a password, so it is not repeated.
+        Some(_) => Start::Misused(format!(
+            "{BINARY_NAME}: it takes no such argument\n\
+             hint: where the server is comes over the socket, never on a command line; see `{BINARY_NAME} --help`\n"
+        )),
+        None if ipc_fd.is_some_and(|fd| fd == IPC_FD) => Start::Serve,
+        None => Start::Misused(format!(
+            "{BINARY_NAME} is started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is not `{IPC_FD}`\n\
+             hint: see docs/replication.md for what it is for\n"
+        )),
+    }
+}
+
+fn help() -> String {
+    format!(
+        "Holds the connection to the PostgreSQL server in which the logs of workspaces stand.\n\n\
+         goondan-orchestrator starts this process and talks to it over a socket on its stdin\n\
+         ({IPC_FD_VAR}={IPC_FD}), which also tells it where the server is. It is of no use by hand.\n\n\
+         Usage: {BINARY_NAME} [--version | --help]\n\n\
+         Exit codes:\n\
+         \x20 0  the orchestrator closed the socket\n\
+         \x20 1  the orchestrator is of another version, or cannot be understood; or the URL of the server is none\n\
+         \x20 2  not started by the orchestrator\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> Start {
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        read(&arguments, ipc_fd.map(OsStr::new))
+    }
+
+    #[test]
+    fn only_the_daemons_way_of_starting_serves_and_no_argument_is_repeated() {
+        assert_eq!(start(&[], Some("0")), Start::Serve);
+        let url = "postgres://u:hidden@h/d";
+        for (arguments, ipc_fd, said) in [
+            (&[][..], None, "started by goondan-orchestrator"),
+            (&[], Some("3"), "not `0`"),
+            (&[url], Some("0"), "over the socket"),
+        ] {
+            match start(arguments, ipc_fd) {
+                Start::Misused(text) => {
+                    assert!(text.contains(said) && !text.contains("hidden"), "{text}");
+                }
+                other => panic!("{arguments:?} {ipc_fd:?} gave {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn version_and_help_need_no_daemon() {
+        let version = format!("goondan-replica {GOONDAN_VERSION}\n");
+        assert_eq!(start(&["--version"], None), Start::Tell(version));
+        assert!(matches!(start(&["-h"], None), Start::Tell(text) if text.contains("Exit codes")));
+    }
+}

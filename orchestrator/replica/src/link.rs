@@ -1,0 +1,108 @@
+//! The socket to the daemon, and the greeting over it.
+//!
+//! The socket is one end of a socket pair, inherited as stdin. What comes in is trusted no further than any peer:
+//! frames are bounded, and what is no message ends the process.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_clock::timeout;
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::version::Version;
+use goondan_replication::wire::{Hello, Welcome, WireFault};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+/// Frames from the daemon.
+pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
+/// Frames to the daemon.
+pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
+
+/// Why this process cannot go on with its daemon. None of these can be mended from here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// What was inherited is no socket.
+    #[error("stdin is not one end of the orchestrator's socket pair")]
+    NotASocket(#[source] std::io::Error),
+    /// Bytes came that are no frame, or the socket failed.
+    #[error("cannot read the next frame from the orchestrator")]
+    Read(#[source] FrameError),
+    /// The socket does not take what is written.
+    #[error("cannot write a frame to the orchestrator")]
+    Write(#[source] FrameError),
+    /// A frame came that is no message.
+    #[error("a frame from the orchestrator is not a message this process knows")]
+    NotAMessage(#[source] WireFault),
+    /// A message of ours cannot be put into a frame.
+    #[error("a message to the orchestrator cannot be written")]
+    CannotEncode(#[source] WireFault),
+    /// The daemon does not say where the server is.
+    #[error("the orchestrator did not answer the greeting within {HANDSHAKE_TIMEOUT_MS} ms")]
+    NoWelcome,
+}
+
+/// The socket, before the greeting.
+#[derive(Debug)]
+pub(crate) struct Link {
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+impl Link {
+    /// Takes stdin as the socket. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::NotASocket`] if stdin is something else.
+    pub(crate) fn from_stdin() -> Result<Self, LinkError> {
+        let open = || {
+            let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
+            let socket = std::os::unix::net::UnixStream::from(fd);
+            // Asking for the peer fails for anything that is not a connected socket.
+            socket.peer_addr()?;
+            socket.set_nonblocking(true)?;
+            UnixStream::from_std(socket)
+        };
+        let socket = open().map_err(LinkError::NotASocket)?;
+        let (reader, writer) = socket.into_split();
+        Ok(Self {
+            incoming: FramedRead::new(reader, FrameCodec::new()),
+            outgoing: FramedWrite::new(writer, FrameCodec::new()),
+        })
+    }
+
+    /// Says which version this is and waits for the welcome; none if the daemon closed the socket instead.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if no such welcome comes, or it comes from another version.
+    pub(crate) async fn greet(
+        mut self,
+    ) -> Result<Option<(Welcome, Incoming, Outgoing)>, LinkError> {
+        let hello = Hello {
+            version: Version::current(),
+        };
+        let frame = hello.to_frame().map_err(LinkError::CannotEncode)?;
+        let exchange = async {
+            let frame = Bytes::from(frame);
+            self.outgoing.send(frame).await.map_err(LinkError::Write)?;
+            self.incoming
+                .next()
+                .await
+                .transpose()
+                .map_err(LinkError::Read)
+        };
+        let frame = timeout(Duration::from_millis(HANDSHAKE_TIMEOUT_MS), exchange)
+            .await
+            .map_err(|_elapsed| LinkError::NoWelcome)??;
+        let Some(frame) = frame else {
+            return Ok(None);
+        };
+        let welcome = Welcome::from_frame(&frame).map_err(LinkError::NotAMessage)?;
+        Ok(Some((welcome, self.incoming, self.outgoing)))
+    }
+}

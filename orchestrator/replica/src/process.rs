@@ -1,0 +1,165 @@
+//! The life of the process: start, log, greeting, session, exit code.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::trace::TraceId;
+use serde_json::json;
+use tracing::Subscriber;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::command_line::{self, Start};
+use crate::link::{Link, LinkError};
+use crate::parent::die_with_parent;
+use crate::session;
+use crate::settings::{Settings, SettingsFault};
+
+/// Exit code: it cannot work with the daemon, or with what that says.
+const EXIT_CANNOT_WORK: u8 = 1;
+
+/// Exit code: not started by the daemon.
+const EXIT_MISUSED: u8 = 2;
+
+/// Is the program, from its command line to its exit code.
+///
+/// Exit codes: 0 when the daemon closed the socket, 1 when it is of another version, cannot be understood, or names no
+/// server, 2 when the process was not started by a daemon.
+#[must_use]
+pub fn run() -> ExitCode {
+    let ipc_fd = std::env::var_os(IPC_FD_VAR);
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match command_line::read(&arguments, ipc_fd.as_deref()) {
+        Start::Serve => serve(),
+        Start::Tell(text) => {
+            drop(std::io::stdout().write_all(text.as_bytes()));
+            ExitCode::SUCCESS
+        }
+        Start::Misused(text) => {
+            drop(std::io::stderr().write_all(text.as_bytes()));
+            ExitCode::from(EXIT_MISUSED)
+        }
+    }
+}
+
+fn serve() -> ExitCode {
+    hide_memory();
+    let pid = std::process::id();
+    let identity = Identity {
+        process: "replica",
+        pid,
+        trace_id: TraceId::from_uuid(uuid::Uuid::now_v7()),
+        fields: Vec::new(),
+    };
+    let stdout = HeldStdout::of_this_thread();
+    stdout.flush_at_panic();
+    // Until the welcome no line can say for which node the process works.
+    let mut before_welcome = Some(tracing::subscriber::set_default(log(
+        &identity,
+        stdout.clone(),
+    )));
+    let result = prepare(stdout.clone()).and_then(|runtime| {
+        let result = runtime.block_on(async {
+            let link = Link::from_stdin().map_err(ProcessError::Link)?;
+            let greeted = link.greet().await.map_err(ProcessError::Link)?;
+            let Some((welcome, incoming, outgoing)) = greeted else {
+                return Ok(());
+            };
+            drop(before_welcome.take());
+            let identity = Identity {
+                fields: vec![("node", json!(welcome.node.as_str()))],
+                ..identity
+            };
+            // It fails only if a subscriber is set already, and this is the only place that sets one.
+            drop(tracing::subscriber::set_global_default(log(
+                &identity,
+                stdout.clone(),
+            )));
+            let settings = Settings::read(welcome.server.expose(), &welcome.node);
+            let settings = settings.map_err(ProcessError::Settings)?;
+            let served = session::run(settings, incoming, outgoing).await;
+            served.map_err(ProcessError::Link)
+        });
+        // A host name that is still being looked up must not hold the exit up.
+        runtime.shutdown_background();
+        result
+    });
+    let code = match result {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(error = error_chain(&error), "the replica process ends");
+            ExitCode::from(EXIT_CANNOT_WORK)
+        }
+    };
+    stdout.flush();
+    code
+}
+
+/// Why the process ends without having been asked to.
+#[derive(Debug, thiserror::Error)]
+enum ProcessError {
+    /// The system refused something that every process may do.
+    #[error("cannot set the process up")]
+    Setup(#[source] std::io::Error),
+    /// The daemon cannot be understood.
+    #[error("cannot work with the orchestrator")]
+    Link(#[source] LinkError),
+    /// The URL is none.
+    #[error("cannot tell from its URL where the log's server is")]
+    Settings(#[source] SettingsFault),
+}
+
+/// Keeps the password it is about to get from others of the same user: no debugger, no `/proc/PID/mem`, and no core
+/// when it crashes (`SEC-6`).
+fn hide_memory() {
+    use nix::sys::resource::{Resource, setrlimit};
+    // What cannot be had on this system is done without: there is nothing to be done about it.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
+        nix::sys::prctl::set_dumpable(false).ok();
+    }
+}
+
+/// Ties the process's life to its daemon and makes the runtime: one thread, as it waits for most of the time.
+fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
+    die_with_parent().map_err(ProcessError::Setup)?;
+    leave_signals_to_the_daemon().map_err(ProcessError::Setup)?;
+    nix::sys::signal::SigSet::empty()
+        .thread_set_mask()
+        .map_err(|error| ProcessError::Setup(error.into()))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_park(move || stdout.flush())
+        .build()
+        .map_err(ProcessError::Setup)
+}
+
+/// A terminal's Ctrl-C reaches the whole process group, and the daemon has batches to append until it is through. It
+/// ends its children by closing their sockets.
+fn leave_signals_to_the_daemon() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
+    let level = std::env::var(LEVEL_VAR).ok();
+    // Libraries may quote what is said to a server. What is worth telling of it is told by errors.
+    let is_own = filter_fn(|metadata| metadata.target().starts_with("goondan"));
+    tracing_subscriber::registry()
+        .with(level_filter(level.as_deref()))
+        .with(is_own)
+        .with(JsonLines::new(identity, stdout))
+}

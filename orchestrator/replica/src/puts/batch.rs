@@ -1,0 +1,226 @@
+//! One statement that offers records, and what its answer means.
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::log::{Page, PutAnswer};
+use goondan_replication::names::Position;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, Row};
+
+use super::Offer;
+use crate::connection::Connection;
+use crate::doubts::Doubts;
+use crate::limits::RACES_MAX;
+use crate::page::{page, position, seq};
+
+/// Offers records of different workspaces.
+///
+/// The row of a workspace in `heads` decides: it moves from the position and the hash before to the record's, under
+/// its lock and as it is then, whatever this statement's snapshot is; or, for a first record, it is made. Only what
+/// moved or made it is written. What is told of the others is of the snapshot: the record that stands there, the last
+/// and the oldest position, and whether the record would have followed. If it would, another writer was quicker by a
+/// moment, and the statement is asked again.
+pub(super) const PUT: &str = r#"
+WITH offered AS (
+    SELECT workspace COLLATE "C" AS workspace, seq, after, hash, record, n
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[])
+        WITH ORDINALITY AS o (workspace, seq, after, hash, record, n)
+), moved AS (
+    UPDATE goondan.heads AS h SET seq = o.seq, hash = o.hash FROM offered AS o
+    WHERE h.workspace = o.workspace AND h.seq = o.seq - 1 AND h.hash = o.after
+    RETURNING h.workspace
+), begun AS (
+    INSERT INTO goondan.heads (workspace, seq, hash, oldest)
+    SELECT workspace, seq, hash, seq FROM offered WHERE seq = 1
+    ON CONFLICT (workspace) DO NOTHING
+    RETURNING workspace
+), done AS (
+    INSERT INTO goondan.records (workspace, seq, hash, record)
+    SELECT workspace, seq, hash, record FROM offered
+    WHERE workspace IN (SELECT workspace FROM moved UNION ALL SELECT workspace FROM begun)
+    RETURNING workspace
+)
+SELECT o.n, d.workspace IS NOT NULL, h.seq, h.oldest, r.record,
+    CASE o.seq WHEN 1 THEN h.seq IS NULL ELSE h.seq = o.seq - 1 AND h.hash = o.after END,
+    o.seq <= h.seq
+FROM offered AS o
+LEFT JOIN done AS d ON d.workspace = o.workspace
+LEFT JOIN goondan.heads AS h ON h.workspace = o.workspace
+LEFT JOIN goondan.records AS r ON r.workspace = o.workspace AND r.seq = o.seq
+"#;
+
+/// A commit with nothing in it but a note in the server's journal: what was committed before is as durable as it.
+const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'goondan', '')";
+
+/// What the server says of one offer.
+enum Verdict {
+    Answer(PutAnswer),
+    /// Another writer was quicker by a moment.
+    Again,
+}
+
+/// Offers records and answers each.
+pub(super) async fn put(connection: &Connection, offers: Vec<Offer>, doubts: &Doubts) {
+    let mut left = Vec::new();
+    for offer in offers {
+        let record = &offer.put.record;
+        match doubts.raise(record.workspace(), record.position()) {
+            Some(was_in_doubt) => left.push((offer, was_in_doubt)),
+            None => reply(offer, PutAnswer::Unavailable),
+        }
+    }
+    for _ in 0..RACES_MAX {
+        if left.is_empty() {
+            return;
+        }
+        let offers: Vec<_> = left.iter().map(|(offer, _)| offer).collect();
+        let verdicts = match ask(connection, &offers).await {
+            Ok(verdicts) => verdicts,
+            Err(answer) => {
+                for (offer, was_in_doubt) in left {
+                    if answer == PutAnswer::Unavailable && !was_in_doubt {
+                        doubts.settle(offer.put.record.workspace());
+                    }
+                    reply(offer, answer.clone());
+                }
+                return;
+            }
+        };
+        let mut again = Vec::new();
+        for ((offer, was_in_doubt), verdict) in left.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Again => again.push((offer, was_in_doubt)),
+                Verdict::Answer(answer) => {
+                    let answer = settled(connection, &offer, answer, was_in_doubt, doubts).await;
+                    reply(offer, answer);
+                }
+            }
+        }
+        left = again;
+    }
+    for (offer, _) in left {
+        reply(offer, PutAnswer::Unknown);
+    }
+}
+
+/// Reads a page and puts a commit behind it; none if that is not confirmed.
+pub(super) async fn confirm(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    from: Position,
+    doubts: &Doubts,
+) -> Option<Page> {
+    let page = page(connection, workspace, from).await.ok()?;
+    if doubts.reach(workspace, page.head) && !barrier(connection).await {
+        return None;
+    }
+    doubts.settle(workspace);
+    Some(page)
+}
+
+/// Whoever does not wait for an answer any more has taken it for lost.
+fn reply(offer: Offer, answer: PutAnswer) {
+    offer.reply.send(answer).ok();
+}
+
+/// What an answer means for the doubt about its workspace, and the other way round.
+async fn settled(
+    connection: &Connection,
+    offer: &Offer,
+    answer: PutAnswer,
+    was_in_doubt: bool,
+    doubts: &Doubts,
+) -> PutAnswer {
+    let workspace = offer.put.record.workspace();
+    let is_confirmed = match &answer {
+        PutAnswer::Done => true,
+        // Nothing of this workspace was in doubt, so the record is another's, and its to confirm.
+        _ if !was_in_doubt => true,
+        PutAnswer::Taken(_) if barrier(connection).await => true,
+        PutAnswer::Taken(_) => return PutAnswer::Unknown,
+        // An earlier offer may still arrive.
+        _ => false,
+    };
+    if is_confirmed {
+        doubts.settle(workspace);
+    }
+    answer
+}
+
+/// Whether a commit was made and confirmed.
+async fn barrier(connection: &Connection) -> bool {
+    let warnings = connection.warnings();
+    let made = connection.query(BARRIER, &[]).await;
+    made.is_ok() && connection.warnings() == warnings
+}
+
+/// Offers records once; all of one statement share their fate. An error is the answer to each.
+async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>, PutAnswer> {
+    let puts: Vec<_> = offers.iter().map(|offer| &offer.put).collect();
+    let workspaces: Vec<_> = puts
+        .iter()
+        .map(|it| it.record.workspace().as_str())
+        .collect();
+    let seqs: Vec<_> = puts.iter().map(|it| seq(it.record.position())).collect();
+    let afters: Vec<_> = puts.iter().map(|it| it.after.0.as_slice()).collect();
+    let hashes: Vec<_> = puts.iter().map(|it| it.record.hash().0).collect();
+    let hashes: Vec<_> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
+    let records: Vec<_> = puts.iter().map(|it| it.record.bytes()).collect();
+    let warnings = connection.warnings();
+    let asked = connection
+        .query(PUT, &[&workspaces, &seqs, &afters, &hashes, &records])
+        .await;
+    let rows = asked.map_err(|error| failed(connection, &error))?;
+    if connection.warnings() != warnings {
+        // It stands on the server's own disk at the most.
+        tracing::warn!(
+            "the server has not confirmed a commit: its wait for a synchronous standby was cut short"
+        );
+        return Err(PutAnswer::Unknown);
+    }
+    let verdicts = verdicts(&rows, offers.len());
+    verdicts.map_err(|error| failed(connection, &error))
+}
+
+/// A connection on which something failed is not used any more: the next one is looked at from the beginning.
+fn failed(connection: &Connection, error: &Error) -> PutAnswer {
+    connection.condemn();
+    tracing::debug!(
+        error = goondan_log::error_chain(error),
+        "records were not put"
+    );
+    // It refuses before it does anything.
+    let is_standby = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
+    if is_standby {
+        PutAnswer::Unavailable
+    } else {
+        PutAnswer::Unknown
+    }
+}
+
+/// In the order of the offers.
+fn verdicts(rows: &[Row], offers: usize) -> Result<Vec<Verdict>, Error> {
+    let mut numbered = Vec::with_capacity(offers);
+    for row in rows {
+        let n: i64 = row.try_get(0)?;
+        numbered.push((n, verdict(row)?));
+    }
+    numbered.sort_by_key(|(n, _)| *n);
+    Ok(numbered.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+fn verdict(row: &Row) -> Result<Verdict, Error> {
+    if row.try_get(1)? {
+        return Ok(Verdict::Answer(PutAnswer::Done));
+    }
+    let head = position(row.try_get(2)?);
+    let oldest = position(row.try_get(3)?);
+    let answer = match row.try_get::<_, Option<Vec<u8>>>(4)? {
+        Some(record) => PutAnswer::Taken(record),
+        None if row.try_get::<_, Option<bool>>(5)?.unwrap_or(false) => return Ok(Verdict::Again),
+        None if row.try_get::<_, Option<bool>>(6)?.unwrap_or(false) => {
+            PutAnswer::Forgotten { oldest }
+        }
+        None => PutAnswer::Behind { head },
+    };
+    Ok(Verdict::Answer(answer))
+}

@@ -1,0 +1,239 @@
+//! Everything but offering records: reading, trimming, heartbeats, snapshots. Nothing here waits for a commit.
+//!
+//! One connection serves all, and the server answers in the order of the questions. No statement on it waits for a
+//! row that a put holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_clock::timeout;
+use goondan_log::error_chain;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::limits::ANSWER_DEADLINE_MS;
+use goondan_replication::log::ReadAnswer;
+use goondan_replication::names::Position;
+use goondan_replication::record::SnapshotReference;
+use goondan_replication::wire::{Answer, Beat, Finding, Part};
+use tokio::sync::watch;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::check;
+use crate::connection::{Connection, Purpose};
+use crate::doubts::Doubts;
+use crate::limits::{HEARD_DAYS, TRIM_RECORDS_MAX};
+use crate::page::{PAGE, page, position, seq};
+use crate::puts::Puts;
+use crate::settings::Settings;
+use crate::upstream::{Said, Upstream};
+
+mod heads;
+
+/// Forgets some records, unless a put holds the workspace. Says the oldest that is left, and whether any went.
+const TRIM: &str = "
+WITH mine AS (
+    SELECT workspace FROM goondan.heads WHERE workspace = $1 AND oldest < least($2, seq)
+    FOR UPDATE SKIP LOCKED
+), cut AS (
+    UPDATE goondan.heads AS h SET oldest = least($2, h.seq, h.oldest + $3) FROM mine
+    WHERE h.workspace = mine.workspace
+    RETURNING h.oldest
+), gone AS (
+    DELETE FROM goondan.records AS r USING cut WHERE r.workspace = $1 AND r.seq < cut.oldest
+)
+SELECT coalesce((SELECT oldest FROM cut), (SELECT oldest FROM goondan.heads WHERE workspace = $1)),
+    EXISTS (SELECT FROM cut)";
+
+const KEEP_PART: &str = "
+INSERT INTO goondan.parts (workspace, reference, number, bytes) VALUES ($1, $2, $3::bigint, $4)
+ON CONFLICT (workspace, reference, number) DO UPDATE SET bytes = excluded.bytes";
+
+const READ_PART: &str = "
+SELECT bytes FROM goondan.parts WHERE workspace = $1 AND reference = $2 AND number = $3::bigint";
+
+const FORGET_SNAPSHOT: &str = "DELETE FROM goondan.parts WHERE workspace = $1 AND reference = $2";
+
+const STATEMENTS: &[&str] = &[
+    PAGE,
+    TRIM,
+    KEEP_PART,
+    READ_PART,
+    FORGET_SNAPSHOT,
+    heads::HEADS,
+    heads::BEAT,
+];
+
+/// Asks what does not wait for a commit.
+#[derive(Clone)]
+pub(crate) struct Reads {
+    connection: watch::Receiver<Option<Arc<Connection>>>,
+    doubts: Doubts,
+    puts: Puts,
+}
+
+/// Keeps the connection: to be run beside those who ask.
+pub(crate) struct Keeper {
+    upstream: Upstream,
+    connection: watch::Sender<Option<Arc<Connection>>>,
+}
+
+impl Keeper {
+    /// Works until it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.upstream.progress().await;
+            self.connection.send_replace(self.upstream.current());
+        }
+    }
+}
+
+impl Reads {
+    /// Whoever asks, and whoever keeps the connection.
+    pub(crate) fn new(settings: Arc<Settings>, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
+        let (sender, connection) = watch::channel(None);
+        let keeper = Keeper {
+            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS, Said::default()),
+            connection: sender,
+        };
+        let reads = Self {
+            connection,
+            doubts,
+            puts,
+        };
+        (reads, keeper)
+    }
+
+    /// Reads a log from a position on.
+    pub(crate) async fn read(&self, workspace: WorkspaceId, from: Position) -> ReadAnswer {
+        let Some(connection) = self.connection() else {
+            return ReadAnswer::Unavailable;
+        };
+        let read = answered(&connection, page(&connection, &workspace, from)).await;
+        let page = match read {
+            Some(page) if self.doubts.reach(&workspace, page.head) => {
+                self.puts.confirmed(workspace, from).await
+            }
+            other => other,
+        };
+        page.map_or(ReadAnswer::Unavailable, ReadAnswer::Page)
+    }
+
+    /// Forgets what stands before a position, as far as that can be done until the deadline.
+    pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: Position) -> Answer {
+        let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
+        let (workspace, before) = (workspace.as_str(), seq(before));
+        let at_once = i64::try_from(TRIM_RECORDS_MAX).unwrap_or(i64::MAX);
+        loop {
+            let Some(rows) = self.ask(TRIM, &[&workspace, &before, &at_once]).await else {
+                return Answer::Unavailable;
+            };
+            let Some((oldest, has_trimmed)) = trimmed(&rows) else {
+                return Answer::Unavailable;
+            };
+            if !has_trimmed || goondan_clock::Instant::now() >= deadline {
+                return Answer::Trimmed(oldest);
+            }
+        }
+    }
+
+    /// How far logs are written, and who was heard of them.
+    pub(crate) async fn heads(&self, workspaces: &[WorkspaceId]) -> Answer {
+        let workspaces: Vec<_> = workspaces.iter().map(WorkspaceId::as_str).collect();
+        let rows = self.ask(heads::HEADS, &[&workspaces, &HEARD_DAYS]).await;
+        let read = rows.and_then(|rows| heads::read(&rows));
+        read.map_or(Answer::Unavailable, Answer::Heads)
+    }
+
+    /// Lets nodes be heard.
+    pub(crate) async fn beat(&self, beats: Vec<Beat>) -> Answer {
+        // Of several of one node, the last.
+        let latest = beats.into_iter().map(|beat| {
+            let key = (beat.workspace.clone(), beat.node.clone());
+            (key, beat)
+        });
+        let latest: BTreeMap<_, _> = latest.collect();
+        let columns = heads::Columns::of(latest.values());
+        noted(self.ask(heads::BEAT, &columns.values()).await)
+    }
+
+    /// Keeps a part of a snapshot.
+    pub(crate) async fn keep_part(&self, part: &Part, bytes: &[u8]) -> Answer {
+        let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
+        let number = i64::from(part.number);
+        let values: [&(dyn ToSql + Sync); 4] = [&workspace, &reference, &number, &bytes];
+        noted(self.ask(KEEP_PART, &values).await)
+    }
+
+    /// Reads a part of a snapshot.
+    pub(crate) async fn read_part(&self, part: &Part) -> Answer {
+        let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
+        let number = i64::from(part.number);
+        let Some(rows) = self
+            .ask(READ_PART, &[&workspace, &reference, &number])
+            .await
+        else {
+            return Answer::Unavailable;
+        };
+        let bytes = rows.first().map(|row| row.try_get(0)).transpose();
+        bytes.map_or(Answer::Unavailable, Answer::Part)
+    }
+
+    /// Forgets a snapshot.
+    pub(crate) async fn forget_snapshot(
+        &self,
+        workspace: &WorkspaceId,
+        reference: &SnapshotReference,
+    ) -> Answer {
+        let values: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &reference.as_str()];
+        noted(self.ask(FORGET_SNAPSHOT, &values).await)
+    }
+
+    /// Looks at the server's settings.
+    pub(crate) async fn check(&self) -> Vec<Finding> {
+        let Some(connection) = self.connection() else {
+            return vec![check::unreachable()];
+        };
+        match self.ask(check::LOOK, &[]).await {
+            Some(rows) => check::findings(connection.host(), &rows),
+            None => vec![check::unreachable()],
+        }
+    }
+
+    fn connection(&self) -> Option<Arc<Connection>> {
+        let current = self.connection.borrow().clone();
+        current.filter(|connection| connection.is_good())
+    }
+
+    async fn ask(&self, text: &'static str, values: &[&(dyn ToSql + Sync)]) -> Option<Vec<Row>> {
+        let connection = self.connection()?;
+        answered(&connection, connection.query(text, values)).await
+    }
+}
+
+/// Waits for an answer until the deadline. A connection whose answer is late is not used any more.
+async fn answered<T>(
+    connection: &Connection,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Option<T> {
+    match timeout(Duration::from_millis(ANSWER_DEADLINE_MS), asked).await {
+        Ok(Ok(answer)) => Some(answer),
+        Ok(Err(error)) => {
+            tracing::debug!(error = error_chain(&error), "a question was not answered");
+            None
+        }
+        Err(_elapsed) => {
+            connection.condemn();
+            None
+        }
+    }
+}
+
+fn noted(rows: Option<Vec<Row>>) -> Answer {
+    rows.map_or(Answer::Unavailable, |_| Answer::Noted)
+}
+
+fn trimmed(rows: &[Row]) -> Option<(Position, bool)> {
+    let row = rows.first()?;
+    Some((position(row.try_get(0).ok()?), row.try_get(1).ok()?))
+}

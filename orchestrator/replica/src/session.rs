@@ -1,0 +1,167 @@
+//! Takes questions from the daemon, and hands each to who answers it.
+//!
+//! Each question is a task, and each task ends by its deadline. While there are [`QUESTIONS_MAX`] of them no further
+//! one is read. A put that there is no room for is answered at once, so that reading goes on while nothing can be
+//! written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_clock::timeout;
+use goondan_log::error_chain;
+use goondan_replication::limits::ANSWER_DEADLINE_MS;
+use goondan_replication::log::{PutAnswer, ReadAnswer};
+use goondan_replication::wire::{Answer, Ask, Request, Response};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::task::JoinSet;
+
+use crate::doubts::Doubts;
+use crate::limits::{ANSWERS_WAITING_MAX, QUESTIONS_MAX, READS_AT_ONCE_MAX, WRITE_BYTES_MAX};
+use crate::link::{Incoming, LinkError, Outgoing};
+use crate::puts::Puts;
+use crate::reads::Reads;
+use crate::settings::Settings;
+
+/// Who answers, and how much room there is.
+struct Desk {
+    puts: Puts,
+    reads: Reads,
+    /// Bytes that may wait to be written.
+    write_bytes: Semaphore,
+    /// Pages and parts that may be held.
+    pages: Semaphore,
+    answers: mpsc::Sender<Bytes>,
+}
+
+/// Answers questions until the daemon closes the socket.
+///
+/// # Errors
+///
+/// [`LinkError`] if the daemon cannot be understood, or the socket fails.
+pub(crate) async fn run(
+    settings: Settings,
+    mut incoming: Incoming,
+    outgoing: Outgoing,
+) -> Result<(), LinkError> {
+    let (settings, doubts) = (Arc::new(settings), Doubts::default());
+    let (puts, writers) = Puts::new(&settings, &doubts);
+    let (reads, keeper) = Reads::new(settings, doubts, puts.clone());
+    let (answers, waiting) = mpsc::channel(ANSWERS_WAITING_MAX);
+    let mut workers = JoinSet::new();
+    for writer in writers {
+        workers.spawn(async move {
+            writer.run().await;
+            Ok(())
+        });
+    }
+    workers.spawn(async move {
+        keeper.run().await;
+        Ok(())
+    });
+    workers.spawn(write(outgoing, waiting));
+    let desk = Arc::new(Desk {
+        puts,
+        reads,
+        write_bytes: Semaphore::new(WRITE_BYTES_MAX),
+        pages: Semaphore::new(READS_AT_ONCE_MAX),
+        answers,
+    });
+    let mut questions = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = questions.join_next(), if !questions.is_empty() => {}
+            Some(Ok(ended)) = workers.join_next() => ended?,
+            frame = incoming.next(), if questions.len() < QUESTIONS_MAX => match frame {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(LinkError::Read(error)),
+                Some(Ok(frame)) => {
+                    let request = Request::from_frame(&frame).map_err(LinkError::NotAMessage)?;
+                    questions.spawn(Arc::clone(&desk).answer(request));
+                }
+            },
+        }
+    }
+}
+
+async fn write(
+    mut outgoing: Outgoing,
+    mut waiting: mpsc::Receiver<Bytes>,
+) -> Result<(), LinkError> {
+    while let Some(frame) = waiting.recv().await {
+        outgoing.send(frame).await.map_err(LinkError::Write)?;
+    }
+    Ok(())
+}
+
+impl Desk {
+    async fn answer(self: Arc<Self>, request: Request) {
+        let id = request.id;
+        // Held until the answer is on its way.
+        let _page = match &request.ask {
+            Ask::Read { .. } | Ask::ReadPart(_) => match self.page().await {
+                Some(page) => Some(page),
+                None => return self.send(id, unavailable(&request.ask)).await,
+            },
+            _ => None,
+        };
+        let written = match &request.ask {
+            Ask::Put(put) => put.record.bytes().len(),
+            Ask::KeepPart(_, bytes) => bytes.len(),
+            _ => 0,
+        };
+        let room = u32::try_from(written).ok();
+        let room = room.and_then(|bytes| self.write_bytes.try_acquire_many(bytes).ok());
+        if room.is_none() {
+            return self.send(id, unavailable(&request.ask)).await;
+        }
+        let answer = self.ask(request.ask).await;
+        self.send(id, answer).await;
+    }
+
+    async fn ask(&self, ask: Ask) -> Answer {
+        match ask {
+            Ask::Put(put) => Answer::Put(self.puts.offer(put).await),
+            Ask::Read { workspace, from } => Answer::Read(self.reads.read(workspace, from).await),
+            Ask::Trim { workspace, before } => self.reads.trim(&workspace, before).await,
+            Ask::Heads(workspaces) => self.reads.heads(&workspaces).await,
+            Ask::Beat(beats) => self.reads.beat(beats).await,
+            Ask::KeepPart(part, bytes) => self.reads.keep_part(&part, &bytes).await,
+            Ask::ReadPart(part) => self.reads.read_part(&part).await,
+            Ask::ForgetSnapshot {
+                workspace,
+                reference,
+            } => self.reads.forget_snapshot(&workspace, &reference).await,
+            Ask::Check => Answer::Checked(self.reads.check().await),
+        }
+    }
+
+    /// Room for a page; none if there was none until the deadline.
+    async fn page(&self) -> Option<SemaphorePermit<'_>> {
+        let deadline = Duration::from_millis(ANSWER_DEADLINE_MS);
+        timeout(deadline, self.pages.acquire()).await.ok()?.ok()
+    }
+
+    async fn send(&self, id: u64, answer: Answer) {
+        let frame = match (Response { id, answer }).to_frame() {
+            Ok(frame) => frame,
+            Err(fault) => {
+                tracing::error!(error = error_chain(&fault), "an answer is too long");
+                let answer = Answer::Unavailable;
+                (Response { id, answer }).to_frame().unwrap_or_default()
+            }
+        };
+        // Without whoever writes to the socket the session is over.
+        self.answers.send(Bytes::from(frame)).await.ok();
+    }
+}
+
+/// That something was not tried.
+fn unavailable(ask: &Ask) -> Answer {
+    match ask {
+        Ask::Put(_) => Answer::Put(PutAnswer::Unavailable),
+        Ask::Read { .. } => Answer::Read(ReadAnswer::Unavailable),
+        _ => Answer::Unavailable,
+    }
+}

@@ -1,0 +1,334 @@
+//! What the server's URL says, and what it may not.
+//!
+//! The URL is that of every client of PostgreSQL: `postgres://user:password@host:port,host:port/database?option=value`.
+//! No error repeats any part of it but the name of an option: whatever cannot be read may be the password.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use goondan_replication::names::NodeId;
+use tokio_postgres::Config;
+use tokio_postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
+
+use crate::limits::{
+    CONNECT_DEADLINE_MS, KEEPALIVE_IDLE_MS, KEEPALIVE_INTERVAL_MS, KEEPALIVE_RETRIES,
+};
+use crate::tls::Tls;
+
+/// Why a URL cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SettingsFault {
+    /// It is no URL of a PostgreSQL server.
+    #[error(
+        "it is none of the form `postgres://user:password@host:port/database`; in a user, password or path, write \
+         characters such as `@`, `/` and `?` as `%40`, `%2F` and `%3F`"
+    )]
+    NotAUrl,
+    /// An option is not supported.
+    #[error("this program does not take the option `{0}`")]
+    Option(&'static str),
+    /// It names no host.
+    #[error("it names no host; for a socket in a directory, write `?host=/run/postgresql`")]
+    NoHost,
+    /// It asks for TLS that does not say whom it trusts.
+    #[error(
+        "`sslmode` can be `verify-full` or `disable`: whatever stands between them would speak with anybody who \
+         answers in the server's place"
+    )]
+    SslMode,
+    /// The certificates to trust cannot be had.
+    #[error(
+        "the certificates to trust cannot be had: `sslrootcert` names a file of them in PEM, and without it those of \
+         the system are taken"
+    )]
+    Certificates,
+    /// It does not say whether a connection over the network is to be encrypted.
+    #[error(
+        "a server on another machine needs `sslmode` in its URL: `verify-full`, or `disable` if nobody else can listen \
+         on the way to it"
+    )]
+    NoSslMode,
+    /// It asks for a server that does not write.
+    #[error("`target_session_attrs` can be `read-write` only: a log is written")]
+    ReadOnly,
+}
+
+/// Options that other clients know and that would be passed over here.
+const NOT_SUPPORTED: [&str; 26] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "tcp_user_timeout",
+    "sslcert",
+    "sslkey",
+    "sslcrl",
+    "sslpassword",
+    "sslnegotiation",
+    "ssl_min_protocol_version",
+    "passfile",
+    "service",
+    "servicefile",
+    "gssencmode",
+    "krbsrvname",
+    "require_auth",
+    "hostaddr",
+    "load_balance_hosts",
+    "requirepeer",
+    "client_encoding",
+    "replication",
+];
+
+/// Where the server is, and how to connect to it.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// One for each host, in the order of the URL.
+    hosts: Vec<HostSettings>,
+}
+
+/// How to connect to one host.
+#[derive(Clone)]
+pub(crate) struct HostSettings {
+    /// The host and its port, for people.
+    pub(crate) name: String,
+    /// With the password.
+    pub(crate) config: Config,
+    /// How what is said is encrypted; none on a socket of this machine, and where the URL says so.
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Settings {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsFault`] if it cannot be used.
+    pub(crate) fn read(url: &str, node: &NodeId) -> Result<Self, SettingsFault> {
+        let is_one = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
+        if !is_one {
+            return Err(SettingsFault::NotAUrl);
+        }
+        let (place, options) = url.split_once('?').unwrap_or((url, ""));
+        let asked = Asked::of(options)?;
+        let read = format!("{place}?{}", understood(options)).parse::<Config>();
+        // The error of the library may quote what it could not read.
+        let config = read.map_err(|_quotes_it| SettingsFault::NotAUrl)?;
+        let is_near = |host: &Host| match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(is_loopback),
+        };
+        let tls = match asked.ssl_mode {
+            Some("disable") => None,
+            Some("verify-full") => {
+                let tls = Tls::trusting(asked.root_certificates);
+                Some(tls.ok_or(SettingsFault::Certificates)?)
+            }
+            Some(_) => return Err(SettingsFault::SslMode),
+            None if config.get_hosts().iter().all(is_near) => None,
+            None => return Err(SettingsFault::NoSslMode),
+        };
+        Self::of(&config, node, tls.as_ref())
+    }
+
+    fn of(config: &Config, node: &NodeId, tls: Option<&Tls>) -> Result<Self, SettingsFault> {
+        let (hosts, ports) = (config.get_hosts(), config.get_ports());
+        if hosts.is_empty() {
+            return Err(SettingsFault::NoHost);
+        }
+        if ports.len() > 1 && ports.len() != hosts.len() {
+            return Err(SettingsFault::NotAUrl);
+        }
+        let with_port = hosts.iter().enumerate().map(|(at, host)| {
+            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            HostSettings::of(config, host, port, node, tls)
+        });
+        Ok(Self {
+            hosts: with_port.collect(),
+        })
+    }
+
+    /// Each host, in the order in which they are tried.
+    pub(crate) fn hosts(&self) -> &[HostSettings] {
+        &self.hosts
+    }
+}
+
+impl HostSettings {
+    fn of(from: &Config, host: &Host, port: u16, node: &NodeId, tls: Option<&Tls>) -> Self {
+        // A socket of this machine has no name that a certificate could be for.
+        let tls = tls.filter(|_| matches!(host, Host::Tcp(_))).cloned();
+        let ssl_mode = match tls {
+            Some(_) => SslMode::Require,
+            None => SslMode::Disable,
+        };
+        let mut config = Config::new();
+        match host {
+            Host::Tcp(name) => config.host(name),
+            Host::Unix(path) => config.host_path(path),
+        };
+        config
+            .port(port)
+            .application_name(format!("goondan-replica {node}"))
+            .ssl_mode(ssl_mode)
+            .channel_binding(ChannelBinding::Disable)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(Duration::from_millis(CONNECT_DEADLINE_MS))
+            .keepalives_idle(Duration::from_millis(KEEPALIVE_IDLE_MS))
+            .keepalives_interval(Duration::from_millis(KEEPALIVE_INTERVAL_MS))
+            .keepalives_retries(KEEPALIVE_RETRIES);
+        if let Some(user) = from.get_user() {
+            config.user(user);
+        }
+        if let Some(password) = from.get_password() {
+            config.password(password);
+        }
+        if let Some(database) = from.get_dbname() {
+            config.dbname(database);
+        }
+        if let Some(options) = from.get_options() {
+            config.options(options);
+        }
+        let name = match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => Path::display(path).to_string(),
+        };
+        Self { name, config, tls }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.hosts.iter().map(|host| &host.name))
+            .finish()
+    }
+}
+
+fn is_loopback(address: std::net::IpAddr) -> bool {
+    address.is_loopback()
+}
+
+/// The options as the library understands them: it takes a list of hosts for the name of one.
+fn understood(options: &str) -> String {
+    let mut kept = Vec::new();
+    for option in options.split('&') {
+        match option.strip_prefix("host=") {
+            Some(hosts) => kept.extend(hosts.split(',').map(|host| format!("host={host}"))),
+            None if option.starts_with("sslmode=") || option.starts_with("sslrootcert=") => {}
+            None => kept.push(option.to_owned()),
+        }
+    }
+    kept.join("&")
+}
+
+/// The options that matter here.
+#[derive(Default)]
+struct Asked<'u> {
+    ssl_mode: Option<&'u str>,
+    root_certificates: Option<&'u str>,
+}
+
+impl<'u> Asked<'u> {
+    fn of(options: &'u str) -> Result<Self, SettingsFault> {
+        let mut asked = Self::default();
+        for option in options.split('&') {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "sslmode" => asked.ssl_mode = Some(value),
+                "sslrootcert" if value != "system" => asked.root_certificates = Some(value),
+                "target_session_attrs" if value != "read-write" => {
+                    return Err(SettingsFault::ReadOnly);
+                }
+                _ => {}
+            }
+            if let Some(known) = NOT_SUPPORTED.iter().find(|known| **known == name) {
+                return Err(SettingsFault::Option(known));
+            }
+        }
+        Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Settings, SettingsFault> {
+        Settings::read(url, &NodeId::new("a").unwrap())
+    }
+
+    #[test]
+    fn a_url_names_its_hosts_in_order() {
+        let settings = read("postgres://u:p@h1:1,h2:2/d?sslmode=disable").unwrap();
+        let names: Vec<_> = settings.hosts().iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["h1:1", "h2:2"]);
+        let config = &settings.hosts()[1].config;
+        assert_eq!(config.get_password(), Some(&b"p"[..]));
+        assert_eq!(config.get_dbname(), Some("d"));
+        assert_eq!(config.get_application_name(), Some("goondan-replica a"));
+        assert_eq!(
+            config.get_target_session_attrs(),
+            TargetSessionAttrs::ReadWrite
+        );
+        let settings = read("postgresql:///d?host=/run/postgresql&user=u").unwrap();
+        assert_eq!(settings.hosts()[0].name, "/run/postgresql");
+        let settings = read("postgresql:///d?host=/run/a,/run/b&user=u").unwrap();
+        assert_eq!(settings.hosts()[1].name, "/run/b");
+        assert!(read("postgres://u@127.0.0.1/d").is_ok(), "nobody listens");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_told_and_not_passed_over() {
+        for (url, fault) in [
+            ("postgres://u@h/d", SettingsFault::NoSslMode),
+            ("postgres://u@h/d?sslmode=prefer", SettingsFault::SslMode),
+            ("postgres://u@h/d?sslmode=require", SettingsFault::SslMode),
+            (
+                "postgres://u@h/d?sslmode=verify-full&sslrootcert=/nowhere",
+                SettingsFault::Certificates,
+            ),
+            (
+                "postgres://u@h/d?sslmode=verify-full&sslrootcert=Cargo.toml",
+                SettingsFault::Certificates,
+            ),
+            (
+                "postgres://u@h/d?sslmode=disable&sslkey=/x",
+                SettingsFault::Option("sslkey"),
+            ),
+            (
+                "postgres://u@h/d?sslmode=disable&target_session_attrs=any",
+                SettingsFault::ReadOnly,
+            ),
+            ("postgres:///d", SettingsFault::NoHost),
+            ("host=h user=u", SettingsFault::NotAUrl),
+            (
+                "postgres://u@h:99999/d?sslmode=disable",
+                SettingsFault::NotAUrl,
+            ),
+        ] {
+            assert_eq!(read(url).unwrap_err(), fault, "{url}");
+        }
+    }
+
+    #[test]
+    fn nothing_says_the_password() {
+        for url in [
+            "postgres://u:hidden?x@h/d",
+            "postgres://u:hidden@h:port/d?sslmode=disable",
+            "postgres://u:hidden/x@h/d",
+            "mysql://u:hidden@h/d",
+        ] {
+            let fault = read(url).unwrap_err();
+            assert!(!format!("{fault} {fault:?}").contains("hidden"), "{fault}");
+        }
+        let settings = read("postgres://u:hidden@h/d?sslmode=disable").unwrap();
+        assert!(!format!("{settings:?}").contains("hidden"));
+    }
+}

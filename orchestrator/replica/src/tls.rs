@@ -1,0 +1,116 @@
+//! TLS to the server: `rustls`, as the client of PostgreSQL drives it.
+//!
+//! There is one way: the certificate has to be for the host that the URL names, and signed by whom the URL or the
+//! system trusts. Passwords are not bound to the channel; whoever could answer in the server's place needs a
+//! certificate of the server's name.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+/// Whom to trust.
+#[derive(Clone)]
+pub(crate) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// Trusts the certificates of a file, or those of the system; none if they cannot be had.
+    pub(crate) fn trusting(file: Option<&str>) -> Option<Self> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .ok()?;
+        let config = match file {
+            None => builder.with_platform_verifier().ok()?.with_no_client_auth(),
+            Some(file) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in CertificateDer::pem_file_iter(file).ok()? {
+                    roots.add(certificate.ok()?).ok()?;
+                }
+                if roots.is_empty() {
+                    return None;
+                }
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+        };
+        Some(Self(Arc::new(config)))
+    }
+}
+
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Encrypted;
+    type TlsConnect = Handshake;
+    type Error = InvalidDnsNameError;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, InvalidDnsNameError> {
+        Ok(Handshake {
+            config: Arc::clone(&self.0),
+            host: ServerName::try_from(host)?.to_owned(),
+        })
+    }
+}
+
+/// A handshake that is to be made.
+pub(crate) struct Handshake {
+    config: Arc<ClientConfig>,
+    host: ServerName<'static>,
+}
+
+impl TlsConnect<Socket> for Handshake {
+    type Stream = Encrypted;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(async move {
+            let connector = TlsConnector::from(self.config);
+            connector.connect(self.host, socket).await.map(Encrypted)
+        })
+    }
+}
+
+/// An encrypted connection.
+pub(crate) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
+
+impl TlsStream for Encrypted {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Encrypted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        read: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, read)
+    }
+}
+
+impl AsyncWrite for Encrypted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,264 @@
+//! The log on a server does what [`goondan_replication::log`] promises.
+
+use std::sync::Mutex;
+use std::thread;
+
+use goondan_replication::chain::Chain;
+use goondan_replication::limits::{READ_BYTES_MAX, RECORD_BYTES_MAX};
+use goondan_replication::log::{MemoryLog, PutAnswer, ReadAnswer};
+use goondan_replication::names::{Epoch, Life, NodeId, Position};
+use goondan_replication::record::SnapshotReference;
+use goondan_replication::wire::{Answer, Ask, Beat, Finding, Part, Verdict};
+
+use crate::postgres::Server;
+use crate::records::{behind, bytes, chain, seal, workspace};
+use crate::replica::Replica;
+
+/// The seed of the random operations; another one with this variable.
+const SEED_VAR: &str = "GOONDAN_TEST_SEED";
+
+/// Random records, offered by writers that have seen different things, against the log in memory.
+#[test]
+fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let given = std::env::var(SEED_VAR).ok().and_then(|it| it.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("{SEED_VAR}={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut kinds = [0; 4];
+    for life in 0..12 {
+        let name = format!("w{life}");
+        let mut memory = MemoryLog::default();
+        let mut writers: Vec<Chain> = vec![chain(&name); 3];
+        for step in 0..60 {
+            let which = random.usize(..writers.len());
+            let position = Position(random.u64(0..memory.head().0 + 3));
+            match random.u32(0..10) {
+                0..6 => {
+                    let put = seal(&writers[which], random.u64(0..3));
+                    let answer = memory.put(&put);
+                    assert_eq!(replica.put(&put), answer, "step {step}");
+                    match answer {
+                        PutAnswer::Done => kinds[0] += 1,
+                        PutAnswer::Taken(_) => kinds[1] += 1,
+                        PutAnswer::Behind { .. } => kinds[2] += 1,
+                        _ => kinds[3] += 1,
+                    }
+                    // One that believes what is not so, now and then.
+                    if answer == PutAnswer::Done || random.u32(0..6) == 0 {
+                        writers[which] = behind(&writers[which], &put);
+                    }
+                }
+                6 | 7 => writers[which] = writers[random.usize(..writers.len())].clone(),
+                8 => {
+                    let page = ReadAnswer::Page(memory.read(position));
+                    assert_eq!(replica.read(&workspace(&name), position), page);
+                }
+                _ if random.u32(0..4) == 0 => {
+                    memory.trim(position);
+                    let oldest = memory.read(Position::START).oldest;
+                    let (workspace, before) = (workspace(&name), position);
+                    let answer = replica.ask(Ask::Trim { workspace, before });
+                    assert_eq!(answer, Answer::Trimmed(oldest));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+}
+
+#[test]
+fn rep_1_of_eight_writers_one_gets_each_position() {
+    const POSITIONS: u64 = 60;
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    // Of the two programs, each has one statement under way: they meet in the server.
+    let replicas = [Replica::ready(&server.url()), Replica::ready(&server.url())];
+    let done = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for writer in 0..8 {
+            let (replica, done) = (&replicas[writer % 2], &done);
+            scope.spawn(move || {
+                let mut seen = chain("w");
+                while seen.position() < Position(POSITIONS) {
+                    let put = seal(&seen, writer as u64);
+                    match replica.put(&put) {
+                        PutAnswer::Done => {
+                            done.lock().unwrap().push(put.clone());
+                            seen = behind(&seen, &put);
+                        }
+                        PutAnswer::Taken(other) => {
+                            seen.follow_bytes(other).unwrap();
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    done.sort_by_key(|put| put.record.position());
+    let stands = replicas[0].all(&workspace("w"));
+    let told: Vec<_> = done.iter().map(|put| put.record.bytes().to_vec()).collect();
+    assert_eq!(
+        stands, told,
+        "each position was given once, to the one that it was told"
+    );
+}
+
+#[test]
+fn long_records_are_read_as_many_at_once_as_fit() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let (mut memory, mut seen) = (MemoryLog::default(), chain("w"));
+    for count in [0, 3, 3, 2, 3] {
+        let put = match count {
+            0 => seal(&seen, 1),
+            mib => bytes(&seen, mib * 1024 * 1024),
+        };
+        assert!(put.record.bytes().len() < RECORD_BYTES_MAX);
+        assert_eq!(memory.put(&put), PutAnswer::Done);
+        assert_eq!(replica.put(&put), PutAnswer::Done);
+        seen = behind(&seen, &put);
+    }
+    for from in 1..6 {
+        let page = memory.read(Position(from));
+        let read: usize = page.records.iter().map(Vec::len).sum();
+        assert!(read <= READ_BYTES_MAX);
+        assert_eq!(replica.page(&workspace("w"), Position(from)), page);
+    }
+    let all = replica.all(&workspace("w"));
+    assert_eq!(all.len(), 5);
+}
+
+#[test]
+fn a_long_log_is_forgotten_in_pieces() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    replica.put(&seal(&chain("w"), 1));
+    // More than one statement forgets. What stands there is of no matter to that.
+    server.sql(
+        "INSERT INTO goondan.records SELECT 'w', n, '', '' FROM generate_series(2, 2500) AS n;
+         UPDATE goondan.heads SET seq = 2500, hash = ''",
+    );
+    let trim = |before| {
+        let workspace = workspace("w");
+        replica.ask(Ask::Trim { workspace, before })
+    };
+    assert_eq!(trim(Position(2400)), Answer::Trimmed(Position(2400)));
+    assert_eq!(
+        server.sql("SELECT min(seq), count(*) FROM goondan.records"),
+        "2400|101"
+    );
+    assert_eq!(trim(Position(u64::MAX)), Answer::Trimmed(Position(2500)));
+    let first = replica.put(&seal(&chain("w"), 2));
+    let oldest = Position(2500);
+    assert_eq!(first, PutAnswer::Forgotten { oldest });
+}
+
+#[test]
+fn nodes_are_heard_and_heads_are_told_at_once() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let first = seal(&chain("w1"), 1);
+    replica.put(&first);
+    replica.put(&seal(&behind(&chain("w1"), &first), 1));
+    let beat = |node: &str, position| Beat {
+        workspace: workspace("w1"),
+        node: NodeId::new(node).unwrap(),
+        life: Life(u64::MAX - 1),
+        epoch: Epoch(3),
+        position: Position(position),
+        owns: node == "a",
+    };
+    for beats in [
+        vec![beat("a", 1), beat("a", 2)],
+        vec![beat("a", 3), beat("b", 1)],
+    ] {
+        assert_eq!(replica.ask(Ask::Beat(beats)), Answer::Noted);
+    }
+    let asked = ["w1", "w2", "w1"].map(workspace).to_vec();
+    let Answer::Heads(heads) = replica.ask(Ask::Heads(asked)) else {
+        panic!("no heads");
+    };
+    let [head] = &heads[..] else {
+        panic!("{heads:?}");
+    };
+    assert_eq!((head.head, head.oldest), (Position(2), Position(1)));
+    let heard: Vec<_> = head
+        .heard
+        .iter()
+        .map(|it| (it.beat.clone(), it.count))
+        .collect();
+    assert_eq!(heard, [(beat("a", 3), 2), (beat("b", 1), 1)]);
+}
+
+#[test]
+fn snapshots_are_kept_in_parts_and_forgotten() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let part = |number| Part {
+        workspace: workspace("w"),
+        reference: SnapshotReference::new("s").unwrap(),
+        number,
+    };
+    for (number, byte) in [(0, b'x'), (1, b'y'), (0, b'z')] {
+        let kept = Ask::KeepPart(part(number), vec![byte; 1_000_000]);
+        assert_eq!(replica.ask(kept), Answer::Noted);
+    }
+    for (number, byte) in [(0, b'z'), (1, b'y')] {
+        let read = replica.ask(Ask::ReadPart(part(number)));
+        assert_eq!(read, Answer::Part(Some(vec![byte; 1_000_000])));
+    }
+    let forget = Ask::ForgetSnapshot {
+        workspace: workspace("w"),
+        reference: part(0).reference,
+    };
+    assert_eq!(replica.ask(forget), Answer::Noted);
+    assert_eq!(replica.ask(Ask::ReadPart(part(0))), Answer::Part(None));
+}
+
+#[test]
+fn the_servers_settings_are_looked_at() {
+    let Some(server) = Server::running(&["full_page_writes=off", "synchronous_commit=off"]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let Answer::Checked(findings) = replica.ask(Ask::Check) else {
+        panic!("nothing was looked at");
+    };
+    for (what, found, verdict) in [
+        ("connection", server.host(), Verdict::Good),
+        ("role", "primary", Verdict::Good),
+        ("fsync", "off", Verdict::Bad),
+        ("full_page_writes", "off", Verdict::Weak),
+        ("synchronous_commit", "off", Verdict::Good),
+        ("synchronous_standby_names", "", Verdict::Weak),
+    ] {
+        let is_it = |it: &&Finding| it.what == what;
+        let finding = findings.iter().find(is_it).unwrap();
+        assert_eq!(
+            (&*finding.found, finding.verdict),
+            (found, verdict),
+            "{what}"
+        );
+    }
+    let version = findings
+        .iter()
+        .find(|it| it.what == "server_version")
+        .unwrap();
+    assert_eq!(version.verdict, Verdict::Good);
+}

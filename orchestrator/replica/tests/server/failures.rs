@@ -1,0 +1,147 @@
+//! Servers that crash, and servers that come late.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+
+use goondan_replication::chain::Chain;
+use goondan_replication::log::PutAnswer;
+use goondan_replication::names::Position;
+use goondan_tests::wait::wait_until;
+
+use crate::postgres::Server;
+use crate::records::{behind, chain, seal, workspace};
+use crate::replica::Replica;
+
+/// Appends to a workspace's log until it is told to stop. Returns what stands there by its own account.
+fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) -> Chain {
+    let mut seen = chain(name);
+    while !stop.load(Ordering::Relaxed) {
+        let put = seal(&seen, 1);
+        let mut answer = PutAnswer::Unknown;
+        // Whatever nobody knows is offered again, as it was.
+        while answer == PutAnswer::Unknown {
+            answer = replica.put_when_there(&put);
+        }
+        let is_mine = match answer {
+            PutAnswer::Done => true,
+            PutAnswer::Taken(found) => found == put.record.bytes(),
+            _ => false,
+        };
+        assert!(
+            is_mine,
+            "only one writes here, and nothing that was done is lost"
+        );
+        seen = behind(&seen, &put);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    seen
+}
+
+#[test]
+fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let names = ["w0", "w1", "w2", "w3"];
+    let chains = thread::scope(|scope| {
+        let (replica, stop, done) = (&replica, &stop, &done);
+        let begin = |name| scope.spawn(move || append(replica, name, stop, done));
+        let writers = names.map(begin);
+        for round in 1..=4 {
+            let wanted = done.load(Ordering::Relaxed) + 40;
+            wait_until("records are appended", || {
+                done.load(Ordering::Relaxed) >= wanted
+                    || writers.iter().any(ScopedJoinHandle::is_finished)
+            });
+            if round < 4 {
+                server.crash();
+                server.start();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        writers.map(|writer| writer.join().unwrap())
+    });
+    for (name, seen) in names.into_iter().zip(chains) {
+        let mut stands = chain(name);
+        for record in replica.all(&workspace(name)) {
+            stands.follow_bytes(record).unwrap();
+        }
+        assert_eq!(stands, seen, "{name}");
+    }
+    let log = replica.log();
+    assert!(log.contains("cannot be reached"), "{log}");
+}
+
+#[test]
+fn a_server_that_comes_late_is_used_and_said_once() {
+    let Some(server) = Server::made(&[]) else {
+        return;
+    };
+    let replica = Replica::start(&server.url());
+    let put = seal(&chain("w"), 1);
+    assert_eq!(replica.put(&put), PutAnswer::Unavailable);
+    server.start();
+    assert_eq!(replica.put_when_there(&put), PutAnswer::Done);
+    replica.wait_for_server();
+    let log = replica.log();
+    for text in ["cannot be reached", "the server of the log answers"] {
+        let count = log.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(count, 2, "once for each connection: {log}");
+    }
+}
+
+#[test]
+fn tables_of_another_version_are_left_alone() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    drop(Replica::ready(&server.url()));
+    server.sql("UPDATE goondan.format SET version = 99");
+    let replica = Replica::start(&server.url());
+    wait_until("it is said", || {
+        replica.log().contains("have the version 99")
+    });
+    assert_eq!(replica.put(&seal(&chain("w"), 1)), PutAnswer::Unavailable);
+    assert_eq!(server.sql("SELECT count(*) FROM goondan.records"), "0");
+}
+
+#[test]
+fn several_programs_make_the_tables_at_once() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replicas = [0; 4].map(|_| Replica::start(&server.url()));
+    for (life, replica) in replicas.iter().enumerate() {
+        replica.wait_for_server();
+        let name = format!("w{life}");
+        assert_eq!(replica.put(&seal(&chain(&name), 1)), PutAnswer::Done);
+        let page = replica.page(&workspace(&name), Position(1));
+        assert_eq!(page.head, Position(1));
+    }
+    assert_eq!(server.sql("SELECT count(*) FROM goondan.format"), "1");
+}
+
+#[test]
+fn a_server_is_spoken_to_encrypted_if_it_is_the_one_that_the_url_names() {
+    let Some(server) = Server::with_tls() else {
+        return;
+    };
+    let replica = Replica::ready(&server.tls_url("localhost", "authority.pem"));
+    assert_eq!(replica.put(&seal(&chain("w"), 1)), PutAnswer::Done);
+    let encrypted =
+        "SELECT bool_and(ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name = 'goondan-replica a'";
+    assert_eq!(server.sql(encrypted), "t|5");
+    for (host, authority) in [
+        ("localhost", "other-authority.pem"),
+        ("127.0.0.2", "authority.pem"),
+    ] {
+        let replica = Replica::start(&server.tls_url(host, authority));
+        wait_until("it is refused", || {
+            replica.log().contains("invalid peer certificate")
+        });
+        assert_eq!(replica.put(&seal(&chain("w"), 2)), PutAnswer::Unavailable);
+    }
+}

@@ -1,0 +1,174 @@
+//! Owner and standby over the real program and a real server.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use goondan_replication::chain::Chain;
+use goondan_replication::log::Put;
+use goondan_replication::names::{Hash, Life, NodeId};
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::owner::{self, BatchId, Deposed, Owner};
+use goondan_replication::standby::{self, Files, Standby};
+use goondan_replication::tree::MemoryTree;
+
+use crate::postgres::Server;
+use crate::records::workspace;
+use crate::replica::Replica;
+
+/// A node with its files, and a clock that goes as far as it is to wait.
+struct Node {
+    name: NodeId,
+    replica: Replica,
+    files: MemoryTree,
+    now_ms: u64,
+}
+
+impl Node {
+    fn new(name: &str, server: &Server) -> Self {
+        Self {
+            name: NodeId::new(name).unwrap(),
+            replica: Replica::ready(&server.url()),
+            files: MemoryTree::default(),
+            now_ms: 0,
+        }
+    }
+
+    fn standby(&self, life: u64, chain: Chain, files: Files) -> Standby {
+        Standby::new(self.name.clone(), Life(life), chain, files, self.now_ms)
+    }
+
+    /// Follows the log until `is_enough`, or until the workspace is this node's.
+    fn follow(
+        &mut self,
+        standby: &mut Standby,
+        first: Option<standby::Input>,
+        is_enough: impl Fn(&Standby) -> bool,
+    ) -> Option<(Chain, Put)> {
+        let mut inputs = VecDeque::from_iter(first);
+        while !is_enough(standby) || !inputs.is_empty() {
+            let input = inputs.pop_front().unwrap_or_else(|| {
+                self.now_ms = standby.due_ms().unwrap();
+                standby::Input::Tick
+            });
+            for effect in standby.handle(self.now_ms, input) {
+                match effect {
+                    standby::Effect::Own { chain, seal } => return Some((*chain, seal)),
+                    other => inputs.push_back(self.done(other)),
+                }
+            }
+        }
+        None
+    }
+
+    /// Does what a standby wants done.
+    fn done(&mut self, effect: standby::Effect) -> standby::Input {
+        use standby::{Effect, Input};
+        match effect {
+            Effect::Read(attempt, from) => {
+                Input::Read(attempt, self.replica.read(&workspace("w"), from))
+            }
+            Effect::Apply(_, operations) => {
+                let mut each = operations.iter();
+                Input::Applied(each.try_for_each(|operation| self.files.apply(operation)))
+            }
+            Effect::Compare => Input::Compared(self.files.digest()),
+            Effect::Verify => Input::Verified(true),
+            Effect::Seal(attempt, put) => Input::Sealed(attempt, self.replica.put(&put)),
+            Effect::Restore(None) => {
+                self.files = MemoryTree::default();
+                Input::Restored(true)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has the owner write batches until all are acknowledged, or it is deposed.
+    fn write(&mut self, owner: &mut Owner, ids: std::ops::Range<u64>) -> Result<(), Deposed> {
+        let mut waiting: BTreeSet<_> = ids.clone().map(BatchId).collect();
+        let mut inputs = VecDeque::new();
+        for id in ids {
+            let operations = vec![append(id)];
+            for operation in &operations {
+                self.files.apply(operation).unwrap();
+            }
+            let id = BatchId(id);
+            inputs.push_back(owner::Input::Batch { id, operations });
+            inputs.push_back(owner::Input::Synced(id));
+        }
+        while !waiting.is_empty() {
+            let input = inputs.pop_front().unwrap_or_else(|| {
+                self.now_ms = owner.due_ms().unwrap();
+                owner::Input::Tick
+            });
+            for effect in owner.handle(self.now_ms, input) {
+                match effect {
+                    owner::Effect::Put(attempt, put) => {
+                        inputs.push_back(owner::Input::Put(attempt, self.replica.put(&put)));
+                    }
+                    owner::Effect::Look(attempt, from) => {
+                        let read = self.replica.read(&workspace("w"), from);
+                        inputs.push_back(owner::Input::Looked(attempt, read));
+                    }
+                    owner::Effect::Acknowledge(id) => assert!(waiting.remove(&id)),
+                    owner::Effect::SnapshotStands(_) => {}
+                    owner::Effect::Fence(reason) => return Err(reason),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn digest(&self) -> Hash {
+        self.files.digest()
+    }
+}
+
+/// One batch: a file of its own.
+fn append(id: u64) -> FileOperation {
+    FileOperation::Append {
+        path: RelativePath::new(&format!("f{id}")).unwrap(),
+        offset: 0,
+        bytes: format!("batch {id}").repeat(100).into_bytes(),
+    }
+}
+
+#[test]
+fn rep_1_a_second_node_takes_over_and_the_first_is_fenced() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let (mut a, mut b) = (Node::new("a", &server), Node::new("b", &server));
+    let take_over = || Some(standby::Input::TakeOver);
+
+    let nothing_read = Chain::new(workspace("w"));
+    let mut first = a.standby(1, nothing_read.clone(), Files::AsNoted);
+    let (chain, seal) = a.follow(&mut first, take_over(), |_| false).unwrap();
+    let mut owner = Owner::new(chain, seal, a.now_ms);
+    // The files of a node are those that its records make: a file is created by its first append.
+    a.write(&mut owner, 0..20).unwrap();
+
+    let mut second = b.standby(2, nothing_read.clone(), Files::AsNoted);
+    let until = owner.position();
+    b.follow(&mut second, None, |it| it.chain().position() == until);
+    assert_eq!(b.digest(), a.digest());
+    let acknowledged = a.digest();
+
+    let (chain, seal) = b.follow(&mut second, take_over(), |_| false).unwrap();
+    let sealed_at = chain.position();
+    let mut successor = Owner::new(chain, seal, b.now_ms);
+    let deposed = a.write(&mut owner, 20..21).unwrap_err();
+    match deposed {
+        Deposed::Sealed { by, position, .. } => {
+            assert_eq!((by, position), (b.name.clone(), sealed_at));
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(b.digest(), acknowledged, "nothing more was acknowledged");
+
+    b.write(&mut successor, 30..40).unwrap();
+    // What the first one wrote last stands on its disk alone: its files are made anew.
+    assert_ne!(a.digest(), b.digest());
+    let mut third = a.standby(3, owner.chain().clone(), Files::PerhapsAhead);
+    let until = successor.position();
+    a.follow(&mut third, None, |it| it.chain().position() == until);
+    assert_eq!(a.digest(), b.digest());
+}

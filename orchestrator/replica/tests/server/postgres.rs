@@ -1,0 +1,275 @@
+//! Servers of PostgreSQL, each in a directory of its own and on a socket there.
+
+use std::cell::RefCell;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use goondan_tests::needs;
+use goondan_tests::wait::{wait_for, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, User};
+use tempfile::TempDir;
+
+/// Who owns the databases.
+const ROLE: &str = "goondan";
+
+/// Certificates for `localhost`, and who signed them.
+const FIXTURES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../connector-process/tests/fixtures"
+);
+
+/// Where the programs of PostgreSQL are; none if they are not here, which is noted.
+///
+/// # Panics
+///
+/// If there are none and they are required.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let of_config = Command::new("pg_config").arg("--bindir").output();
+    let of_config = of_config
+        .ok()
+        .map(|it| PathBuf::from(String::from_utf8_lossy(&it.stdout).trim()));
+    let versions = std::fs::read_dir("/usr/lib/postgresql");
+    let of_versions = versions
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|it| it.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let of_path: Vec<_> = std::env::split_paths(&path).collect();
+    let mut places = of_config.into_iter().chain(of_versions).chain(of_path);
+    let found = places.find(|place| place.join("initdb").is_file());
+    if found.is_none() {
+        needs::left_out("there is no PostgreSQL server");
+    }
+    found
+}
+
+/// A server.
+pub(crate) struct Server {
+    programs: PathBuf,
+    dir: TempDir,
+    settings: Vec<String>,
+    port: u16,
+    child: RefCell<Option<Child>>,
+}
+
+impl Server {
+    /// A database that nobody has written to, and no server yet. None without PostgreSQL.
+    pub(crate) fn made(settings: &[&str]) -> Option<Self> {
+        let server = Self::empty(settings)?;
+        let data = server.data();
+        let made = server
+            .command("initdb")
+            .args(["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"])
+            .args(["--username", ROLE, "--pgdata"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        Some(server)
+    }
+
+    /// A server that answers.
+    pub(crate) fn running(settings: &[&str]) -> Option<Self> {
+        let server = Self::made(settings)?;
+        server.start();
+        Some(server)
+    }
+
+    /// A server on a port of this machine that speaks TLS, as `localhost`. None without PostgreSQL.
+    pub(crate) fn with_tls() -> Option<Self> {
+        let mut server = Self::made(&["ssl=on", "listen_addresses=*"])?;
+        // Nobody else gets it in the moment until the server does: the kernel hands out others first.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.port = free.local_addr().unwrap().port();
+        drop(free);
+        for (setting, fixture) in [
+            ("ssl_cert_file", "localhost.pem"),
+            ("ssl_key_file", "localhost.key"),
+        ] {
+            let file = server.dir.path().join(fixture);
+            std::fs::copy(Path::new(FIXTURES).join(fixture), &file).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(user) = other_user() {
+                chown(&file, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+            }
+            server
+                .settings
+                .push(format!("{setting}={}", file.display()));
+        }
+        server.start();
+        Some(server)
+    }
+
+    /// Where a client finds it that trusts the authority of a fixture.
+    pub(crate) fn tls_url(&self, host: &str, authority: &str) -> String {
+        let port = self.port;
+        format!(
+            "postgres://{ROLE}@{host}:{port}/postgres?sslmode=verify-full&sslrootcert={FIXTURES}/{authority}"
+        )
+    }
+
+    /// A standby of a server, which it knows under a name.
+    pub(crate) fn standby_of(primary: &Self, name: &str) -> Self {
+        let server = Self::empty(&[]).unwrap();
+        let data = server.data();
+        let copied = server
+            .command("pg_basebackup")
+            .args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf"])
+            .args(["--username", ROLE, "--host"])
+            .arg(primary.dir.path())
+            .arg("--pgdata")
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{copied:?}");
+        let host = primary.dir.path().display();
+        // On the command line, so that it comes after what the copy brought.
+        let mut server = server;
+        server.settings = vec![format!(
+            "primary_conninfo=host={host} user={ROLE} application_name={name}"
+        )];
+        server.start();
+        server
+    }
+
+    fn empty(settings: &[&str]) -> Option<Self> {
+        let programs = programs()?;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        if let Some(user) = other_user() {
+            chown(dir.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+        }
+        Some(Self {
+            programs,
+            dir,
+            settings: settings.iter().map(ToString::to_string).collect(),
+            port: 5432,
+            child: RefCell::new(None),
+        })
+    }
+
+    /// Starts it, and waits until it answers.
+    pub(crate) fn start(&self) {
+        // What is killed here is programs, not machines.
+        let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];
+        settings.push(format!("port={}", self.port));
+        settings.extend(self.settings.iter().cloned());
+        let mut command = self.command("postgres");
+        command
+            .arg("-D")
+            .arg(self.data())
+            .arg("-k")
+            .arg(self.dir.path());
+        for setting in settings {
+            command.arg("-c").arg(setting);
+        }
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("log"))
+            .unwrap();
+        let child = command.stderr(log).stdout(Stdio::null()).spawn().unwrap();
+        *self.child.borrow_mut() = Some(child);
+        wait_until("the server answers", || {
+            self.try_sql("SELECT 1").is_some_and(|it| it == "1")
+        });
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn crash(&self) {
+        if let Some(mut child) = self.child.borrow_mut().take() {
+            kill(pid_of(&child), Signal::SIGQUIT).ok();
+            child.wait().unwrap();
+        }
+    }
+
+    /// What a statement gives, as `psql` prints it.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        self.try_sql(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    fn try_sql(&self, text: &str) -> Option<String> {
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["-X", "-A", "-t", "-U", ROLE, "-d", "postgres", "-c", text]);
+        command.args(["-p", &self.port.to_string(), "-h"]);
+        let ran = command.arg(self.dir.path()).output().unwrap();
+        let said = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
+        ran.status.success().then_some(said)
+    }
+
+    /// The directory of its socket, which is its host.
+    pub(crate) fn host(&self) -> &str {
+        self.dir.path().to_str().unwrap()
+    }
+
+    /// Where a client finds it.
+    pub(crate) fn url(&self) -> String {
+        url_of(&[self])
+    }
+
+    /// Has a standby take nothing in and confirm nothing until the pause ends.
+    pub(crate) fn paused(&self) -> Paused {
+        let receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+        let pid = wait_for("the standby receives", || self.sql(receiver).parse().ok());
+        let paused = Paused(Pid::from_raw(pid));
+        kill(paused.0, Signal::SIGSTOP).unwrap();
+        paused
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A program of PostgreSQL. The server does not run as root, and ends with the test.
+    fn command(&self, program: &str) -> Command {
+        let program = self.programs.join(program);
+        let Some(user) = other_user() else {
+            return Command::new(program);
+        };
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "QUIT", "--clear-groups"])
+            .arg(format!("--reuid={}", user.uid))
+            .arg(format!("--regid={}", user.gid))
+            .arg(program)
+            .process_group(0)
+            .current_dir(Path::new("/"));
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}
+
+/// A standby that stands still.
+pub(crate) struct Paused(Pid);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGCONT).ok();
+    }
+}
+
+/// Where a client finds several servers.
+pub(crate) fn url_of(servers: &[&Server]) -> String {
+    let hosts: Vec<_> = servers.iter().map(|server| server.host()).collect();
+    format!("postgres:///postgres?user={ROLE}&host={}", hosts.join(","))
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().unwrap())
+}
+
+/// As whom the server runs, if this is root.
+fn other_user() -> Option<User> {
+    let named = |name| User::from_name(name).ok().flatten();
+    let other = Uid::effective().is_root();
+    other.then(|| named("postgres").or_else(|| named("nobody")).unwrap())
+}

@@ -1,0 +1,51 @@
+//! Records to offer.
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::chain::Chain;
+use goondan_replication::log::Put;
+use goondan_replication::names::{Life, NodeId};
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::record::Body;
+
+/// A workspace of this name.
+pub(crate) fn workspace(name: &str) -> WorkspaceId {
+    WorkspaceId::new(name).unwrap()
+}
+
+/// Before the first record of a workspace.
+pub(crate) fn chain(name: &str) -> Chain {
+    Chain::new(workspace(name))
+}
+
+/// A record behind those of a chain: a seal, which is always allowed.
+pub(crate) fn seal(chain: &Chain, life: u64) -> Put {
+    let node = NodeId::new("a").unwrap();
+    let life = Life(life);
+    offered(chain, Body::Seal { node, life })
+}
+
+/// A record of some bytes behind those of a chain.
+pub(crate) fn bytes(chain: &Chain, count: usize) -> Put {
+    let path = RelativePath::new("f").unwrap();
+    let piece = 1024 * 1024;
+    let appends = (0..count).step_by(piece).map(|at| FileOperation::Append {
+        path: path.clone(),
+        offset: at as u64,
+        bytes: vec![b'x'; piece.min(count - at)],
+    });
+    offered(chain, Body::Operations(appends.collect()))
+}
+
+/// The chain behind a record.
+pub(crate) fn behind(chain: &Chain, put: &Put) -> Chain {
+    let mut chain = chain.clone();
+    chain.follow_bytes(put.record.bytes().to_vec()).unwrap();
+    chain
+}
+
+fn offered(chain: &Chain, body: Body) -> Put {
+    Put {
+        record: chain.next(body).unwrap(),
+        after: chain.last(),
+    }
+}

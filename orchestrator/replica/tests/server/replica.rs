@@ -1,0 +1,217 @@
+//! The program, and a daemon of the test's own at the other end of its socket.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use bytes::BytesMut;
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::secret::SecretValue;
+use goondan_protocol::version::Version;
+use goondan_replication::log::{Page, Put, PutAnswer, ReadAnswer};
+use goondan_replication::names::{NodeId, Position};
+use goondan_replication::wire::{Answer, Ask, Hello, Request, Response, Welcome};
+use goondan_tests::wait::{PATIENCE, wait_for, wait_until};
+
+/// The binary.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-replica");
+
+/// Connections of the program to a server that finishes all statements: four that put, and one that reads.
+pub(crate) const CONNECTIONS: usize = 5;
+
+type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
+
+/// The program, greeted.
+pub(crate) struct Replica {
+    child: Mutex<Child>,
+    socket: Mutex<UnixStream>,
+    next: AtomicU64,
+    waiting: Waiting,
+    log: Arc<Mutex<String>>,
+}
+
+/// The program and the other end of its socket, with nothing said.
+pub(crate) fn spawn() -> (Child, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let child = Command::new(BINARY)
+        .env(IPC_FD_VAR, "0")
+        .env("GOONDAN_LOG", "debug")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    (child, ours)
+}
+
+/// Reads a frame; none at the end of the stream.
+pub(crate) fn frame(socket: &mut UnixStream, read: &mut BytesMut) -> Option<Vec<u8>> {
+    loop {
+        if let Some(frame) = FrameCodec::new().decode(read).unwrap() {
+            return Some(frame.to_vec());
+        }
+        let mut some = vec![0; 64 * 1024];
+        match socket.read(&mut some) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => read.extend_from_slice(&some[..count]),
+        }
+    }
+}
+
+/// Writes a frame.
+pub(crate) fn say(socket: &mut UnixStream, body: &[u8]) {
+    let mut frame = BytesMut::new();
+    FrameCodec::new().encode(body, &mut frame).unwrap();
+    // A program that has ended is noticed by what it does not answer.
+    socket.write_all(&frame).ok();
+}
+
+/// What tells the program where its server is.
+pub(crate) fn welcome(url: &str) -> Welcome {
+    Welcome {
+        version: Version::current(),
+        server: SecretValue::new(url.to_owned()),
+        node: NodeId::new("a").unwrap(),
+    }
+}
+
+impl Replica {
+    /// Starts the program and tells it where its server is.
+    pub(crate) fn start(url: &str) -> Self {
+        let (mut child, mut socket) = spawn();
+        let mut read = BytesMut::new();
+        Hello::from_frame(&frame(&mut socket, &mut read).unwrap()).unwrap();
+        say(&mut socket, &welcome(url).to_frame().unwrap());
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, kept) = (child.stdout.take().unwrap(), Arc::clone(&log));
+        thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                kept.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        let waiting = Waiting::default();
+        let (mut answers, those) = (socket.try_clone().unwrap(), Arc::clone(&waiting));
+        answers.set_read_timeout(None).unwrap();
+        thread::spawn(move || {
+            while let Some(body) = frame(&mut answers, &mut read) {
+                let Response { id, answer } = Response::from_frame(&body).unwrap();
+                let asked = those.lock().unwrap().remove(&id).unwrap();
+                // Whoever asked may be gone.
+                asked.send(answer).ok();
+            }
+            those.lock().unwrap().clear();
+        });
+        Self {
+            child: Mutex::new(child),
+            socket: Mutex::new(socket),
+            next: AtomicU64::new(1),
+            waiting,
+            log,
+        }
+    }
+
+    /// As [`Self::start`], and waits until the server answers.
+    pub(crate) fn ready(url: &str) -> Self {
+        let replica = Self::start(url);
+        replica.wait_for_server();
+        replica
+    }
+
+    /// Waits until all its connections have been ready.
+    pub(crate) fn wait_for_server(&self) {
+        wait_until("the connections are ready", || {
+            let log = self.log();
+            let ready = log
+                .lines()
+                .filter(|line| line.contains("a connection is ready"));
+            ready.count() >= CONNECTIONS
+        });
+    }
+
+    /// Asks; the answer comes through the channel.
+    pub(crate) fn begin(&self, ask: Ask) -> mpsc::Receiver<Answer> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = mpsc::channel();
+        self.waiting.lock().unwrap().insert(id, sender);
+        let body = Request { id, ask }.to_frame().unwrap();
+        say(&mut self.socket.lock().unwrap(), &body);
+        answer
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, ask: Ask) -> Answer {
+        self.begin(ask).recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Offers a record.
+    pub(crate) fn put(&self, put: &Put) -> PutAnswer {
+        match self.ask(Ask::Put(put.clone())) {
+            Answer::Put(answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Offers a record until the server was asked.
+    pub(crate) fn put_when_there(&self, put: &Put) -> PutAnswer {
+        wait_for("the record is offered", || {
+            Some(self.put(put)).filter(|answer| *answer != PutAnswer::Unavailable)
+        })
+    }
+
+    /// Reads once.
+    pub(crate) fn read(&self, workspace: &WorkspaceId, from: Position) -> ReadAnswer {
+        let workspace = workspace.clone();
+        match self.ask(Ask::Read { workspace, from }) {
+            Answer::Read(answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads until there is an answer.
+    pub(crate) fn page(&self, workspace: &WorkspaceId, from: Position) -> Page {
+        wait_for("the log is read", || match self.read(workspace, from) {
+            ReadAnswer::Page(page) => Some(page),
+            ReadAnswer::Unavailable => None,
+        })
+    }
+
+    /// All records of a log that begins with its first.
+    pub(crate) fn all(&self, workspace: &WorkspaceId) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let from = Position(all.len() as u64 + 1);
+            let page = self.page(workspace, from);
+            if page.records.is_empty() {
+                return all;
+            }
+            all.extend(page.records);
+        }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Closes the socket and waits for the end.
+    pub(crate) fn close(&self) -> ExitStatus {
+        let socket = self.socket.lock().unwrap();
+        socket.shutdown(std::net::Shutdown::Both).unwrap();
+        self.child.lock().unwrap().wait().unwrap()
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().ok();
+        child.wait().ok();
+    }
+}

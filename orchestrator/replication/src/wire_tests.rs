@@ -1,0 +1,295 @@
+//! Golden bytes of every message, and what is none. Changing one means raising
+//! [`goondan_protocol::version::PROTOCOL_VERSION`].
+
+use goondan_protocol::version::Version;
+use proptest::prelude::*;
+
+use super::*;
+use crate::chain::Chain;
+use crate::log::Page;
+use crate::names::Hash;
+use crate::record::Body;
+
+fn workspace() -> WorkspaceId {
+    WorkspaceId::new("w").unwrap()
+}
+
+fn node() -> NodeId {
+    NodeId::new("a").unwrap()
+}
+
+fn put() -> Put {
+    let chain = Chain::new(workspace());
+    let life = Life(7);
+    let record = chain.next(Body::Seal { node: node(), life }).unwrap();
+    Put {
+        record,
+        after: Hash([0xab; 32]),
+    }
+}
+
+fn beat() -> Beat {
+    Beat {
+        workspace: workspace(),
+        node: node(),
+        life: Life(u64::MAX),
+        epoch: Epoch(2),
+        position: Position(3),
+        owns: true,
+    }
+}
+
+fn part() -> Part {
+    Part {
+        workspace: workspace(),
+        reference: SnapshotReference::new("s 1").unwrap(),
+        number: 2,
+    }
+}
+
+/// A body as it is, but for the length of its head.
+fn split(body: &[u8]) -> (String, Vec<u8>) {
+    let (length, rest) = body.split_first_chunk::<4>().unwrap();
+    let (head, bytes) = rest.split_at(u32::from_be_bytes(*length) as usize);
+    (String::from_utf8(head.to_vec()).unwrap(), bytes.to_vec())
+}
+
+fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
+    let record = put().record.bytes().to_vec();
+    vec![
+        (
+            Ask::Put(put()),
+            r#"{"id":1,"message":{"ask":"put","after":"abababababababababababababababababababababababababababababababab"},"bytes":[68]}"#,
+            record,
+        ),
+        (
+            Ask::Read {
+                workspace: workspace(),
+                from: Position(5),
+            },
+            r#"{"id":1,"message":{"ask":"read","workspace":"w","from":5}}"#,
+            vec![],
+        ),
+        (
+            Ask::Trim {
+                workspace: workspace(),
+                before: Position(5),
+            },
+            r#"{"id":1,"message":{"ask":"trim","workspace":"w","before":5}}"#,
+            vec![],
+        ),
+        (
+            Ask::Heads(vec![workspace()]),
+            r#"{"id":1,"message":{"ask":"heads","workspaces":["w"]}}"#,
+            vec![],
+        ),
+        (
+            Ask::Beat(vec![beat()]),
+            r#"{"id":1,"message":{"ask":"beat","beats":[{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true}]}}"#,
+            vec![],
+        ),
+        (
+            Ask::KeepPart(part(), b"xyz".to_vec()),
+            r#"{"id":1,"message":{"ask":"keep_part","workspace":"w","reference":"s 1","number":2},"bytes":[3]}"#,
+            b"xyz".to_vec(),
+        ),
+        (
+            Ask::ReadPart(part()),
+            r#"{"id":1,"message":{"ask":"read_part","workspace":"w","reference":"s 1","number":2}}"#,
+            vec![],
+        ),
+        (
+            Ask::ForgetSnapshot {
+                workspace: workspace(),
+                reference: part().reference,
+            },
+            r#"{"id":1,"message":{"ask":"forget_snapshot","workspace":"w","reference":"s 1"}}"#,
+            vec![],
+        ),
+        (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),
+    ]
+}
+
+fn answers() -> Vec<(Answer, &'static str)> {
+    let page = Page {
+        before: Some(Hash([0xab; 32])),
+        records: vec![b"xy".to_vec(), b"z".to_vec()],
+        oldest: Position(1),
+        head: Position(9),
+    };
+    let head = LogHead {
+        workspace: workspace(),
+        head: Position(9),
+        oldest: Position(1),
+        heard: vec![Heard {
+            beat: beat(),
+            count: 4,
+        }],
+    };
+    let finding = Finding {
+        what: "fsync".to_owned(),
+        found: "off".to_owned(),
+        verdict: Verdict::Bad,
+        advice: "a".to_owned(),
+    };
+    let (head_at, oldest) = (Position(9), Position(1));
+    vec![
+        (
+            Answer::Put(PutAnswer::Done),
+            r#"{"id":1,"message":{"answer":"done"}}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Taken(b"xyz".to_vec())),
+            r#"{"id":1,"message":{"answer":"taken"},"bytes":[3]}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Behind { head: head_at }),
+            r#"{"id":1,"message":{"answer":"behind","head":9}}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Forgotten { oldest }),
+            r#"{"id":1,"message":{"answer":"forgotten","oldest":1}}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Unknown),
+            r#"{"id":1,"message":{"answer":"unknown"}}"#,
+        ),
+        (
+            Answer::Put(PutAnswer::Unavailable),
+            r#"{"id":1,"message":{"answer":"not_put"}}"#,
+        ),
+        (
+            Answer::Read(ReadAnswer::Page(page)),
+            r#"{"id":1,"message":{"answer":"page","before":"abababababababababababababababababababababababababababababababab","oldest":1,"head":9},"bytes":[2,1]}"#,
+        ),
+        (
+            Answer::Read(ReadAnswer::Unavailable),
+            r#"{"id":1,"message":{"answer":"not_read"}}"#,
+        ),
+        (
+            Answer::Trimmed(oldest),
+            r#"{"id":1,"message":{"answer":"trimmed","oldest":1}}"#,
+        ),
+        (
+            Answer::Heads(vec![head]),
+            r#"{"id":1,"message":{"answer":"heads","heads":[{"workspace":"w","head":9,"oldest":1,"heard":[{"beat":{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true},"count":4}]}]}}"#,
+        ),
+        (Answer::Noted, r#"{"id":1,"message":{"answer":"noted"}}"#),
+        (
+            Answer::Part(Some(b"xyz".to_vec())),
+            r#"{"id":1,"message":{"answer":"part"},"bytes":[3]}"#,
+        ),
+        (
+            Answer::Part(None),
+            r#"{"id":1,"message":{"answer":"no_part"}}"#,
+        ),
+        (
+            Answer::Checked(vec![finding]),
+            r#"{"id":1,"message":{"answer":"checked","findings":[{"what":"fsync","found":"off","verdict":"bad","advice":"a"}]}}"#,
+        ),
+        (
+            Answer::Unavailable,
+            r#"{"id":1,"message":{"answer":"unavailable"}}"#,
+        ),
+    ]
+}
+
+#[test]
+fn golden_bytes_of_requests() {
+    for (ask, head, bytes) in asks() {
+        let request = Request { id: 1, ask };
+        let body = request.to_frame().unwrap();
+        assert_eq!(split(&body), (head.to_owned(), bytes));
+        assert_eq!(Request::from_frame(&body).unwrap(), request);
+    }
+}
+
+#[test]
+fn golden_bytes_of_responses() {
+    for (answer, head) in answers() {
+        let response = Response { id: 1, answer };
+        let body = response.to_frame().unwrap();
+        assert_eq!(split(&body).0, head);
+        assert_eq!(Response::from_frame(&body).unwrap(), response);
+    }
+}
+
+#[test]
+fn golden_bytes_of_greetings() {
+    let version = Version::current();
+    let hello = Hello {
+        version: version.clone(),
+    };
+    let body = hello.to_frame().unwrap();
+    let golden = r#"{"version":{"protocol":2,"goondan":"0.1.0"}}"#;
+    assert_eq!(String::from_utf8_lossy(&body), golden);
+    assert_eq!(Hello::from_frame(&body).unwrap(), hello);
+    let welcome = Welcome {
+        version,
+        server: SecretValue::new("postgres://u:hidden@h/d".to_owned()),
+        node: node(),
+    };
+    let body = welcome.to_frame().unwrap();
+    let golden = r#"{"version":{"protocol":2,"goondan":"0.1.0"},"server":"postgres://u:hidden@h/d","node":"a"}"#;
+    assert_eq!(String::from_utf8_lossy(&body), golden);
+    assert_eq!(Welcome::from_frame(&body).unwrap(), welcome);
+    assert!(!format!("{welcome:?}").contains("hidden"));
+}
+
+#[test]
+fn another_version_is_told_as_such_whatever_else_it_says() {
+    let other = br#"{"version":{"protocol":99,"goondan":"9.0.0"},"news":1}"#;
+    let fault = Welcome::from_frame(other).unwrap_err();
+    assert!(matches!(fault, WireFault::OtherVersion(_)), "{fault}");
+}
+
+#[test]
+fn what_is_too_much_is_neither_sent_nor_taken() {
+    let many = vec![workspace(); HEADS_MAX + 1];
+    let request = |ask| Request { id: 1, ask };
+    let fault = request(Ask::Heads(many)).to_frame().unwrap_err();
+    assert!(matches!(fault, WireFault::TooMuch), "{fault}");
+    let names = vec!["\"w\""; HEADS_MAX + 1].join(",");
+    let head = format!(r#"{{"id":1,"message":{{"ask":"heads","workspaces":[{names}]}}}}"#);
+    let mut body = u32::try_from(head.len()).unwrap().to_be_bytes().to_vec();
+    body.extend(head.into_bytes());
+    let fault = Request::from_frame(&body).unwrap_err();
+    assert!(matches!(fault, WireFault::TooMuch), "{fault}");
+}
+
+#[test]
+fn a_record_that_is_none_is_no_request() {
+    let mut body = Request {
+        id: 1,
+        ask: Ask::Put(put()),
+    }
+    .to_frame()
+    .unwrap();
+    let magic = body.len() - put().record.bytes().len();
+    body[magic] ^= 1;
+    let fault = Request::from_frame(&body).unwrap_err();
+    assert!(matches!(fault, WireFault::Record(_)), "{fault}");
+}
+
+proptest! {
+    /// A message with any byte altered, cut or added is another message or none, and nothing panics.
+    #[test]
+    fn altered_bytes_are_read_or_refused(
+        which in 0..9_usize,
+        at in any::<prop::sample::Index>(),
+        with in any::<u8>(),
+        cut in any::<bool>(),
+    ) {
+        let (ask, ..) = asks().swap_remove(which);
+        let mut body = Request { id: 1, ask }.to_frame().unwrap();
+        let at = at.index(body.len());
+        if cut {
+            body.truncate(at);
+            prop_assert!(Request::from_frame(&body).is_err());
+        } else {
+            body[at] = with;
+            drop(Request::from_frame(&body));
+        }
+        drop(Response::from_frame(&body));
+    }
+}
