@@ -8,7 +8,6 @@ use goondan_protocol::control::{
     ReadAudit, ReadUsage, SandboxInfo, Status, TaskInfo, UnknownCallInfo, UsageReport,
     WorkspaceInfo,
 };
-
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;

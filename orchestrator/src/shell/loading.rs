@@ -17,7 +17,7 @@ use goondan_store::index::InstanceIndex;
 use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::{StoreError, ledger, workspace};
+use goondan_store::{StoreError, audit, ledger, workspace};
 use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
@@ -338,7 +338,12 @@ impl Projects {
         known.index.take_up(&record.workspace_id, &found);
         let ledger = ledger::read(disk, &self.layout, &record.workspace_id);
         let ledger = ledger.map_err(|error| storage(&error))?;
-        let unknown_calls = UnknownCalls::read(disk, &self.layout, &record.workspace_id);
+        let mut unknown_calls = UnknownCalls::default();
+        let (layout, id) = (&self.layout, &record.workspace_id);
+        audit::each_with(disk, layout, id, &UnknownCalls::RECORDS, |record| {
+            unknown_calls.follow(record);
+        })
+        .map_err(|error| storage(&error))?;
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
         let parked = parked_among(&found);
@@ -353,7 +358,7 @@ impl Projects {
             fallback: None,
             may_be_kept: false,
             accounts: Accounts::of(&ledger.lines),
-            unknown_calls: unknown_calls.map_err(|error| storage(&error))?,
+            unknown_calls,
             with_work,
             parked,
             to_begin_anew,

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use goondan_durable::disk::Disk;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     CallSettled, ControlError, ErrorCode, ListUnknownCalls, SettleCall, UnknownCallInfo,
@@ -23,8 +22,6 @@ use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
-use goondan_store::audit;
-use goondan_store::root::Layout;
 use goondan_store::writer::operation::Audit;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,19 +88,11 @@ struct Record {
 }
 
 impl UnknownCalls {
-    /// Reads them from the audit log of a workspace. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::File`].
-    pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Self, StoreError> {
-        let mut calls = Self::default();
-        let names = [CALL_UNKNOWN, CALL_SETTLED, "instance.deleted"];
-        audit::each_with(disk, layout, id, &names, |record| calls.follow(record))?;
-        Ok(calls)
-    }
+    /// What the lines of an audit log hold of which one is about them.
+    pub const RECORDS: [&str; 3] = [CALL_UNKNOWN, CALL_SETTLED, "instance.deleted"];
 
-    fn follow(&mut self, fields: JsonObject) {
+    /// Takes note of a record of a workspace's audit log; they come in their order.
+    pub fn follow(&mut self, fields: JsonObject) {
         let fields = Value::Object(fields);
         let Ok(record) = Record::deserialize(&fields) else {
             return;

@@ -11,6 +11,7 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::time::Timestamp;
+use goondan_store::audit;
 use goondan_store::ledger;
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
@@ -596,8 +597,12 @@ impl World {
         let bundle: Result<Bundle, _> = self.edit.bundle();
         let ledger = ledger::read(&self.disk, &self.layout, &record.workspace_id);
         let accounts = Accounts::of(&ledger.map_err(failed)?.lines);
-        let unknown_calls = UnknownCalls::read(&self.disk, &self.layout, &record.workspace_id);
-        let unknown_calls = unknown_calls.map_err(failed)?;
+        let mut unknown_calls = UnknownCalls::default();
+        let (id, records) = (&record.workspace_id, UnknownCalls::RECORDS);
+        audit::each_with(&self.disk, &self.layout, id, &records, |record| {
+            unknown_calls.follow(record);
+        })
+        .map_err(failed)?;
         Ok(LoadedWorkspace {
             record,
             bundle,
