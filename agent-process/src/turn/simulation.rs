@@ -29,7 +29,7 @@ use super::recorded::OpenTurn;
 use crate::extensions::Extensions;
 use crate::model::ModelPlace;
 use crate::model::{ModelError, ModelReply};
-use crate::tool_call::{CallKey, INTERRUPTED, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 
 /// More actions than any turn here has, crashes included.
 const ACTIONS_MAX: usize = 10_000;

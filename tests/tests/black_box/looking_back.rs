@@ -51,7 +51,9 @@ fn inst_6_the_audit_log_tells_who_came_and_went_and_damage_in_it_is_passed_over(
     let shown = home.gdn(&["audit"]).exits(0);
     assert!(shown.stdout.starts_with("AT "), "{shown:?}");
     shown.prints(&["instance.restarted  a", "agentName=worker"]);
-    home.gdn(&["audit", "--lines", "10001"]).exits(2);
+    // More than a page has.
+    let more = home.gdn_json(&["audit", "--lines", "10001"]);
+    assert_eq!(more["records"], audit["records"]);
 
     // A crash leaves half a line; the disk leaves another one broken.
     daemon.kill();

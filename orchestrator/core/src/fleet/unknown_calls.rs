@@ -333,10 +333,14 @@ impl Fleet {
             workspace_id: settle.workspace_id,
             instance_key: settle.instance_key,
         };
-        let mut details = json!({"toolCallId": call.tool_call_id, "clientPid": peer.pid});
+        let mut details = JsonObject::from_iter([
+            ("toolCallId".to_owned(), json!(call.tool_call_id)),
+            ("clientPid".to_owned(), json!(peer.pid)),
+        ]);
         if let Some(note) = &settle.note {
-            details["note"] = json!(note);
+            details.insert("note".to_owned(), json!(note));
         }
+        let details = Value::Object(details);
         let record = self.audit_record(&at, CALL_SETTLED, details);
         let note = settle.note;
         let settling = SettlingCall {

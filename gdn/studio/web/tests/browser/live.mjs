@@ -30,8 +30,11 @@ await suite('live', async (browser) => {
   await page.waitForFunction(() => document.querySelector('[data-reply]') === null);
   const delays = await page.evaluate(() => window.delays);
   // Of a long message the beginning is shown until all of it is asked for.
-  const all = page.locator('[data-message]').last().locator('gdn-long button[aria-expanded="false"]');
-  if ((await all.count()) > 0) await all.click();
+  const all = page.locator('[data-message]').last().locator('button[aria-expanded]');
+  if ((await all.count()) > 0) {
+    await all.click();
+    await page.waitForSelector('[data-message] button[aria-expanded="true"]');
+  }
   const last = await page.$$eval('[data-message]', (messages) => messages.at(-1).querySelector('[data-text] .text').textContent);
   must(last === said, 'the message is another than what was said');
   delays.sort((one, other) => one - other);
