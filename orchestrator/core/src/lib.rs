@@ -48,6 +48,7 @@ mod routing;
 #[cfg(test)]
 mod simulation;
 mod tasks;
+mod unknown_calls;
 
 pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
@@ -63,12 +64,12 @@ pub use exchange::{
     SecretWork, SecretsDone, Share, StateDone, StateWork, Supply,
 };
 pub use fleet::parking::parked_among;
-pub use fleet::unknown_calls::UnknownCalls;
 pub use fleet::watchers::Told;
 pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
 pub use listing::{ListPurpose, ListedInstances};
 pub use refusals::control_error;
+pub use unknown_calls::UnknownCalls;
 
 use calls::Calls;
 use fleet::Fleet;

@@ -2,7 +2,7 @@
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
-    AuditLog, AuditRecord, ControlError, ErrorCode, TracePage, TurnsPage, UsageReport,
+    AuditLog, AuditRecord, ControlError, ErrorCode, PageTrace, TracePage, TurnsPage, UsageReport,
 };
 use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
@@ -43,26 +43,7 @@ pub(super) fn read(
             let report = usage::report(disk, layout, &workspaces, &page)?;
             answer(&UsageReport { budgets, ..report })
         }
-        Read::Trace(page) => {
-            let mut known = index.list(&page.workspace_id).unwrap_or_default();
-            known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));
-            let latest: Vec<_> = known.into_iter().map(|m| m.instance_key).collect();
-            let instances = layout.instances(&page.workspace_id);
-            let wanted = instance::WantedTrace {
-                of: page.of.as_deref(),
-                after: page.after.as_ref(),
-                limit: page.limit,
-            };
-            let found = instance::traced(disk, &instances, &latest, wanted)
-                .map_err(|error| control_error(&error))?;
-            let found = found.ok_or_else(|| no_trace(page.of.as_deref()))?;
-            answer(&TracePage {
-                trace_id: found.trace_id,
-                events: found.events,
-                partial: found.is_partial,
-                next: found.next,
-            })
-        }
+        Read::Trace(page) => trace(disk, layout, index, &page),
         Read::WaitingChangesets(list) => {
             let instances = layout.instances(&list.workspace_id);
             let known = index.list(&list.workspace_id).unwrap_or_default();
@@ -84,6 +65,32 @@ pub(super) fn read(
             })
         }
     }
+}
+
+fn trace(
+    disk: &dyn Disk,
+    layout: &Layout,
+    index: &InstanceIndex,
+    page: &PageTrace,
+) -> Result<Value, ControlError> {
+    let mut known = index.list(&page.workspace_id).unwrap_or_default();
+    known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));
+    let latest: Vec<_> = known.into_iter().map(|m| m.instance_key).collect();
+    let instances = layout.instances(&page.workspace_id);
+    let wanted = instance::WantedTrace {
+        of: page.of.as_deref(),
+        after: page.after.as_ref(),
+        limit: page.limit,
+    };
+    let found = instance::traced(disk, &instances, &latest, wanted)
+        .map_err(|error| control_error(&error))?;
+    let found = found.ok_or_else(|| no_trace(page.of.as_deref()))?;
+    answer(&TracePage {
+        trace_id: found.trace_id,
+        events: found.events,
+        partial: found.is_partial,
+        next: found.next,
+    })
 }
 
 fn no_trace(of: Option<&str>) -> ControlError {

@@ -21,6 +21,9 @@ enum Audited {
     Workspace(&'static str),
 }
 
+const RESTORED: &str = "the configuration is valid again, and as it was";
+const RESTARTED: &str = "the process is restarted: its agent asked for it";
+
 /// How the log tells of something; none if the audit log's own line is all.
 fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
     use Severity::{Error, Info, Warn};
@@ -31,9 +34,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
             (Error, "workspace stopped, but its record was not written")
         }
         Event::ConfigurationChanged { .. } => (Info, "configuration changed"),
-        Event::ConfigurationRestored { .. } => {
-            (Info, "the configuration is valid again, and as it was")
-        }
+        Event::ConfigurationRestored { .. } => (Info, RESTORED),
         Event::ConfigurationFellBack { .. } => (Error, "the last known good configuration runs"),
         Event::ProcessStarted { .. } => (Info, "process started"),
         Event::ProcessEnded { .. } => (Info, "process ended"),
@@ -46,9 +47,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
             (_, true) => (Info, "connector ready"),
             (_, false) => (Warn, "connector not ready"),
         },
-        Event::InstanceRestarted { .. } => {
-            (Info, "the process is restarted: its agent asked for it")
-        }
+        Event::InstanceRestarted { .. } => (Info, RESTARTED),
         Event::EventAccepted { again: false, .. } => (Info, "event accepted"),
         Event::EventAccepted { again: true, .. } => (Info, "event accepted again"),
         Event::EventRefused { .. } => (Warn, "event refused"),
@@ -56,14 +55,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
             Error,
             "an event is parked: its turn crashes whoever works on it",
         ),
-        Event::CallUnknown { .. } => (
-            Warn,
-            "a tool call was cut short: nobody knows if it had its effect",
-        ),
-        Event::CallSettled { .. } => (
-            Info,
-            "a person has looked whether a tool call had its effect",
-        ),
+        Event::CallUnknown { .. } => (Warn, "a tool call was cut short, outcome unknown"),
+        Event::CallSettled { .. } => (Info, "a person has looked after a tool call"),
         Event::TurnStarted { attempt: 1, .. } => (Info, "turn handed over"),
         Event::TurnStarted { .. } => (Info, "turn handed over again"),
         Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
