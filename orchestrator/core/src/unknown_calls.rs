@@ -162,7 +162,9 @@ mod tests {
         assert_eq!(open(&again), ["a/1", "a/2", "b/1"]);
         let settled = [&all[..], &[record(CALL_SETTLED, "a", "1")]].concat();
         assert_eq!(open(&settled), ["a/2", "b/1"]);
-        let deleted = [&all[..], &[record("deleted", "a", "")]].concat();
+        let mut gone = record("deleted", "a", "1");
+        gone.remove("toolCallId");
+        let deleted = [&all[..], &[gone]].concat();
         assert_eq!(open(&deleted), ["b/1"]);
         // What is no such record says nothing.
         let mut damaged = cut_short("c", "1");
