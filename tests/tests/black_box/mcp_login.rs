@@ -177,9 +177,9 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
     assert_eq!(visit(&back), 200);
     let told = format!("You log in at {}", server.issuer());
     login.wait().exits(0).tells(&[&told]);
-    // After a restart, too.
+    // After a restart, too. Nobody uses the token any more when it is revoked.
     daemon.kill();
-    let _daemon = Daemon::start(&home);
+    let _daemon = Daemon::serving(&home);
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
     let revoke = home.gdn(&["oauth", "revoke", "server", "--yes"]);
     revoke.exits(0).prints(&["Revoked the tokens"]);
