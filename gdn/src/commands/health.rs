@@ -131,6 +131,11 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
         let (verb, list) = (verb(workspace.approvals), command("approvals"));
         texts.push(format!(": {count} {verb} for your approval: `{list}`"));
     }
+    if workspace.unknown_calls > 0 {
+        let count = text::count(workspace.unknown_calls, "tool call");
+        let list = command("calls");
+        texts.push(format!(": {count} cut short, outcome unknown: `{list}`"));
+    }
     let remark = |text| Remark {
         is_warning: false,
         text,

@@ -107,7 +107,7 @@ impl Core {
                     .on_conversation_load(at, process, request_id, load.offset);
             }
             (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
-                self.fleet.on_append(at, process, append);
+                self.fleet.on_turn_append(at, process, append);
             }
             (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
                 self.fleet.on_complete(at, process, complete);

@@ -97,6 +97,10 @@ impl UnknownCalls {
         self.0.remove(&(key.clone(), call.clone())).is_some()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// All of them, by their places.
     pub(crate) fn all(&self, id: &WorkspaceId) -> impl Iterator<Item = UnknownCallInfo> {
         let calls = self.0.iter();

@@ -137,7 +137,12 @@ pub fn each_with(
         from += window;
         rest.extend(bytes);
         let whole = rest.iter().rposition(|byte| *byte == b'\n');
-        let behind = rest.split_off(whole.map_or(0, |at| at + 1));
+        let behind = match whole {
+            Some(at) => rest.split_off(at + 1),
+            // No record is that long: what is left of it is passed over.
+            None if rest.len() > HISTORY_PAGE_BYTES => Vec::new(),
+            None => std::mem::take(&mut rest),
+        };
         for line in rest.split(|byte| *byte == b'\n') {
             let is_wanted = std::str::from_utf8(line)
                 .is_ok_and(|line| texts.iter().any(|text| line.contains(text)));
@@ -444,7 +449,9 @@ mod tests {
         let padding = "x".repeat(HISTORY_PAGE_BYTES / 3);
         let wanted = |n: usize| format!("{{\"event\":\"y\",\"n\":{n},\"p\":\"{padding}\"}}\n");
         let text: String = (0..9).map(|n| line(1) + &wanted(n)).collect();
-        let id = workspace_with(&disk, "/p", (text + "{\"event\":\"y\",").as_bytes());
+        let endless = "\"y\"".repeat(HISTORY_PAGE_BYTES);
+        let all = format!("{endless}\n{text}{{\"event\":\"y\",");
+        let id = workspace_with(&disk, "/p", all.as_bytes());
         let mut seen = Vec::new();
         each_with(&disk, &Layout::new("/s"), &id, &["\"y\"", "zz"], |record| {
             seen.push(record["n"].as_u64().unwrap());

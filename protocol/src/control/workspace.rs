@@ -67,6 +67,9 @@ pub struct WorkspaceInfo {
     /// Tool calls that wait for a person to approve them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub approvals: usize,
+    /// Tool calls of which nobody knows if they had their effect, and that no person has looked after.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown_calls: usize,
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::GDN;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::projects::LAB;
+use goondan_tests::projects::{LAB, lab_at};
 use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
@@ -64,6 +66,8 @@ fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
         all,
         "another list after the daemon was killed"
     );
+    let status = home.gdn(&["status"]).exits(0);
+    status.tells(&["1 tool call cut short, outcome unknown", "calls"]);
     let none = home.gdn(&["settle", "x", "made-up"]).exits(5);
     none.tells(&["gdn calls"]);
     let settled = home.gdn(&["settle", "x", id, "--note", "the file is there"]);
@@ -88,6 +92,39 @@ fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
     assert_eq!(listed(&home).len(), 1);
     home.gdn(&["instance", "delete", "y", "--yes"]).exits(0);
     assert!(listed(&home).is_empty());
+}
+
+#[test]
+fn obs_5_an_agent_does_not_settle_its_own_calls() {
+    // Who is confined does not reach the daemon at all.
+    let lab = lab_at("off");
+    let home = Home::new(&lab);
+    let _daemon = Daemon::serving(&home);
+    killed_while_a_tool_runs(&home, "x");
+    let all = listed(&home);
+    let gdn = format!(
+        "{} --state-root {} --project {}",
+        bin(GDN).display(),
+        home.state_root().display(),
+        home.project().display()
+    );
+    let call = all[0]["toolCallId"].as_str().unwrap();
+    let command = format!("{gdn} settle x {call} 2>&1; echo ended with $?");
+    let rules = format!(
+        "    rules:\n      - when: {{user: '^sneak$', step: 1}}\n        call: [{{tool: bash__exec, \
+         args: {{command: {}}}}}]\n      - when: {{user: '^sneak$', result: '(?P<told>(?s).*)'}}\n        \
+         say: \"${{told}}\"\n",
+        json!(command)
+    );
+    let yaml = home.filled_in(&lab).replacen("    rules:\n", &rules, 1);
+    home.write("project/goondan.yaml", &yaml);
+    home.gdn(&["reload"]).exits(0);
+    let told = home.ask("b", "sneak");
+    assert!(
+        told.contains("is for a person") && told.contains("ended with 17"),
+        "{told}"
+    );
+    assert_eq!(listed(&home), all);
 }
 
 /// The calls of a conversation whose results say that they were cut short.

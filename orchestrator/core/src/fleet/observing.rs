@@ -150,12 +150,7 @@ impl Fleet {
         let reported = turn.used.observe(now.mono_ms);
         let kind = event.kind;
         match reported {
-            Reported::Kept => {
-                self.record_observation(at, &event);
-                if event.outcome_unknown {
-                    self.on_unknown_call(at, process, event);
-                }
-            }
+            Reported::Kept => self.record_observation(at, &event),
             Reported::Dropped { first: false } => {}
             Reported::Dropped { first: true } => {
                 let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);
@@ -164,6 +159,10 @@ impl Fleet {
             Reported::Flood => {
                 return self.on_broken(process, "it flooded the daemon with reports");
             }
+        }
+        // Whatever a turn reports: a person is told of each.
+        if event.outcome_unknown {
+            self.on_unknown_call(at, process, event);
         }
         self.on_step_over(at, process, kind);
     }

@@ -352,24 +352,32 @@ impl Fleet {
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
-    pub(super) fn on_turn_append(
+    /// An agent's process has something appended to its conversation.
+    pub(crate) fn on_turn_append(
         &mut self,
         at: &InstanceRef,
         process: ProcessId,
         append: TurnAppend,
     ) {
+        let seq = append.seq;
+        let turn = self.current_turn_mut(at, &append.turn_id);
+        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+            return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
+        };
+        if turn.used.append(append.event.get().len()) > TURN_BYTES_MAX {
+            return self.fail_turn(at, process, seq.saturating_sub(1));
+        }
+        if let Some(append) = self.unless_held_back(at, process, append) {
+            self.append(at, process, append);
+        }
+    }
+
+    pub(super) fn append(&mut self, at: &InstanceRef, process: ProcessId, append: TurnAppend) {
         let TurnAppend {
             turn_id,
             seq,
             event,
         } = append;
-        let turn = self.current_turn_mut(at, &turn_id);
-        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
-            return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
-        };
-        if turn.used.append(event.get().len()) > TURN_BYTES_MAX {
-            return self.fail_turn(at, process, seq.saturating_sub(1));
-        }
         self.log_llm(at, &turn_id, &event);
         let append = AppendEvent {
             instance: at.clone(),

@@ -45,13 +45,9 @@ pub(super) struct HeldBack {
     process: ProcessId,
     /// Records that are on their way.
     notes: usize,
-    said: Vec<Said>,
-}
-
-#[derive(Debug)]
-enum Said {
-    Append(TurnAppend),
-    Complete(TurnComplete),
+    /// They count for their turn already.
+    appends: Vec<TurnAppend>,
+    complete: Option<TurnComplete>,
 }
 
 fn no_call(settle: &SettleCall) -> ControlError {
@@ -127,7 +123,8 @@ impl Fleet {
                 *held = Some(HeldBack {
                     process,
                     notes: 1,
-                    said: Vec::new(),
+                    appends: Vec::new(),
+                    complete: None,
                 });
             }
         }
@@ -138,12 +135,18 @@ impl Fleet {
         (held.process == process).then_some(held)
     }
 
-    /// An agent's process has something appended to its conversation.
-    pub(crate) fn on_append(&mut self, at: &InstanceRef, process: ProcessId, append: TurnAppend) {
-        match self.held_back(at, process) {
-            Some(held) => held.said.push(Said::Append(append)),
-            None => self.on_turn_append(at, process, append),
-        }
+    /// What is to be appended now; none if it is held back.
+    pub(super) fn unless_held_back(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        append: TurnAppend,
+    ) -> Option<TurnAppend> {
+        let Some(held) = self.held_back(at, process) else {
+            return Some(append);
+        };
+        held.appends.push(append);
+        None
     }
 
     /// An agent's process has answered.
@@ -153,17 +156,19 @@ impl Fleet {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        match self.held_back(at, process) {
-            Some(held) => held.said.push(Said::Complete(complete)),
-            None => self.on_turn_complete(at, process, complete),
+        let Some(held) = self.held_back(at, process) else {
+            return self.on_turn_complete(at, process, complete);
+        };
+        if held.complete.replace(complete).is_some() {
+            self.on_broken(process, "it completed a turn twice");
         }
     }
 
     fn on_unknown_noted(&mut self, noting: &NotingUnknown, result: Result<(), StoreError>) {
         let (at, process) = (&noting.instance, noting.process);
         if let Err(error) = result {
-            let event = LogEvent::error("what happened could not be put into the audit log");
-            self.log(event.of(at).with("error", error.to_string()));
+            let event = LogEvent::error("the audit log could not be written").of(at);
+            self.log(event.with("error", goondan_log::error_chain(&error)));
         }
         let Some(held) = self.held_back(at, process) else {
             return;
@@ -173,14 +178,15 @@ impl Fleet {
             return;
         }
         let held = self.instance_mut(at).and_then(|it| it.held_back.take());
-        for said in held.into_iter().flat_map(|held| held.said) {
-            if !self.owners.contains_key(&process) {
-                return;
-            }
-            match said {
-                Said::Append(append) => self.on_turn_append(at, process, append),
-                Said::Complete(complete) => self.on_turn_complete(at, process, complete),
-            }
+        // What a process says that is gone is not heard.
+        let Some(held) = held.filter(|_| self.owners.contains_key(&process)) else {
+            return;
+        };
+        for append in held.appends {
+            self.append(at, process, append);
+        }
+        if let Some(complete) = held.complete {
+            self.on_turn_complete(at, process, complete);
         }
     }
 

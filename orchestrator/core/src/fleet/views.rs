@@ -224,6 +224,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
         approvals: approvals_in(workspace),
+        unknown_calls: workspace.unknown_calls.count(),
         questions: 0,
         consents: Vec::new(),
         failed_drills: Vec::new(),
