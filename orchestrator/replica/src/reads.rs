@@ -10,7 +10,7 @@ use std::time::Duration;
 use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replication::limits::ANSWER_DEADLINE_MS;
+use goondan_replication::limits::{ANSWER_DEADLINE_MS, HEADS_MAX};
 use goondan_replication::log::ReadAnswer;
 use goondan_replication::names::Position;
 use goondan_replication::record::SnapshotReference;
@@ -61,6 +61,7 @@ const STATEMENTS: &[&str] = &[
     READ_PART,
     FORGET_SNAPSHOT,
     heads::HEADS,
+    heads::LIST,
     heads::BEAT,
 ];
 
@@ -143,6 +144,16 @@ impl Reads {
         let rows = self.ask(heads::HEADS, &[&workspaces, &HEARD_DAYS]).await;
         let read = rows.and_then(|rows| heads::read(&rows));
         read.map_or(Answer::Unavailable, Answer::Heads)
+    }
+
+    /// Which workspaces have a log.
+    pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> Answer {
+        // No name is empty, so all come behind that.
+        let after = after.map_or("", WorkspaceId::as_str);
+        let at_once = i64::try_from(HEADS_MAX).unwrap_or(i64::MAX);
+        let rows = self.ask(heads::LIST, &[&after, &at_once]).await;
+        let listed = rows.and_then(|rows| heads::listed(&rows));
+        listed.map_or(Answer::Unavailable, Answer::Listed)
     }
 
     /// Lets nodes be heard.

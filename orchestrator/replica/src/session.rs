@@ -126,6 +126,7 @@ impl Desk {
             Ask::Read { workspace, from } => Answer::Read(self.reads.read(workspace, from).await),
             Ask::Trim { workspace, before } => self.reads.trim(&workspace, before).await,
             Ask::Heads(workspaces) => self.reads.heads(&workspaces).await,
+            Ask::List { after } => self.reads.list(after.as_ref()).await,
             Ask::Beat(beats) => self.reads.beat(beats).await,
             Ask::KeepPart(part, bytes) => self.reads.keep_part(&part, &bytes).await,
             Ask::ReadPart(part) => self.reads.read_part(&part).await,

@@ -4,7 +4,7 @@
 //! [`tree`]); the record that holds them ([`record`]); which records follow each other ([`chain`]); the log they
 //! stand in ([`log`]); who writes it ([`owner`]), who replays it and takes over ([`standby`]); who is to try
 //! ([`placement`]), and what the log may forget ([`retention`]). How the daemon speaks with the program that holds the
-//! log's connection is [`wire`].
+//! log's connection is [`wire`]; what a node makes of all its workspaces at once is [`node`].
 //!
 //! ```text
 //!             released, or nobody heard for a while
@@ -27,6 +27,7 @@ pub mod chain;
 pub mod limits;
 pub mod log;
 pub mod names;
+pub mod node;
 pub mod operation;
 pub mod owner;
 pub mod placement;

@@ -45,6 +45,15 @@ pub const READ_RECORDS_MAX: usize = 256;
 /// Bytes of records that are read at once; one record is read whatever its size.
 pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// How often a node asks how far the logs are written, and who was heard of them, in milliseconds.
+pub const HEADS_MS: u64 = 500;
+/// How often a node asks which workspaces have a log, in milliseconds.
+pub const LIST_MS: u64 = 5_000;
+/// Silence of a node after which it is none of those that workspaces are placed on, in milliseconds.
+pub const NODE_GONE_AFTER_MS: u64 = 15_000;
+/// How often it is noted durably how far a log has been followed, in milliseconds.
+pub const NOTE_MS: u64 = 1_000;
+
 /// Workspaces whose heads are asked for, or whose heartbeats are published, at once.
 pub const HEADS_MAX: usize = 256;
 /// Most bytes of one part of a snapshot.

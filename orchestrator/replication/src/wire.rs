@@ -85,6 +85,11 @@ pub enum Ask {
     },
     /// How far logs are written, and who was heard of them; at most [`HEADS_MAX`]. Answered by [`Answer::Heads`].
     Heads(Vec<WorkspaceId>),
+    /// Which workspaces have a log, by their names in ascending order; answered by [`Answer::Listed`].
+    List {
+        /// The last one that is known already.
+        after: Option<WorkspaceId>,
+    },
     /// Let a node be heard; at most [`HEADS_MAX`]. Answered by [`Answer::Noted`].
     Beat(Vec<Beat>),
     /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`Answer::Noted`].
@@ -151,6 +156,8 @@ pub enum Answer {
     Trimmed(Position),
     /// How far logs are written; none of those that nobody wrote or was heard of.
     Heads(Vec<LogHead>),
+    /// Workspaces that have a log, at most [`HEADS_MAX`]: with fewer, there are no more.
+    Listed(Vec<WorkspaceId>),
     /// It is done.
     Noted,
     /// The part, if it is kept.

@@ -84,6 +84,13 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             vec![],
         ),
         (
+            Ask::List {
+                after: Some(workspace()),
+            },
+            r#"{"id":1,"message":{"ask":"list","after":"w"}}"#,
+            vec![],
+        ),
+        (
             Ask::Beat(vec![beat()]),
             r#"{"id":1,"message":{"ask":"beat","beats":[{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true}]}}"#,
             vec![],
@@ -173,6 +180,10 @@ fn answers() -> Vec<(Answer, &'static str)> {
         (
             Answer::Heads(vec![head]),
             r#"{"id":1,"message":{"answer":"heads","heads":[{"workspace":"w","head":9,"oldest":1,"heard":[{"beat":{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true},"count":4}]}]}}"#,
+        ),
+        (
+            Answer::Listed(vec![workspace()]),
+            r#"{"id":1,"message":{"answer":"listed","workspaces":["w"]}}"#,
         ),
         (Answer::Noted, r#"{"id":1,"message":{"answer":"noted"}}"#),
         (

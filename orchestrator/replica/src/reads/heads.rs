@@ -17,6 +17,10 @@ LEFT JOIN goondan.beats AS b ON b.workspace = w.workspace AND b.heard > now() - 
 WHERE h.workspace IS NOT NULL OR b.workspace IS NOT NULL
 ORDER BY w.workspace, b.node"#;
 
+/// The workspaces that have a log, behind one.
+pub(super) const LIST: &str =
+    "SELECT workspace FROM goondan.heads WHERE workspace > $1 ORDER BY workspace LIMIT $2";
+
 pub(super) const BEAT: &str = r#"
 INSERT INTO goondan.beats (workspace, node, life, epoch, position, owns)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[])
@@ -81,6 +85,12 @@ pub(super) fn read(rows: &[Row]) -> Option<Vec<LogHead>> {
         }
     }
     Some(heads)
+}
+
+/// What [`LIST`] gave; none if a row is not what this program writes.
+pub(super) fn listed(rows: &[Row]) -> Option<Vec<WorkspaceId>> {
+    let names = rows.iter().map(|row| row.try_get::<_, String>(0).ok());
+    names.map(|name| WorkspaceId::new(name?).ok()).collect()
 }
 
 /// What a node said, if one did; none if it cannot be read.

@@ -205,6 +205,28 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
 }
 
 #[test]
+fn workspaces_that_have_a_log_are_listed_in_order() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let list = |after: Option<&str>| {
+        let after = after.map(workspace);
+        let Answer::Listed(listed) = replica.ask(Ask::List { after }) else {
+            panic!("no list");
+        };
+        listed
+    };
+    assert_eq!(list(None), []);
+    for name in ["w2", "w10", "a"] {
+        replica.put(&seal(&chain(name), 1));
+    }
+    assert_eq!(list(None), ["a", "w10", "w2"].map(workspace));
+    assert_eq!(list(Some("a")), ["w10", "w2"].map(workspace));
+    assert_eq!(list(Some("w2")), []);
+}
+
+#[test]
 fn snapshots_are_kept_in_parts_and_forgotten() {
     let Some(server) = Server::running(&[]) else {
         return;

@@ -1,5 +1,6 @@
 //! Responses as frames.
 
+use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Finding, LogHead, Response, WireFault, pieces};
@@ -32,6 +33,9 @@ enum Head {
     Heads {
         heads: Vec<LogHead>,
     },
+    Listed {
+        workspaces: Vec<WorkspaceId>,
+    },
     Noted {},
     Part {},
     NoPart {},
@@ -63,6 +67,9 @@ impl Response {
             Answer::Trimmed(oldest) => Head::Trimmed { oldest: *oldest },
             Answer::Heads(heads) => Head::Heads {
                 heads: heads.clone(),
+            },
+            Answer::Listed(workspaces) => Head::Listed {
+                workspaces: workspaces.clone(),
             },
             Answer::Noted => Head::Noted {},
             Answer::Part(Some(part)) => {
@@ -129,6 +136,7 @@ fn answer(head: Head, pieces: &[&[u8]]) -> Result<Answer, WireFault> {
         (Head::NotRead {}, []) => Answer::Read(ReadAnswer::Unavailable),
         (Head::Trimmed { oldest }, []) => Answer::Trimmed(oldest),
         (Head::Heads { heads }, []) => Answer::Heads(heads),
+        (Head::Listed { workspaces }, []) => Answer::Listed(workspaces),
         (Head::Noted {}, []) => Answer::Noted,
         (Head::NoPart {}, []) => Answer::Part(None),
         (Head::Checked { findings }, []) => Answer::Checked(findings),

@@ -27,6 +27,9 @@ enum Head {
     Heads {
         workspaces: Vec<WorkspaceId>,
     },
+    List {
+        after: Option<WorkspaceId>,
+    },
     Beat {
         beats: Vec<Beat>,
     },
@@ -71,6 +74,9 @@ impl Request {
             },
             Ask::Heads(workspaces) => Head::Heads {
                 workspaces: workspaces.clone(),
+            },
+            Ask::List { after } => Head::List {
+                after: after.clone(),
             },
             Ask::Beat(beats) => Head::Beat {
                 beats: beats.clone(),
@@ -135,6 +141,7 @@ impl Ask {
             (Head::Read { workspace, from }, []) => Ok(Self::Read { workspace, from }),
             (Head::Trim { workspace, before }, []) => Ok(Self::Trim { workspace, before }),
             (Head::Heads { workspaces }, []) => Ok(Self::Heads(workspaces)),
+            (Head::List { after }, []) => Ok(Self::List { after }),
             (Head::Beat { beats }, []) => Ok(Self::Beat(beats)),
             (
                 Head::ReadPart {
@@ -167,6 +174,7 @@ impl Ask {
             Self::Put(_)
             | Self::Read { .. }
             | Self::Trim { .. }
+            | Self::List { .. }
             | Self::ReadPart(_)
             | Self::ForgetSnapshot { .. }
             | Self::Check => true,

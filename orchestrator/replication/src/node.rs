@@ -1,0 +1,421 @@
+//! A node: all workspaces that it owns or stands by for, and the one program by which they speak to the log.
+//!
+//! Each workspace has a machine, [`owner::Owner`] or [`standby::Standby`]. What is here is between them: whose answer an answer is, who
+//! was heard of which workspace, who is to try next, and when it is noted how far a log was followed.
+//!
+//! A node owns a workspace until its life ends. Deposed, it has children that believe in it and batches that nobody will
+//! acknowledge: there is one way out of that which is known to work, and that is to end and to begin again as a standby
+//! ([`Effect::Deposed`]).
+//!
+//! # When it takes a workspace over
+//!
+//! As [`standby::Standby`] does, and at once if a client opens the workspace here and no other node has it, or if the last owner
+//! was an earlier life of this node.
+
+use std::collections::{BTreeMap, HashMap};
+
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::chain::Chain;
+use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS};
+use crate::log::{Attempt, PutAnswer, ReadAnswer};
+use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::operation::FileOperation;
+use crate::owner::{self, BatchId, Deposed};
+use crate::record::SnapshotReference;
+use crate::standby::{self, Files, Trouble};
+use crate::tree::DoesNotFit;
+use crate::wire::{Answer, Ask, Beat, LogHead, Request};
+
+mod answers;
+mod hearing;
+mod places;
+
+use hearing::Hearing;
+use places::{Place, Role};
+
+/// What happens to a node.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A workspace has a log, or files here: how far this node has followed it.
+    Joined {
+        /// How far, and whose log.
+        chain: Chain,
+        /// What is known of the files.
+        files: Files,
+    },
+    /// A client wants to work with the workspace here; it was [`Input::Joined`] before.
+    Wanted(WorkspaceId),
+    /// What a batch did to files, which are synced or will be before anybody is told.
+    Batch {
+        /// Whose.
+        workspace: WorkspaceId,
+        /// Which.
+        batch: BatchId,
+        /// What it did.
+        operations: Vec<FileOperation>,
+    },
+    /// [`Effect::Files`] is done.
+    FilesDone {
+        /// Whose.
+        workspace: WorkspaceId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The program that speaks to the log has answered [`Effect::Ask`].
+    Answered {
+        /// Which request.
+        id: u64,
+        /// What.
+        answer: Answer,
+    },
+    /// That program is there, or is gone, and with it what it knew to be in doubt.
+    Connected(bool),
+    /// Whether this node is to take no workspace that another can take.
+    Drains(bool),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something to do with the files of a workspace that another node may own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilesWork {
+    /// Make the changes of the record at a position.
+    Apply(Position, Vec<FileOperation>),
+    /// Tell the digest of all files.
+    Compare,
+    /// Tell whether the files are those that the records make.
+    Verify,
+    /// Make the files those of a snapshot, or none at all.
+    Restore(Option<SnapshotReference>),
+    /// Note durably how far this node is, behind all changes before. Nothing is waited for, and nothing comes of it.
+    Note(Chain),
+    /// The seal stands: make all changes durable, note that the files may be ahead of the log from here on, and let the
+    /// workspace be written to. With the first record of a log, what is here already is to become part of it.
+    Own(Chain),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// [`FilesWork::Apply`] is done, or does not fit the files.
+    Applied(Result<(), DoesNotFit>),
+    /// The digest that [`FilesWork::Compare`] asked for.
+    Compared(Hash),
+    /// What [`FilesWork::Verify`] asked for.
+    Verified(bool),
+    /// The files are what [`FilesWork::Restore`] asked for; false if they could not be got.
+    Restored(bool),
+    /// [`FilesWork::Own`] is done.
+    Owned,
+    /// The disk failed. The workspace is left as it is until the next start.
+    Failed,
+}
+
+/// What a node wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask the program that speaks to the log.
+    Ask(Request),
+    /// Do something with files; for each workspace in order, and in the same order with [`Effect::Own`].
+    Files {
+        /// Whose.
+        workspace: WorkspaceId,
+        /// What.
+        work: FilesWork,
+    },
+    /// A workspace has a log that this node does not know: join it.
+    Found(WorkspaceId),
+    /// The workspace is this node's: run it.
+    Own(WorkspaceId),
+    /// A batch stands in the log.
+    Acknowledge(WorkspaceId, BatchId),
+    /// A client wants the workspace here, and another node has it.
+    Elsewhere(WorkspaceId, NodeId),
+    /// The workspace is this node's no longer. End: children must not go on, and nothing may be acknowledged.
+    Deposed(WorkspaceId, Ended),
+    /// People are to know.
+    Say(WorkspaceId, Trouble),
+}
+
+/// Why a node has to end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// Its workspace is another's.
+    #[error(transparent)]
+    Deposed(Deposed),
+    /// A record was offered, and who knew what became of it is gone.
+    #[error(
+        "goondan-replica ended while a record was on its way to the log: what became of it is known by whoever takes the \
+         workspace over anew"
+    )]
+    InDoubt,
+}
+
+/// How a workspace stands on this node, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Which.
+    pub workspace: WorkspaceId,
+    /// Whether this node owns it.
+    pub is_owned: bool,
+    /// Whether a person has to decide what becomes of this node's files.
+    pub is_stopped: bool,
+    /// Who owns it, as far as the log was read.
+    pub owner: Option<NodeId>,
+    /// The epoch of the last seal.
+    pub epoch: Epoch,
+    /// How far this node is.
+    pub position: Position,
+    /// How far the log was written when it was last asked.
+    pub head: Position,
+    /// The nodes that were heard lately, and how far each is.
+    pub nodes: BTreeMap<NodeId, Position>,
+}
+
+/// Whose question a request was.
+#[derive(Debug, Clone)]
+enum Asked {
+    Put(WorkspaceId, Attempt),
+    Look(WorkspaceId, Attempt),
+    Read(WorkspaceId, Attempt),
+    Seal(WorkspaceId, Attempt),
+    Heads,
+    List,
+    Beat,
+}
+
+/// All workspaces of a node.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    life: Life,
+    places: BTreeMap<WorkspaceId, Place>,
+    asked: HashMap<u64, Asked>,
+    requests: u64,
+    is_connected: bool,
+    drains: bool,
+    hearing: Hearing,
+    heads_due_ms: u64,
+    beat_due_ms: u64,
+    list_due_ms: u64,
+    effects: Vec<Effect>,
+}
+
+impl Node {
+    /// A node with no workspace, and nobody to ask. `life` is by chance.
+    #[must_use]
+    pub fn new(id: NodeId, life: Life, now_ms: u64) -> Self {
+        Self {
+            hearing: Hearing::new(id.clone()),
+            id,
+            life,
+            places: BTreeMap::new(),
+            asked: HashMap::new(),
+            requests: 0,
+            is_connected: false,
+            drains: false,
+            heads_due_ms: now_ms,
+            beat_due_ms: now_ms,
+            list_due_ms: now_ms,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    /// Whether it can ask the log anything.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Whether this node has joined a workspace's log.
+    #[must_use]
+    pub fn knows(&self, workspace: &WorkspaceId) -> bool {
+        self.places.contains_key(workspace)
+    }
+
+    /// How its workspaces stand.
+    #[must_use]
+    pub fn standings(&self) -> Vec<Standing> {
+        let places = self.places.iter();
+        places
+            .filter_map(|(workspace, place)| {
+                let chain = place.chain()?;
+                Some(Standing {
+                    workspace: workspace.clone(),
+                    is_owned: place.is_owned(),
+                    is_stopped: place.is_stopped(),
+                    owner: chain.owner().map(|owner| owner.node.clone()),
+                    epoch: chain.epoch(),
+                    position: chain.position(),
+                    head: place.head.max(chain.position()),
+                    nodes: self.hearing.of(workspace),
+                })
+            })
+            .collect()
+    }
+
+    /// The workspaces that it owns, and how far each log is written as far as that was confirmed, with whether nothing
+    /// is on its way: their files are then what the log says.
+    pub fn owned(&self) -> impl Iterator<Item = (&Chain, bool)> {
+        self.places.values().filter_map(|place| match &place.role {
+            Role::Owner(owner) => Some((owner.chain(), owner.is_quiet())),
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Left => None,
+        })
+    }
+
+    /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
+    #[must_use]
+    pub fn due_ms(&self) -> u64 {
+        let own = [self.heads_due_ms, self.beat_due_ms, self.list_due_ms];
+        let places = self.places.values().filter_map(Place::due_ms);
+        places.chain(own).min().unwrap_or(0)
+    }
+
+    /// Takes in what happened at a time, in running milliseconds; returns what is to be done, in order.
+    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
+        match input {
+            Input::Joined { chain, files } => self.joined(now_ms, chain, files),
+            Input::Wanted(workspace) => self.wanted(now_ms, &workspace),
+            Input::Batch {
+                workspace,
+                batch,
+                operations,
+            } => {
+                // Who hands a batch on syncs its files before it tells anybody.
+                let id = batch;
+                self.tell_owner(now_ms, &workspace, owner::Input::Batch { id, operations });
+                self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
+            }
+            Input::FilesDone { workspace, outcome } => {
+                self.files_done(now_ms, &workspace, outcome);
+            }
+            Input::Answered { id, answer } => self.answered(now_ms, id, answer),
+            Input::Connected(is_so) => self.connected(now_ms, is_so),
+            Input::Drains(is_so) => {
+                self.drains = is_so;
+                self.rank(now_ms);
+            }
+            Input::Tick => self.tick(now_ms),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn tick(&mut self, now_ms: u64) {
+        let due = |place: &Place| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let due: Vec<WorkspaceId> = self
+            .places
+            .iter()
+            .filter(|(_, place)| due(place))
+            .map(|(workspace, _)| workspace.clone())
+            .collect();
+        for workspace in due {
+            self.tell_owner(now_ms, &workspace, owner::Input::Tick);
+            self.tell_standby(now_ms, &workspace, standby::Input::Tick);
+            self.note(now_ms, &workspace);
+        }
+        if self.heads_due_ms <= now_ms {
+            self.heads_due_ms = now_ms.saturating_add(HEADS_MS);
+            self.ask_for_heads();
+        }
+        if self.beat_due_ms <= now_ms {
+            self.beat_due_ms = now_ms.saturating_add(HEARTBEAT_MS);
+            self.beat();
+        }
+        if self.list_due_ms <= now_ms {
+            self.list_due_ms = now_ms.saturating_add(LIST_MS);
+            self.ask(Asked::List, Ask::List { after: None });
+        }
+    }
+
+    fn ask_for_heads(&mut self) {
+        let names: Vec<WorkspaceId> = self.places.keys().cloned().collect();
+        for some in names.chunks(HEADS_MAX) {
+            self.ask(Asked::Heads, Ask::Heads(some.to_vec()));
+        }
+    }
+
+    /// Lets this node be heard of each workspace; one that drains, of those alone that it owns: so nobody waits for it.
+    fn beat(&mut self) {
+        let drains = self.drains;
+        let heard = self.places.iter().filter_map(|(workspace, place)| {
+            let chain = place.chain()?;
+            let owns = place.is_owned();
+            (!place.is_stopped() && (owns || !drains)).then(|| Beat {
+                workspace: workspace.clone(),
+                node: self.id.clone(),
+                life: self.life,
+                epoch: chain.epoch(),
+                position: chain.position(),
+                owns,
+            })
+        });
+        let beats: Vec<Beat> = heard.collect();
+        for some in beats.chunks(HEADS_MAX) {
+            self.ask(Asked::Beat, Ask::Beat(some.to_vec()));
+        }
+    }
+
+    /// Asks the program, if it is there. Who has to hear that it is not is told by the caller.
+    fn ask(&mut self, asked: Asked, ask: Ask) -> bool {
+        if self.is_connected {
+            self.requests += 1;
+            let id = self.requests;
+            self.asked.insert(id, asked);
+            self.effects.push(Effect::Ask(Request { id, ask }));
+        }
+        self.is_connected
+    }
+
+    fn connected(&mut self, now_ms: u64, is_so: bool) {
+        self.is_connected = is_so;
+        let asked = std::mem::take(&mut self.asked);
+        if is_so {
+            (self.heads_due_ms, self.beat_due_ms) = (now_ms, now_ms);
+            self.list_due_ms = now_ms;
+            return self.tick(now_ms);
+        }
+        for question in asked.into_values() {
+            match question {
+                Asked::Put(workspace, _) => self.in_doubt(&workspace),
+                Asked::Look(workspace, attempt) => {
+                    // It looks for a record that it has offered, or for none.
+                    self.in_doubt(&workspace);
+                    let none = owner::Input::Looked(attempt, ReadAnswer::Unavailable);
+                    self.tell_owner(now_ms, &workspace, none);
+                }
+                Asked::Read(workspace, attempt) => {
+                    let none = standby::Input::Read(attempt, ReadAnswer::Unavailable);
+                    self.tell_standby(now_ms, &workspace, none);
+                }
+                Asked::Seal(workspace, attempt) => {
+                    let none = standby::Input::Sealed(attempt, PutAnswer::Unknown);
+                    self.tell_standby(now_ms, &workspace, none);
+                }
+                Asked::Heads | Asked::List | Asked::Beat => {}
+            }
+        }
+    }
+
+    /// Whoever knew what became of an owner's record is gone.
+    fn in_doubt(&mut self, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        if matches!(&place.role, Role::Owner(owner) if !owner.is_quiet()) {
+            place.role = Role::Left;
+            let ended = Effect::Deposed(workspace.clone(), Ended::InDoubt);
+            self.effects.push(ended);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

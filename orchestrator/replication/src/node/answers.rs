@@ -1,0 +1,134 @@
+//! What a node does with answers.
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::{Asked, Effect, Node};
+use crate::limits::HEADS_MAX;
+use crate::log::{PutAnswer, ReadAnswer};
+use crate::owner;
+use crate::standby;
+use crate::wire::{Answer, Ask, LogHead};
+
+impl Node {
+    pub(super) fn answered(&mut self, now_ms: u64, id: u64, answer: Answer) {
+        let Some(asked) = self.asked.remove(&id) else {
+            return;
+        };
+        match (asked, answer) {
+            (Asked::Put(workspace, attempt), answer) => {
+                let input = owner::Input::Put(attempt, put(answer));
+                self.tell_owner(now_ms, &workspace, input);
+            }
+            (Asked::Seal(workspace, attempt), answer) => {
+                let input = standby::Input::Sealed(attempt, put(answer));
+                self.tell_standby(now_ms, &workspace, input);
+            }
+            (Asked::Look(workspace, attempt), answer) => {
+                let input = owner::Input::Looked(attempt, read(answer));
+                self.tell_owner(now_ms, &workspace, input);
+            }
+            (Asked::Read(workspace, attempt), answer) => {
+                let answer = read(answer);
+                let is_end = self.is_end(&workspace, &answer);
+                self.tell_standby(now_ms, &workspace, standby::Input::Read(attempt, answer));
+                if is_end {
+                    self.caught_up(now_ms, &workspace);
+                }
+            }
+            (Asked::Heads, Answer::Heads(heads)) => self.heads(now_ms, heads),
+            (Asked::List, Answer::Listed(listed)) => self.listed(listed),
+            // They are asked again soon.
+            (Asked::Heads | Asked::List | Asked::Beat, _) => {}
+        }
+    }
+
+    /// Whether a standby has followed all there is.
+    fn is_end(&self, workspace: &WorkspaceId, answer: &ReadAnswer) -> bool {
+        let chain = self.places.get(workspace).and_then(|place| place.chain());
+        let (Some(chain), ReadAnswer::Page(page)) = (chain, answer) else {
+            return false;
+        };
+        page.records.is_empty() && page.head == chain.position()
+    }
+
+    fn heads(&mut self, now_ms: u64, heads: Vec<LogHead>) {
+        for LogHead {
+            workspace,
+            head,
+            heard,
+            ..
+        } in heads
+        {
+            let Some(place) = self.places.get_mut(&workspace) else {
+                continue;
+            };
+            place.head = head;
+            let chain = place.chain();
+            let is_news = chain.is_some_and(|chain| head > chain.position());
+            let epoch = chain.map(|chain| chain.epoch()).unwrap_or_default();
+            for heard in &heard {
+                let is_new = self.hearing.hear(now_ms, heard);
+                let beat = &heard.beat;
+                let is_own = beat.node == self.id;
+                if is_new && beat.owns && !is_own && beat.epoch >= epoch {
+                    let input = standby::Input::Heard {
+                        acknowledged: beat.position,
+                    };
+                    self.tell_standby(now_ms, &workspace, input);
+                }
+            }
+            if is_news {
+                self.tell_standby(now_ms, &workspace, standby::Input::Told);
+            }
+        }
+        self.rank(now_ms);
+    }
+
+    fn listed(&mut self, listed: Vec<WorkspaceId>) {
+        if listed.len() >= HEADS_MAX {
+            let after = listed.last().cloned();
+            self.ask(Asked::List, Ask::List { after });
+        }
+        for workspace in listed {
+            if !self.knows(&workspace) {
+                self.effects.push(Effect::Found(workspace));
+            }
+        }
+    }
+
+    /// Tells each standby how many nodes are to try before this one.
+    pub(super) fn rank(&mut self, now_ms: u64) {
+        let names: Vec<WorkspaceId> = self.places.keys().cloned().collect();
+        for workspace in names {
+            self.rank_of(now_ms, &workspace);
+        }
+    }
+
+    pub(super) fn rank_of(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let owner = self.places.get(workspace).and_then(|place| place.chain());
+        let owner = owner
+            .and_then(|chain| chain.owner())
+            .map(|owner| owner.node.clone());
+        let mut rank = self.hearing.rank(now_ms, workspace, owner.as_ref());
+        // Whoever drains comes behind all others.
+        if self.drains {
+            rank += self.hearing.nodes(now_ms);
+        }
+        self.tell_standby(now_ms, workspace, standby::Input::Rank(Some(rank)));
+    }
+}
+
+fn put(answer: Answer) -> PutAnswer {
+    match answer {
+        Answer::Put(answer) => answer,
+        // It was refused before it was tried.
+        _ => PutAnswer::Unavailable,
+    }
+}
+
+fn read(answer: Answer) -> ReadAnswer {
+    match answer {
+        Answer::Read(answer) => answer,
+        _ => ReadAnswer::Unavailable,
+    }
+}

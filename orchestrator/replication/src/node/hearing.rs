@@ -1,0 +1,102 @@
+//! Who was heard of which workspace, and when: by how often nodes have said something, never by their clocks.
+
+use std::collections::{BTreeMap, HashMap};
+
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::limits::{NODE_GONE_AFTER_MS, TAKE_OVER_AFTER_MS};
+use crate::names::{NodeId, Position};
+use crate::placement::Nodes;
+use crate::wire::Heard;
+
+#[derive(Debug)]
+struct Last {
+    count: u64,
+    position: Position,
+    /// When it was last news; none if it was so before this node listened.
+    at_ms: Option<u64>,
+}
+
+/// What nodes last said.
+#[derive(Debug)]
+pub(super) struct Hearing {
+    own: NodeId,
+    last: HashMap<WorkspaceId, BTreeMap<NodeId, Last>>,
+    /// When a node was last heard, whatever it said.
+    nodes: BTreeMap<NodeId, u64>,
+}
+
+impl Hearing {
+    pub(super) fn new(own: NodeId) -> Self {
+        Self {
+            own,
+            last: HashMap::new(),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what a node last said; whether that is news. What is there when this node begins to listen may be old,
+    /// and counts from the next time on.
+    pub(super) fn hear(&mut self, now_ms: u64, heard: &Heard) -> bool {
+        let (beat, count) = (&heard.beat, heard.count);
+        let of_workspace = self.last.entry(beat.workspace.clone()).or_default();
+        let before = of_workspace.get(&beat.node);
+        let is_new = before.is_some_and(|last| last.count != count);
+        let at_ms = if is_new {
+            Some(now_ms)
+        } else {
+            before.and_then(|last| last.at_ms)
+        };
+        let last = Last {
+            count,
+            position: beat.position,
+            at_ms,
+        };
+        of_workspace.insert(beat.node.clone(), last);
+        if is_new {
+            self.nodes.insert(beat.node.clone(), now_ms);
+        }
+        is_new
+    }
+
+    /// Whether a node was heard of a workspace so lately that it is not to be doubted.
+    pub(super) fn is_heard(&self, now_ms: u64, workspace: &WorkspaceId, node: &NodeId) -> bool {
+        let last = self.last.get(workspace).and_then(|of| of.get(node));
+        let at_ms = last.and_then(|last| last.at_ms);
+        at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < TAKE_OVER_AFTER_MS)
+    }
+
+    /// The nodes that were heard of a workspace, and how far each is.
+    pub(super) fn of(&self, workspace: &WorkspaceId) -> BTreeMap<NodeId, Position> {
+        let last = self.last.get(workspace).into_iter().flatten();
+        let heard = last.filter(|(_, last)| last.at_ms.is_some());
+        heard
+            .map(|(node, last)| (node.clone(), last.position))
+            .collect()
+    }
+
+    /// How many nodes were heard lately, this one among them.
+    pub(super) fn nodes(&self, now_ms: u64) -> u64 {
+        self.living(now_ms).count() as u64
+    }
+
+    fn living(&self, now_ms: u64) -> impl Iterator<Item = &NodeId> {
+        let is_living = move |at_ms: &u64| now_ms.saturating_sub(*at_ms) < NODE_GONE_AFTER_MS;
+        let others = self
+            .nodes
+            .iter()
+            .filter(move |(node, at_ms)| **node != self.own && is_living(at_ms));
+        others.map(|(node, _)| node).chain([&self.own])
+    }
+
+    /// How many nodes are to try for a workspace before this one.
+    pub(super) fn rank(&self, now_ms: u64, workspace: &WorkspaceId, owner: Option<&NodeId>) -> u64 {
+        let mut nodes = Nodes::default();
+        let own = std::iter::once(&self.own);
+        for node in own.chain(self.living(now_ms)) {
+            // Of more than there may be, some are not counted: the seal decides anyway.
+            nodes.join(node.clone()).ok();
+        }
+        nodes.rank(workspace, &self.own, owner).unwrap_or(0)
+    }
+}

@@ -1,0 +1,304 @@
+//! What a node has of one workspace, and what it does for it.
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
+use crate::chain::Chain;
+use crate::limits::NOTE_MS;
+use crate::log::{Put, PutAnswer, ReadAnswer};
+use crate::names::Position;
+use crate::owner::{self, Owner};
+use crate::standby::{self, Files, Standby};
+use crate::wire::Ask;
+
+#[derive(Debug)]
+pub(super) enum Role {
+    Standby(Box<Standby>),
+    /// Its seal stands, and its files are not ready for it yet.
+    TakingOver {
+        chain: Box<Chain>,
+        seal: Put,
+    },
+    Owner(Box<Owner>),
+    /// Nothing is done for it until the next start.
+    Left,
+}
+
+/// A workspace that has a log.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) role: Role,
+    /// How far its log was written when that was last told.
+    pub(super) head: Position,
+    /// Whether a client wants to work with it here.
+    pub(super) is_wanted: bool,
+    /// Whether its machine was told that it is to take over.
+    is_told_to: bool,
+    noted: Position,
+    note_due_ms: u64,
+}
+
+impl Place {
+    fn new(role: Role, noted: Position, now_ms: u64) -> Self {
+        Self {
+            role,
+            head: noted,
+            is_wanted: false,
+            is_told_to: false,
+            noted,
+            note_due_ms: now_ms.saturating_add(NOTE_MS),
+        }
+    }
+
+    /// How far its log was followed; none if nothing is done for it.
+    pub(super) fn chain(&self) -> Option<&Chain> {
+        match &self.role {
+            Role::Standby(standby) => Some(standby.chain()),
+            Role::TakingOver { chain, .. } => Some(chain),
+            Role::Owner(owner) => Some(owner.chain()),
+            Role::Left => None,
+        }
+    }
+
+    pub(super) fn is_owned(&self) -> bool {
+        matches!(self.role, Role::Owner(_) | Role::TakingOver { .. })
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        match &self.role {
+            Role::Standby(standby) => standby.is_stopped(),
+            Role::Left => true,
+            Role::Owner(_) | Role::TakingOver { .. } => false,
+        }
+    }
+
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        let machine = match &self.role {
+            Role::Standby(standby) => standby.due_ms(),
+            Role::Owner(owner) => owner.due_ms(),
+            Role::TakingOver { .. } | Role::Left => None,
+        };
+        let is_behind = self.chain().is_some_and(|it| it.position() != self.noted);
+        let note = is_behind.then_some(self.note_due_ms);
+        machine.into_iter().chain(note).min()
+    }
+}
+
+impl Node {
+    pub(super) fn joined(&mut self, now_ms: u64, chain: Chain, files: Files) {
+        let workspace = chain.workspace().clone();
+        if self.knows(&workspace) {
+            return;
+        }
+        let noted = chain.position();
+        let standby = Standby::new(self.id.clone(), self.life, chain, files, now_ms);
+        let role = Role::Standby(Box::new(standby));
+        self.places
+            .insert(workspace.clone(), Place::new(role, noted, now_ms));
+        self.rank_of(now_ms, &workspace);
+        self.tell_standby(now_ms, &workspace, standby::Input::Told);
+    }
+
+    pub(super) fn wanted(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        place.is_wanted = true;
+        if matches!(place.role, Role::Owner(_)) {
+            self.effects.push(Effect::Own(workspace.clone()));
+        }
+        self.tell_standby(now_ms, workspace, standby::Input::Told);
+    }
+
+    /// All that the log has was followed: is there a reason not to wait for the owner's silence?
+    pub(super) fn caught_up(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let (id, drains) = (&self.id, self.drains);
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let Role::Standby(standby) = &place.role else {
+            return;
+        };
+        // Of a node that owned it and gave it up to nobody, all earlier lives are over.
+        let (is_own, is_free, owner) = match standby.chain().owner() {
+            None => (false, true, None),
+            Some(owner) => match &owner.released {
+                Some(to) => (false, to.as_ref().is_none_or(|to| to == id), None),
+                None => (owner.node == *id, owner.node == *id, Some(&owner.node)),
+            },
+        };
+        if (is_own && !drains) || (is_free && place.is_wanted) {
+            if !std::mem::replace(&mut place.is_told_to, true) {
+                self.tell_standby(now_ms, workspace, standby::Input::TakeOver);
+                self.tell_standby(now_ms, workspace, standby::Input::Told);
+            }
+            return;
+        }
+        let elsewhere = owner.filter(|owner| self.hearing.is_heard(now_ms, workspace, owner));
+        if let Some(owner) = elsewhere.cloned()
+            && std::mem::take(&mut place.is_wanted)
+        {
+            self.effects
+                .push(Effect::Elsewhere(workspace.clone(), owner));
+        }
+    }
+
+    pub(super) fn tell_standby(
+        &mut self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        input: standby::Input,
+    ) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let Role::Standby(standby) = &mut place.role else {
+            return;
+        };
+        for effect in standby.handle(now_ms, input) {
+            self.of_standby(now_ms, workspace, effect);
+        }
+    }
+
+    fn of_standby(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: standby::Effect) {
+        let files = |work| Effect::Files {
+            workspace: workspace.clone(),
+            work,
+        };
+        match effect {
+            standby::Effect::Read(attempt, from) => {
+                let asked = Asked::Read(workspace.clone(), attempt);
+                let ask = Ask::Read {
+                    workspace: workspace.clone(),
+                    from,
+                };
+                if !self.ask(asked, ask) {
+                    let none = standby::Input::Read(attempt, ReadAnswer::Unavailable);
+                    self.tell_standby(now_ms, workspace, none);
+                }
+            }
+            standby::Effect::Seal(attempt, put) => {
+                let asked = Asked::Seal(workspace.clone(), attempt);
+                if !self.ask(asked, Ask::Put(put)) {
+                    let none = standby::Input::Sealed(attempt, PutAnswer::Unavailable);
+                    self.tell_standby(now_ms, workspace, none);
+                }
+            }
+            standby::Effect::Apply(position, operations) => {
+                let work = FilesWork::Apply(position, operations);
+                self.effects.push(files(work));
+            }
+            standby::Effect::Compare => self.effects.push(files(FilesWork::Compare)),
+            standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),
+            standby::Effect::Restore(from) => self.effects.push(files(FilesWork::Restore(from))),
+            standby::Effect::Own { chain, seal } => {
+                let work = FilesWork::Own(chain.as_ref().clone());
+                self.effects.push(files(work));
+                if let Some(place) = self.places.get_mut(workspace) {
+                    place.noted = chain.position();
+                    place.role = Role::TakingOver { chain, seal };
+                }
+            }
+            standby::Effect::Say(trouble) => {
+                self.effects.push(Effect::Say(workspace.clone(), trouble));
+            }
+        }
+    }
+
+    pub(super) fn tell_owner(&mut self, now_ms: u64, workspace: &WorkspaceId, input: owner::Input) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let Role::Owner(owner) = &mut place.role else {
+            return;
+        };
+        for effect in owner.handle(now_ms, input) {
+            self.of_owner(now_ms, workspace, effect);
+        }
+    }
+
+    fn of_owner(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: owner::Effect) {
+        match effect {
+            owner::Effect::Put(attempt, put) => {
+                if !self.ask(Asked::Put(workspace.clone(), attempt), Ask::Put(put)) {
+                    let none = owner::Input::Put(attempt, PutAnswer::Unavailable);
+                    self.tell_owner(now_ms, workspace, none);
+                }
+            }
+            owner::Effect::Look(attempt, from) => {
+                let ask = Ask::Read {
+                    workspace: workspace.clone(),
+                    from,
+                };
+                if !self.ask(Asked::Look(workspace.clone(), attempt), ask) {
+                    let none = owner::Input::Looked(attempt, ReadAnswer::Unavailable);
+                    self.tell_owner(now_ms, workspace, none);
+                }
+            }
+            owner::Effect::Acknowledge(batch) => {
+                let acknowledged = Effect::Acknowledge(workspace.clone(), batch);
+                self.effects.push(acknowledged);
+            }
+            owner::Effect::SnapshotStands(_) => {}
+            owner::Effect::Fence(why) => {
+                if let Some(place) = self.places.get_mut(workspace) {
+                    place.role = Role::Left;
+                }
+                let ended = Ended::Deposed(why);
+                self.effects.push(Effect::Deposed(workspace.clone(), ended));
+            }
+        }
+    }
+
+    pub(super) fn files_done(&mut self, now_ms: u64, workspace: &WorkspaceId, outcome: Outcome) {
+        let input = match outcome {
+            Outcome::Applied(outcome) => standby::Input::Applied(outcome),
+            Outcome::Compared(digest) => standby::Input::Compared(digest),
+            Outcome::Verified(is_so) => standby::Input::Verified(is_so),
+            Outcome::Restored(is_so) => standby::Input::Restored(is_so),
+            Outcome::Owned => return self.owned_now(now_ms, workspace),
+            Outcome::Failed => {
+                if let Some(place) = self.places.get_mut(workspace) {
+                    place.role = Role::Left;
+                }
+                return;
+            }
+        };
+        self.tell_standby(now_ms, workspace, input);
+    }
+
+    fn owned_now(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        match std::mem::replace(&mut place.role, Role::Left) {
+            Role::TakingOver { chain, seal } => {
+                place.role = Role::Owner(Box::new(Owner::new(*chain, seal, now_ms)));
+                self.effects.push(Effect::Own(workspace.clone()));
+                // Others are to hear of it before they try.
+                self.beat_due_ms = now_ms;
+            }
+            other => place.role = other,
+        }
+    }
+
+    /// Has it noted how far a log was followed, if that is due.
+    pub(super) fn note(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        if place.note_due_ms > now_ms {
+            return;
+        }
+        place.note_due_ms = now_ms.saturating_add(NOTE_MS);
+        let Some(chain) = place.chain().cloned() else {
+            return;
+        };
+        if chain.position() != std::mem::replace(&mut place.noted, chain.position()) {
+            self.effects.push(Effect::Files {
+                workspace: workspace.clone(),
+                work: FilesWork::Note(chain),
+            });
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Nodes before a log in memory, with answers and disks that are as fast as can be.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::log::{MemoryLog, Page};
+use crate::operation::RelativePath;
+use crate::tree::MemoryTree;
+use crate::wire::Heard;
+
+/// A node and its files.
+struct Shell {
+    node: Node,
+    trees: BTreeMap<WorkspaceId, MemoryTree>,
+    notes: BTreeMap<WorkspaceId, Chain>,
+    /// What came of it that a daemon would act on.
+    seen: Vec<Effect>,
+    /// It does nothing: it is paused, or its packets get nowhere.
+    is_still: bool,
+}
+
+struct World {
+    now_ms: u64,
+    logs: BTreeMap<WorkspaceId, MemoryLog>,
+    beats: BTreeMap<(WorkspaceId, NodeId), Heard>,
+    shells: Vec<Shell>,
+    lives: u64,
+}
+
+fn workspace(name: &str) -> WorkspaceId {
+    WorkspaceId::new(name).unwrap()
+}
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name).unwrap()
+}
+
+impl World {
+    fn new(names: &[&str]) -> Self {
+        let mut world = Self {
+            now_ms: 0,
+            logs: BTreeMap::new(),
+            beats: BTreeMap::new(),
+            shells: Vec::new(),
+            lives: 0,
+        };
+        for name in names {
+            world.begin(name);
+        }
+        world
+    }
+
+    /// A node begins, with nothing on its disk.
+    fn begin(&mut self, name: &str) {
+        self.lives += 1;
+        let at = self.shells.len();
+        self.shells.push(Shell {
+            node: Node::new(node(name), Life(self.lives), self.now_ms),
+            trees: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            seen: Vec::new(),
+            is_still: false,
+        });
+        self.give(at, Input::Connected(true));
+    }
+
+    fn join(&mut self, at: usize, name: &str) {
+        let chain = Chain::new(workspace(name));
+        let files = Files::AsNoted;
+        self.give(at, Input::Joined { chain, files });
+    }
+
+    fn give(&mut self, at: usize, input: Input) {
+        let mut waiting = vec![input];
+        while !waiting.is_empty() {
+            let input = waiting.remove(0);
+            let effects = self.shells[at].node.handle(self.now_ms, input);
+            for effect in effects {
+                waiting.extend(self.carry_out(at, effect));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::Ask(Request { id, ask }) => Some(Input::Answered {
+                id,
+                answer: self.answer(ask),
+            }),
+            Effect::Files { workspace, work } => {
+                let shell = &mut self.shells[at];
+                let tree = shell.trees.entry(workspace.clone()).or_default();
+                let outcome = match work {
+                    FilesWork::Apply(_, operations) => {
+                        let applied = operations.iter().try_for_each(|it| tree.apply(it));
+                        Outcome::Applied(applied)
+                    }
+                    FilesWork::Compare => Outcome::Compared(tree.digest()),
+                    FilesWork::Verify => Outcome::Verified(true),
+                    FilesWork::Restore(_) => {
+                        *tree = MemoryTree::default();
+                        Outcome::Restored(true)
+                    }
+                    FilesWork::Note(chain) => {
+                        shell.notes.insert(workspace, chain);
+                        return None;
+                    }
+                    FilesWork::Own(_) => Outcome::Owned,
+                };
+                Some(Input::FilesDone { workspace, outcome })
+            }
+            Effect::Found(workspace) => Some(Input::Joined {
+                chain: Chain::new(workspace),
+                files: Files::AsNoted,
+            }),
+            seen => {
+                self.shells[at].seen.push(seen);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) -> Answer {
+        match ask {
+            Ask::Put(put) => {
+                let record = crate::record::Record::decode(put.record.bytes()).unwrap();
+                let log = self.logs.entry(record.workspace).or_default();
+                Answer::Put(log.put(&put))
+            }
+            Ask::Read { workspace, from } => {
+                let log = self.logs.get(&workspace);
+                let page = log.map_or_else(Page::default, |log| log.read(from));
+                Answer::Read(ReadAnswer::Page(page))
+            }
+            Ask::Heads(names) => {
+                let heads = names.into_iter().map(|workspace| {
+                    let heard = self.beats.iter().filter(|((of, _), _)| *of == workspace);
+                    let page = self.logs.get(&workspace).map(|log| log.read(Position(1)));
+                    LogHead {
+                        heard: heard.map(|(_, heard)| heard.clone()).collect(),
+                        head: page.map(|page| page.head).unwrap_or_default(),
+                        oldest: Position(1),
+                        workspace,
+                    }
+                });
+                Answer::Heads(heads.collect())
+            }
+            Ask::List { after } => {
+                let names = self.logs.keys();
+                let behind = names.filter(|name| after.as_ref().is_none_or(|after| *name > after));
+                Answer::Listed(behind.take(HEADS_MAX).cloned().collect())
+            }
+            Ask::Beat(beats) => {
+                for beat in beats {
+                    let key = (beat.workspace.clone(), beat.node.clone());
+                    let count = self.beats.get(&key).map_or(1, |heard| heard.count + 1);
+                    self.beats.insert(key, Heard { beat, count });
+                }
+                Answer::Noted
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let until_ms = self.now_ms + ms;
+        while self.now_ms < until_ms {
+            self.now_ms += 50;
+            for at in 0..self.shells.len() {
+                let shell = &self.shells[at];
+                if !shell.is_still && shell.node.due_ms() <= self.now_ms {
+                    self.give(at, Input::Tick);
+                }
+            }
+        }
+    }
+
+    fn batch(&mut self, at: usize, name: &str, batch: u64) {
+        let path = RelativePath::new(&format!("f{batch}")).unwrap();
+        let operation = FileOperation::Create { path };
+        let tree = self.shells[at].trees.entry(workspace(name)).or_default();
+        tree.apply(&operation).unwrap();
+        self.give(
+            at,
+            Input::Batch {
+                workspace: workspace(name),
+                batch: BatchId(batch),
+                operations: vec![operation],
+            },
+        );
+    }
+
+    fn has_seen(&self, at: usize, effect: &Effect) -> bool {
+        self.shells[at].seen.contains(effect)
+    }
+
+    fn owns(&self, at: usize, name: &str) -> bool {
+        self.has_seen(at, &Effect::Own(workspace(name)))
+    }
+
+    fn owners(&self, name: &str) -> Vec<usize> {
+        let all = 0..self.shells.len();
+        all.filter(|at| self.owns(*at, name)).collect()
+    }
+}
+
+/// Three nodes, of which the first owns a workspace that all have.
+fn three() -> World {
+    let mut world = World::new(&["a", "b", "c"]);
+    world.join(0, "w");
+    world.give(0, Input::Wanted(workspace("w")));
+    world.pass(8_000);
+    assert_eq!(world.owners("w"), [0]);
+    world
+}
+
+#[test]
+fn a_workspace_that_nobody_has_is_whose_client_wants_it_and_others_follow() {
+    let mut world = World::new(&["a", "b", "c"]);
+    world.join(1, "w");
+    world.give(1, Input::Wanted(workspace("w")));
+    assert_eq!(world.owners("w"), [1], "at once");
+    for batch in 1..=3 {
+        world.batch(1, "w", batch);
+        assert!(world.has_seen(1, &Effect::Acknowledge(workspace("w"), BatchId(batch))));
+    }
+    world.pass(8_000);
+    assert_eq!(world.owners("w"), [1]);
+    let digest = world.shells[1].trees[&workspace("w")].digest();
+    for at in [0, 2] {
+        assert_eq!(world.shells[at].trees[&workspace("w")].digest(), digest);
+        assert_eq!(
+            world.shells[at].notes[&workspace("w")].position(),
+            Position(4)
+        );
+    }
+}
+
+#[test]
+fn a_client_is_told_which_other_node_has_its_workspace() {
+    let mut world = three();
+    world.give(1, Input::Wanted(workspace("w")));
+    world.pass(1_000);
+    assert!(world.has_seen(1, &Effect::Elsewhere(workspace("w"), node("a"))));
+    assert_eq!(world.owners("w"), [0]);
+}
+
+#[test]
+fn one_node_takes_over_when_the_owner_is_silent_and_the_owner_ends() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.shells[0].is_still = true;
+    world.pass(10_000);
+    let owners = world.owners("w");
+    assert_eq!(owners.len(), 2, "{owners:?}");
+    let successor = owners[1];
+    let of_successor = world.shells[successor].trees[&workspace("w")].digest();
+    assert_eq!(
+        of_successor,
+        world.shells[0].trees[&workspace("w")].digest()
+    );
+    // It wakes, and believes in what it was.
+    world.shells[0].is_still = false;
+    world.batch(0, "w", 2);
+    assert!(!world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(2))));
+    let is_end = |effect: &Effect| matches!(effect, Effect::Deposed(_, Ended::Deposed(_)));
+    assert!(world.shells[0].seen.iter().any(is_end));
+    world.batch(successor, "w", 7);
+    assert!(world.has_seen(successor, &Effect::Acknowledge(workspace("w"), BatchId(7))));
+}
+
+#[test]
+fn a_node_that_begins_again_has_its_workspaces_back_before_anybody_tries() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.pass(2_000);
+    world.shells[0].is_still = true;
+    let chain = world.shells[0].notes[&workspace("w")].clone();
+    world.begin("a");
+    let files = Files::PerhapsAhead;
+    world.give(3, Input::Joined { chain, files });
+    world.pass(1_000);
+    assert!(world.owns(3, "w"));
+    world.pass(20_000);
+    assert_eq!(world.owners("w"), [0, 3]);
+    let standing = world.shells[3].node.standings();
+    assert_eq!(standing.len(), 1);
+    assert!(standing[0].is_owned && standing[0].epoch == Epoch(2));
+    assert_eq!(standing[0].nodes.len(), 3, "{standing:?}");
+}
+
+#[test]
+fn a_node_that_drains_takes_over_when_nobody_else_is_there() {
+    let mut world = three();
+    let first = [1, 2].map(|at| {
+        let hearing = &world.shells[at].node.hearing;
+        hearing.rank(world.now_ms, &workspace("w"), Some(&node("a")))
+    });
+    let first = if first[0] == 0 { 1 } else { 2 };
+    world.give(first, Input::Drains(true));
+    world.shells[0].is_still = true;
+    world.pass(30_000);
+    assert_eq!(world.owners("w"), [0, 3 - first]);
+    world.shells[3 - first].is_still = true;
+    world.pass(30_000);
+    assert_eq!(world.owners("w").len(), 3, "better there than nowhere");
+}
+
+#[test]
+fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_node() {
+    let mut world = three();
+    world.give(0, Input::Connected(false));
+    assert!(
+        !world.shells[0]
+            .seen
+            .iter()
+            .any(|it| matches!(it, Effect::Deposed(..)))
+    );
+    world.batch(0, "w", 1);
+    world.pass(2_000);
+    assert!(!world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(1))));
+    world.give(0, Input::Connected(true));
+    world.pass(3_000);
+    assert!(world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(1))));
+
+    // This one is offered, and its answer does not come.
+    let path = RelativePath::new("f2").unwrap();
+    let operations = vec![FileOperation::Create { path }];
+    let (workspace, batch) = (workspace("w"), BatchId(2));
+    let now_ms = world.now_ms;
+    let input = Input::Batch {
+        workspace: workspace.clone(),
+        batch,
+        operations,
+    };
+    let offered = world.shells[0].node.handle(now_ms, input);
+    assert!(matches!(&offered[..], [Effect::Ask(_)]), "{offered:?}");
+    let ended = world.shells[0].node.handle(now_ms, Input::Connected(false));
+    assert_eq!(ended, [Effect::Deposed(workspace, Ended::InDoubt)]);
+}
+
+#[test]
+fn a_failing_disk_leaves_a_workspace_to_others() {
+    let mut world = three();
+    let failed = Input::FilesDone {
+        workspace: workspace("w"),
+        outcome: Outcome::Failed,
+    };
+    world.give(1, failed);
+    world.shells[0].is_still = true;
+    world.pass(30_000);
+    assert_eq!(world.owners("w"), [0, 2]);
+}
