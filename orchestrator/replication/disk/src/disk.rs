@@ -97,6 +97,7 @@ impl ReplicatedDisk {
         let kind = self.inner.stat(from_path)?.map(|stat| stat.kind);
         match kind {
             None => rename(),
+            Some(_) if from == to => rename(),
             Some(EntryKind::Directory) if !have_one_rule(from, to) => Err(unsupported(
                 to_path,
                 "other parts of a directory are replicated under this name",

@@ -34,8 +34,9 @@ struct Known {
     /// What stood there in the window: it may stand there when that is made again.
     kind: Option<Kind>,
     is_made: bool,
-    /// What the first change of it found: at least so many bytes of a file, or a directory.
-    needed: Option<u64>,
+    is_needed: bool,
+    /// How long the first change of it found the file, at least.
+    needed_len: Option<u64>,
     /// It was removed, or got another name.
     is_gone: bool,
 }
@@ -65,6 +66,9 @@ impl Window {
     }
 
     fn admits_rename(&self, from: &RelativePath, to: &RelativePath) -> bool {
+        if from == to {
+            return true;
+        }
         let is_moved_on = self.is_source(from) || self.is_source(to);
         if is_moved_on || self.is_anything_needed(from) || self.is_anything_needed(to) {
             return false;
@@ -101,6 +105,12 @@ impl Window {
     }
 
     fn rename(&mut self, from: &RelativePath, to: &RelativePath) {
+        if from == to {
+            if !self.is_made(from) {
+                self.paths.entry(from.clone()).or_default().is_needed = true;
+            }
+            return;
+        }
         self.need_parent(to);
         let known = self.paths.get(from).copied().unwrap_or_default();
         let moved: Vec<_> = self
@@ -115,7 +125,7 @@ impl Window {
         } else {
             let known = Known {
                 kind: known.kind,
-                needed: Some(0),
+                is_needed: true,
                 ..Known::default()
             };
             self.paths.insert(to.clone(), known);
@@ -147,7 +157,7 @@ impl Window {
 
     /// Whether a file can have this length, and be made again from there.
     fn can_be_cut(&self, path: &RelativePath, len: u64) -> bool {
-        let needed = self.paths.get(path).and_then(|known| known.needed);
+        let needed = self.paths.get(path).and_then(|known| known.needed_len);
         self.can_stand(path, Kind::File) && needed.is_none_or(|needed| needed <= len)
     }
 
@@ -164,7 +174,8 @@ impl Window {
         let known = self.paths.entry(path.clone()).or_default();
         known.kind = Some(kind);
         if !known.is_made {
-            known.needed.get_or_insert(len);
+            known.is_needed = true;
+            known.needed_len.get_or_insert(len);
         }
     }
 
@@ -184,7 +195,7 @@ impl Window {
 
     /// Whether a path, or anything in it, is needed.
     fn is_anything_needed(&self, path: &RelativePath) -> bool {
-        self.within(path).any(|(_, known)| known.needed.is_some())
+        self.within(path).any(|(_, known)| known.is_needed)
     }
 
     /// Whether a change named this path, anything in it, or removed what it stands in.

@@ -60,6 +60,7 @@ fn what_would_be_other_files_when_it_is_made_again_waits_for_a_note() {
         vec![append("d/a", 0), remove("d")],
         vec![rename("a", "b"), remove("b")],
         vec![create("a"), remove("a"), directory("a")],
+        vec![rename("a", "b"), append("b", 9), cut("b")],
     ] {
         assert_eq!(admitted(&spoilt), spoilt.len() - 1, "{spoilt:?}");
     }

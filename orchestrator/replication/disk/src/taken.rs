@@ -36,6 +36,21 @@ impl Taken {
     /// Takes down a change other than an append.
     pub(crate) fn push(&mut self, operation: FileOperation) {
         self.follow(&operation);
+        self.push_only(operation);
+    }
+
+    /// Takes down that a directory was removed, of which a part is still there: whatever `is_left` says.
+    pub(crate) fn remove_part(
+        &mut self,
+        path: RelativePath,
+        is_left: impl Fn(&RelativePath) -> bool,
+    ) {
+        self.open
+            .retain(|_, open| !open.is_within(&path) || is_left(open));
+        self.push_only(FileOperation::RemoveTree { path });
+    }
+
+    fn push_only(&mut self, operation: FileOperation) {
         self.bytes += operation.encoded_bytes_max();
         self.operations.push(operation);
     }

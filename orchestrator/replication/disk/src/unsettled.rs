@@ -4,6 +4,7 @@
 //! looked at; if that fails too, the change stays unsettled, and nothing further is changed or handed over before it is
 //! known.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -13,6 +14,9 @@ use goondan_replication::operation::{FileOperation, RelativePath};
 use crate::limits::READ_BACK_BYTES;
 use crate::taken::Taken;
 use crate::walk;
+
+/// Hands over what was taken down if it is much: what is read back may be more than memory should hold.
+pub(crate) type Relieve<'a> = &'a dyn Fn(&mut Taken);
 
 /// A change that failed, or of which only the file itself says what it was.
 #[derive(Debug, Clone)]
@@ -32,7 +36,13 @@ impl Unsettled {
     ///
     /// As the disk says. It may have been taken down in part then, in a way that does no harm when it is taken down
     /// again.
-    pub(crate) fn settle(&self, disk: &dyn Disk, dir: &Path, taken: &mut Taken) -> io::Result<()> {
+    pub(crate) fn settle(
+        &self,
+        disk: &dyn Disk,
+        dir: &Path,
+        taken: &mut Taken,
+        relieve: Relieve<'_>,
+    ) -> io::Result<()> {
         match self {
             Self::Whole(operation) => {
                 if is_made(disk, dir, operation)? {
@@ -41,10 +51,11 @@ impl Unsettled {
                 Ok(())
             }
             Self::Removal(path) => {
-                taken.push(FileOperation::RemoveTree { path: path.clone() });
-                take_in(disk, dir, Some(path), taken)
+                let left = walk::entries(disk, dir, Some(path))?;
+                taken.remove_part(path.clone(), |path| left.contains_key(path));
+                take_entries(disk, dir, left, taken, relieve)
             }
-            Self::Length(path, known) => settle_length(disk, dir, path, *known, taken),
+            Self::Length(path, known) => settle_length(disk, dir, path, *known, taken, relieve),
         }
     }
 }
@@ -77,6 +88,7 @@ fn settle_length(
     path: &RelativePath,
     known: u64,
     taken: &mut Taken,
+    relieve: Relieve<'_>,
 ) -> io::Result<()> {
     let Some(stat) = stat(disk, dir, path)? else {
         taken.push(FileOperation::RemoveFile { path: path.clone() });
@@ -89,7 +101,7 @@ fn settle_length(
         });
         return Ok(());
     }
-    take_content(disk, dir, path, known, taken)
+    take_content(disk, dir, path, known, taken, relieve)
 }
 
 /// Takes down what a file holds from `offset` on.
@@ -99,6 +111,7 @@ fn take_content(
     path: &RelativePath,
     mut offset: u64,
     taken: &mut Taken,
+    relieve: Relieve<'_>,
 ) -> io::Result<()> {
     let mut file = disk.open_read(&dir.join(path.as_str()))?;
     let mut chunk = vec![0; READ_BACK_BYTES];
@@ -109,11 +122,12 @@ fn take_content(
             return Ok(());
         }
         taken.append(path, offset, bytes);
+        relieve(taken);
         offset = offset.saturating_add(len as u64);
     }
 }
 
-/// Takes down what is there, as if it were made now; with `below`, only that and what it holds.
+/// Takes down all that is there, as if it were made now.
 ///
 /// # Errors
 ///
@@ -121,15 +135,26 @@ fn take_content(
 pub(crate) fn take_in(
     disk: &dyn Disk,
     dir: &Path,
-    below: Option<&RelativePath>,
     taken: &mut Taken,
+    relieve: Relieve<'_>,
 ) -> io::Result<()> {
-    for (path, kind) in walk::entries(disk, dir, below)? {
+    take_entries(disk, dir, walk::entries(disk, dir, None)?, taken, relieve)
+}
+
+fn take_entries(
+    disk: &dyn Disk,
+    dir: &Path,
+    entries: BTreeMap<RelativePath, EntryKind>,
+    taken: &mut Taken,
+    relieve: Relieve<'_>,
+) -> io::Result<()> {
+    for (path, kind) in entries {
         if kind == EntryKind::Directory {
             taken.push(FileOperation::CreateDir { path });
+            relieve(taken);
         } else {
             taken.push(FileOperation::Create { path: path.clone() });
-            take_content(disk, dir, &path, 0, taken)?;
+            take_content(disk, dir, &path, 0, taken, relieve)?;
         }
     }
     Ok(())

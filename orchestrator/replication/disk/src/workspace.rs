@@ -232,6 +232,24 @@ impl Workspace {
         Ok(Some(self.confirmations.awaited()))
     }
 
+    /// Hands over what was taken down, if it is much.
+    fn relieve(&self, taken: &mut Taken) {
+        if taken.is_much() {
+            self.give(taken);
+        }
+    }
+
+    fn give(&self, taken: &mut Taken) {
+        if taken.is_empty() {
+            return;
+        }
+        (self.outlet)(HandedOver {
+            workspace: self.id.clone(),
+            batch: self.confirmations.hand_over(),
+            operations: taken.take_out(),
+        });
+    }
+
     /// Waits until what was handed over is acknowledged.
     ///
     /// # Errors
@@ -280,14 +298,14 @@ impl Changing<'_> {
     pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) {
         self.record.has_taken = true;
         self.record.taken.append(path, offset, bytes);
-        self.hand_over_if_much();
+        self.workspace.relieve(&mut self.record.taken);
     }
 
     /// Takes down a change that was made.
     pub(crate) fn push(&mut self, operation: FileOperation) {
         self.record.has_taken = true;
         self.record.taken.push(operation);
-        self.hand_over_if_much();
+        self.workspace.relieve(&mut self.record.taken);
     }
 
     /// Looks at what became of a change; if that cannot be told now, it is looked at before the next one.
@@ -303,13 +321,14 @@ impl Changing<'_> {
     }
 
     fn settle(&mut self) -> io::Result<()> {
+        let workspace = self.workspace;
+        let relieve = |taken: &mut Taken| workspace.relieve(taken);
         let record = &mut *self.record;
         while let Some(first) = record.unsettled.first() {
             record.has_taken = true;
-            first.settle(self.disk, &self.workspace.dir, &mut record.taken)?;
+            first.settle(self.disk, &workspace.dir, &mut record.taken, &relieve)?;
             record.unsettled.remove(0);
         }
-        self.hand_over_if_much();
         Ok(())
     }
 
@@ -320,28 +339,14 @@ impl Changing<'_> {
     /// As the disk says.
     pub(crate) fn take_in(&mut self) -> io::Result<()> {
         self.record.has_taken = true;
-        take_in(self.disk, &self.workspace.dir, None, &mut self.record.taken)?;
-        self.hand_over_if_much();
-        Ok(())
-    }
-
-    fn hand_over_if_much(&mut self) {
-        if self.record.taken.is_much() {
-            self.hand_over();
-        }
+        let workspace = self.workspace;
+        let relieve = |taken: &mut Taken| workspace.relieve(taken);
+        take_in(self.disk, &workspace.dir, &mut self.record.taken, &relieve)
     }
 
     /// Hands over what was taken down, if there is any.
     fn hand_over(&mut self) {
-        if self.record.taken.is_empty() {
-            return;
-        }
-        let operations = self.record.taken.take_out();
-        (self.workspace.outlet)(HandedOver {
-            workspace: self.workspace.id.clone(),
-            batch: self.workspace.confirmations.hand_over(),
-            operations,
-        });
+        self.workspace.give(&mut self.record.taken);
     }
 
     /// Gives a file that is opened a number, for the term it is opened in.
