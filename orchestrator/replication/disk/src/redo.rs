@@ -37,8 +37,8 @@ struct Known {
     is_needed: bool,
     /// How long the first change of it found the file, at least.
     needed_len: Option<u64>,
-    /// It was removed, or got another name.
-    is_gone: bool,
+    /// It was removed, or got another name, whether it is there again or not.
+    was_gone: bool,
 }
 
 /// The changes that were made since the last note.
@@ -143,7 +143,7 @@ impl Window {
         for (_, known) in begins.filter(|(known, _)| known.is_within(path)) {
             *known = Known {
                 kind: known.kind,
-                is_gone: true,
+                was_gone: true,
                 ..Known::default()
             };
         }
@@ -167,7 +167,6 @@ impl Window {
         let known = self.paths.entry(path.clone()).or_default();
         known.kind = Some(kind);
         known.is_made = true;
-        known.is_gone = false;
     }
 
     fn need(&mut self, path: &RelativePath, kind: Kind, len: u64) {
@@ -200,7 +199,7 @@ impl Window {
 
     /// Whether a change named this path, anything in it, or removed what it stands in.
     fn is_touched(&self, path: &RelativePath) -> bool {
-        let gone = |(known, what): (&RelativePath, &Known)| what.is_gone && path.is_within(known);
+        let gone = |(known, what): (&RelativePath, &Known)| what.was_gone && path.is_within(known);
         self.within(path).next().is_some() || self.paths.iter().any(gone)
     }
 

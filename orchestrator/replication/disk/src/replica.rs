@@ -296,6 +296,9 @@ impl Replica {
             }
             self.remove(to)?;
         }
+        if from.parent() != to.parent() {
+            self.sync_above(to)?;
+        }
         self.disk.rename(&self.at(from), &self.at(to))?;
         self.changed_files = moved(&self.changed_files, from, to);
         let dirs = self.changed_dirs.iter().flatten().cloned().collect();
@@ -304,6 +307,21 @@ impl Replica {
         self.changed_dirs.extend(own);
         self.name_changed(from);
         self.name_changed(to);
+        Ok(())
+    }
+
+    /// Makes the names durable that lead to where something is to be moved: a crash could take them, and it with them.
+    fn sync_above(&self, to: &RelativePath) -> io::Result<()> {
+        let mut dir = to.parent();
+        while let Some(inner) = dir {
+            dir = inner.parent();
+            if self.changed_dirs.contains(&dir) {
+                let path = dir
+                    .as_ref()
+                    .map_or_else(|| self.dir.clone(), |dir| self.at(dir));
+                self.disk.sync_dir(&path)?;
+            }
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use goondan_durable::disk::{Crash, SimulatedDisk};
 use goondan_replicated_disk::{Replica, Waits};
 use goondan_replication::operation::FileOperation;
 
-use crate::workload::{Faults, run};
+use crate::workload::{Faults, run, seeds};
 use crate::world::{Owner, bare, memory, replica};
 
 /// Whether a standby keeps to what a replica says of notes.
@@ -112,7 +112,7 @@ fn workload(seed: u64) -> Vec<FileOperation> {
 
 #[test]
 fn rep_1_a_standby_that_stops_anywhere_gets_the_same_files() {
-    for seed in 0..400 {
+    for seed in seeds(400) {
         let operations = workload(seed);
         let replayed = replay(&operations, seed, Notes::AsAsked);
         assert_eq!(replayed, Ok(()), "seed {seed}: {operations:#?}");
@@ -128,7 +128,7 @@ fn the_test_finds_what_notes_are_there_for() {
 /// From any operation since the last note, over files that have all of them.
 #[test]
 fn what_is_made_again_changes_nothing() {
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let operations = workload(seed);
         let disk = bare();
         let mut first = replica(&disk);
@@ -144,12 +144,9 @@ fn what_is_made_again_changes_nothing() {
             let again = disk.after_crash(Crash::ProcessOnly);
             let mut second = replica(&again);
             let fits = second.apply(&operations[noted..made]).unwrap();
-            assert_eq!(fits, Ok(()), "seed {seed}, {noted} to {made}");
-            assert_eq!(
-                second.digest().unwrap(),
-                found,
-                "seed {seed}, {noted} to {made}"
-            );
+            let context = format!("seed {seed}: {:#?}", &operations[noted..made]);
+            assert_eq!(fits, Ok(()), "{context}");
+            assert_eq!(second.digest().unwrap(), found, "{context}");
         }
     }
 }

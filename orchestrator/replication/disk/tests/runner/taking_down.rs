@@ -8,12 +8,12 @@ use goondan_replicated_disk::Waits;
 use goondan_replicated_disk::limits::TAKEN_BYTES_MAX;
 use goondan_replication::operation::FileOperation;
 
-use crate::workload::{Faults, run};
+use crate::workload::{Faults, run, seeds};
 use crate::world::{Owner, bare, content, dir, memory, relative, replica};
 
 #[test]
 fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
-    for seed in 0..300 {
+    for seed in seeds(300) {
         let owner = Owner::new(Waits::AtEachSync);
         run(&owner, seed, 60, Faults::None);
         owner.is_replayed(&format!("seed {seed}"));
@@ -22,7 +22,7 @@ fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
 
 #[test]
 fn rep_1_whatever_fails_the_log_makes_the_files_that_are_there() {
-    for seed in 0..600 {
+    for seed in seeds(600) {
         let owner = Owner::new(Waits::AtConfirm);
         run(&owner, seed, 80, Faults::Some);
         owner.is_replayed(&format!("seed {seed}"));

@@ -25,6 +25,13 @@ const DIRECTORIES: [&str; 7] = [
     "instances/i/work",
 ];
 
+/// So many seeds, or as many as `GOONDAN_REPLICATED_DISK_SEEDS` says, from `GOONDAN_TEST_SEED` on.
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
+    let knob = |name| std::env::var(name).ok()?.parse().ok();
+    let first = knob("GOONDAN_TEST_SEED").unwrap_or(0);
+    first..first + knob("GOONDAN_REPLICATED_DISK_SEEDS").unwrap_or(count)
+}
+
 /// Which faults a run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
