@@ -237,10 +237,7 @@ impl Replica {
     fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) -> Result<(), Stop> {
         let found = self.disk.stat(&self.at(path))?;
         match found {
-            None if offset == 0 => {
-                self.has_parent(path)?;
-                self.name_changed(path);
-            }
+            None if offset == 0 => self.has_parent(path)?,
             None => return Err(misfit(path, Misfit::Missing)),
             Some(stat) if stat.kind != EntryKind::File => {
                 return Err(misfit(path, Misfit::OtherKind));
@@ -249,6 +246,10 @@ impl Replica {
             Some(_) => {}
         }
         self.file_changed(path);
+        if offset == 0 {
+            // One that is there may have been made by an earlier life that did not sync its name.
+            self.name_changed(path);
+        }
         let mut file = self.disk.open(&self.at(path))?;
         if found.is_some_and(|stat| stat.len > offset) {
             file.set_len(offset)?;
@@ -311,16 +312,15 @@ impl Replica {
     }
 
     /// Makes the names durable that lead to where something is to be moved: a crash could take them, and it with them.
+    /// All of them, as an earlier life may have made some without having synced them.
     fn sync_above(&self, to: &RelativePath) -> io::Result<()> {
         let mut dir = to.parent();
         while let Some(inner) = dir {
             dir = inner.parent();
-            if self.changed_dirs.contains(&dir) {
-                let path = dir
-                    .as_ref()
-                    .map_or_else(|| self.dir.clone(), |dir| self.at(dir));
-                self.disk.sync_dir(&path)?;
-            }
+            let above = dir
+                .as_ref()
+                .map_or_else(|| self.dir.clone(), |dir| self.at(dir));
+            self.disk.sync_dir(&above)?;
         }
         Ok(())
     }
