@@ -73,10 +73,14 @@ impl Window {
         if is_moved_on || self.is_anything_needed(from) || self.is_anything_needed(to) {
             return false;
         }
-        // A file that is made again takes the place of any. Else nothing may have touched that place: it has what was
-        // moved there already, and that is not made again, or not in this kind.
-        let is_made_file = self.is_made(from) && self.kind(from) == Some(Kind::File);
-        is_made_file && self.can_stand(to, Kind::File) || !self.is_touched(to)
+        // What was not made here is not at its old name when it is done again: what happened in it before could not be,
+        // and what happened to the new name would spoil it.
+        if !self.is_made(from) {
+            return !self.is_touched(from) && !self.is_touched(to);
+        }
+        // A file that is made again takes the place of any other. A directory takes what is in the place with it.
+        let is_file = self.kind(from) == Some(Kind::File);
+        is_file && self.can_stand(to, Kind::File) || !self.is_touched(to)
     }
 
     /// Takes a change into account, whether it is admitted or not.

@@ -116,12 +116,7 @@ impl Replica {
             }
         }
         for path in &self.changed_dirs {
-            let path = path
-                .as_ref()
-                .map_or_else(|| self.dir.clone(), |path| self.at(path));
-            if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::Directory) {
-                self.disk.sync_dir(&path)?;
-            }
+            self.sync_names(path.as_ref())?;
         }
         self.changed_files.clear();
         self.changed_dirs.clear();
@@ -172,6 +167,15 @@ impl Replica {
 
     fn at(&self, path: &RelativePath) -> PathBuf {
         self.dir.join(path.as_str())
+    }
+
+    /// Makes the names in a directory durable, if there is one; none stands for the workspace's own.
+    fn sync_names(&self, path: Option<&RelativePath>) -> io::Result<()> {
+        let path = path.map_or_else(|| self.dir.clone(), |path| self.at(path));
+        if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::Directory) {
+            self.disk.sync_dir(&path)?;
+        }
+        Ok(())
     }
 
     fn kind(&self, path: &RelativePath) -> io::Result<Option<EntryKind>> {
@@ -273,9 +277,7 @@ impl Replica {
         let Some(kind) = self.kind(from)? else {
             // Made again over files that have it already.
             return if self.kind(to)?.is_some() {
-                self.name_changed(from);
-                self.name_changed(to);
-                Ok(())
+                Ok(self.renamed(from, to)?)
             } else {
                 Err(misfit(from, Misfit::Missing))
             };
@@ -306,8 +308,19 @@ impl Replica {
         let own = self.changed_dirs.take(&None);
         self.changed_dirs = moved(&dirs, from, to).into_iter().map(Some).collect();
         self.changed_dirs.extend(own);
+        Ok(self.renamed(from, to)?)
+    }
+
+    /// Has the names be synced that a rename changed: those of two directories at once, so that one does not come after
+    /// a crash without the other.
+    fn renamed(&mut self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
         self.name_changed(from);
         self.name_changed(to);
+        if from.parent() != to.parent() {
+            for dir in [to.parent(), from.parent()] {
+                self.sync_names(dir.as_ref())?;
+            }
+        }
         Ok(())
     }
 

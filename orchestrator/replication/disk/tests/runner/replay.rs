@@ -25,6 +25,10 @@ struct Standby<'a> {
     /// How many operations were made, as it was noted last.
     noted: usize,
     made: usize,
+    /// How many are made, or were about to be.
+    started: usize,
+    /// How many were made before any crash.
+    furthest: usize,
     /// The last crash.
     crash: Option<Crash>,
 }
@@ -38,6 +42,8 @@ impl<'a> Standby<'a> {
             disk,
             noted: 0,
             made: 0,
+            started: 0,
+            furthest: 0,
             crash: None,
         }
     }
@@ -53,6 +59,7 @@ impl<'a> Standby<'a> {
             Notes::AsAsked => self.replica.until_note(record),
             Notes::AtAnyTime => record.len(),
         };
+        self.started = self.made + admitted;
         if let Err(misfit) = self.replica.apply(&record[..admitted])? {
             let window = &self.operations[self.noted..self.made + admitted];
             return Ok(Err(format!("{misfit} over {:?}: {window:#?}", self.crash)));
@@ -60,14 +67,28 @@ impl<'a> Standby<'a> {
         self.made += admitted;
         if admitted < record.len() || chance.u8(..8) == 0 {
             self.replica.sync()?;
+            let window = self.noted..self.made;
             self.noted = self.made;
+            // Before that the files may be ahead.
+            if self.made >= self.furthest && !self.has_what_is_noted() {
+                let window = &self.operations[window];
+                return Ok(Err(format!("differs behind {:?}: {window:#?}", self.crash)));
+            }
         }
         Ok(Ok(()))
+    }
+
+    /// Whether what is durable is what the operations make that were noted.
+    fn has_what_is_noted(&self) -> bool {
+        let durable = self.disk.after_crash(Crash::LoseUnsynced);
+        let expected = memory(&self.operations[..self.noted]).digest();
+        replica(&durable).digest().unwrap() == expected
     }
 
     fn start_again(&mut self, crash: Crash) {
         self.disk = self.disk.after_crash(crash);
         self.crash = Some(crash);
+        self.furthest = self.furthest.max(self.started);
         self.replica = replica(&self.disk);
         self.made = self.noted;
     }
@@ -101,9 +122,8 @@ fn replay(operations: &[FileOperation], seed: u64, notes: Notes) -> Result<(), S
     }
     standby.disk.crash_at(u64::MAX);
     standby.replica.sync().unwrap();
-    let durable = standby.disk.after_crash(Crash::LoseUnsynced);
-    let found = replica(&durable).digest().unwrap();
-    if found == memory(operations).digest() {
+    standby.noted = standby.made;
+    if standby.has_what_is_noted() {
         Ok(())
     } else {
         Err("the files differ".to_owned())
