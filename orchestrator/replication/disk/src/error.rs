@@ -47,7 +47,8 @@ impl Refused {
     /// Whether an error is one of these, and no disk's.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+        let inner = error.get_ref().map(|inner| inner.downcast_ref::<Self>());
+        inner.flatten().is_some()
     }
 }
 

@@ -204,7 +204,7 @@ mod tests {
         assert!(newer.to_string().contains("upgrade"), "{newer}");
         for damaged in [
             String::new(),
-            text[..text.len() / 2].to_owned(),
+            text.split_at(text.len() / 2).0.to_owned(),
             text.replace("\"position\":1", "\"position\":2"),
             text.replace("\"format\":1", "\"format\":0"),
         ] {

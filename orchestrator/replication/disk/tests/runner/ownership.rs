@@ -44,8 +44,8 @@ impl Node {
     }
 }
 
-/// Something that waits for the log.
-type Wait = fn(&ReplicatedDisk) -> io::Result<()>;
+/// Something that is done to a workspace.
+type Act = fn(&ReplicatedDisk) -> io::Result<()>;
 
 fn sync_a_file(disk: &ReplicatedDisk) -> io::Result<()> {
     let mut file = disk.create(&dir().join("a"))?;
@@ -63,14 +63,14 @@ fn confirm(disk: &ReplicatedDisk) -> io::Result<()> {
     disk.confirm(&dir().join("tasks/t"))
 }
 
-const WAITS: [(Waits, Wait); 3] = [
+const WAITS: [(Waits, Act); 3] = [
     (Waits::AtEachSync, sync_a_file),
     (Waits::AtEachSync, sync_a_directory),
     (Waits::AtConfirm, confirm),
 ];
 
 /// Lets something wait, does what ends the wait once the batch was handed over, and says how it ended.
-fn ended_by(waits: (Waits, Wait), end: impl FnOnce(&Node, BatchId)) -> io::Result<()> {
+fn ended_by(waits: (Waits, Act), end: impl FnOnce(&Node, BatchId)) -> io::Result<()> {
     let node = Node::owning(waits.0);
     let disk = Arc::clone(&node.replicated);
     let waiting = std::thread::spawn(move || waits.1(&disk));
@@ -165,42 +165,22 @@ fn syncs_wait_for_nothing_where_confirming_does() {
     assert_eq!(node.handed.try_iter().count(), 0);
 }
 
-/// Every kind of change, each tried on a workspace that has files.
-fn changes() -> Vec<(&'static str, Box<dyn Fn(&dyn Disk) -> io::Result<()>>)> {
-    let at = |path: &str| -> PathBuf { dir().join(path) };
-    vec![
-        (
-            "open",
-            Box::new(move |disk| disk.open(&at("new")).map(drop)),
-        ),
-        (
-            "create",
-            Box::new(move |disk| disk.create(&at("a")).map(drop)),
-        ),
-        (
-            "append",
-            Box::new(move |disk| disk.open(&at("a"))?.append(b"x").map(drop)),
-        ),
-        ("cut", Box::new(move |disk| disk.open(&at("a"))?.set_len(0))),
-        (
-            "rename",
-            Box::new(move |disk| disk.rename(&at("a"), &at("b"))),
-        ),
-        (
-            "move out",
-            Box::new(move |disk| disk.rename(&at("a"), Path::new("/r/a"))),
-        ),
-        ("remove", Box::new(move |disk| disk.remove_file(&at("a")))),
-        (
-            "make a directory",
-            Box::new(move |disk| disk.create_dir(&at("e"))),
-        ),
-        (
-            "remove a directory",
-            Box::new(move |disk| disk.remove_tree(&at("d"))),
-        ),
-    ]
+fn at(path: &str) -> PathBuf {
+    dir().join(path)
 }
+
+/// Every kind of change, each tried on a workspace that has files.
+const CHANGES: [(&str, Act); 9] = [
+    ("open", |disk| disk.open(&at("new")).map(drop)),
+    ("create", |disk| disk.create(&at("a")).map(drop)),
+    ("append", |disk| disk.open(&at("a"))?.append(b"x").map(drop)),
+    ("cut", |disk| disk.open(&at("a"))?.set_len(0)),
+    ("rename", |disk| disk.rename(&at("a"), &at("b"))),
+    ("move out", |disk| disk.rename(&at("a"), Path::new("/r/a"))),
+    ("remove", |disk| disk.remove_file(&at("a"))),
+    ("make a directory", |disk| disk.create_dir(&at("e"))),
+    ("remove a directory", |disk| disk.remove_tree(&at("d"))),
+];
 
 #[test]
 fn rep_1_what_is_not_this_nodes_is_not_changed() {
@@ -216,7 +196,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
                 .disown(&workspace(), "node b has it".to_owned());
         }
         let before = replica(&node.disk).digest().unwrap();
-        for (name, change) in changes() {
+        for (name, change) in CHANGES {
             let error = change(node.replicated.as_ref()).unwrap_err();
             assert_eq!(
                 error.kind(),
