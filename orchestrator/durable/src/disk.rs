@@ -123,6 +123,16 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     ///
     /// As the file system says.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Waits until all that was changed below a directory, and synced, also stands wherever else it is kept. On a
+    /// disk that is kept nowhere else there is nothing to wait for.
+    ///
+    /// # Errors
+    ///
+    /// If it is kept elsewhere and will never be known to stand there.
+    fn confirm(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// An open file.

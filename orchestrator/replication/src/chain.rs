@@ -6,23 +6,36 @@
 //! altered, or is not the one that was read before.
 
 use goondan_protocol::ids::WorkspaceId;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::record::{Body, Encoded, Record, RecordFault, origin};
 
 /// Who may write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ownership {
     /// Which node.
     pub node: NodeId,
     /// Which life of it.
     pub life: Life,
     /// If it gave the workspace up: to whom.
+    // Left out if it was not; `null` is to anybody.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub released: Option<Option<NodeId>>,
 }
 
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<NodeId>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 /// How far a log has been read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Chain {
     workspace: WorkspaceId,
     position: Position,

@@ -20,6 +20,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chain::{Chain, ChainFault};
 use crate::limits::{ANSWER_DEADLINE_MS, POLL_MS, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS};
 use crate::log::{Attempt, Put, PutAnswer, ReadAnswer};
@@ -179,7 +181,8 @@ pub enum Trouble {
 }
 
 /// What is known of the files that a standby begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Files {
     /// They are those that the records make, or those of some record behind it: it was a standby before.
     AsNoted,

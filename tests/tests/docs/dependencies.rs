@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 28] = [
+const MARKS: [(&str, &str); 29] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -28,6 +28,7 @@ const MARKS: [(&str, &str); 28] = [
     ("orchestrator/bundles", "m"),
     ("orchestrator/packages", "e"),
     ("orchestrator/replication", "R"),
+    ("orchestrator/replication/disk", "D"),
     ("orchestrator/replica", "P"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),

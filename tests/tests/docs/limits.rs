@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -21,6 +21,7 @@ const FILES: [&str; 20] = [
     "orchestrator/bundles/src/limits.rs",
     "orchestrator/packages/src/limits.rs",
     "orchestrator/replication/src/limits.rs",
+    "orchestrator/replication/disk/src/limits.rs",
     "orchestrator/replica/src/limits.rs",
     "connector-process/src/limits.rs",
     "gdn/studio/src/limits.rs",

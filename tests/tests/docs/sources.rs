@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 28] = [
+pub(crate) const CRATES: [(&str, &str); 29] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -28,6 +28,7 @@ pub(crate) const CRATES: [(&str, &str); 28] = [
     ("goondan_bundles", "orchestrator/bundles"),
     ("goondan_packages", "orchestrator/packages"),
     ("goondan_replication", "orchestrator/replication"),
+    ("goondan_replicated_disk", "orchestrator/replication/disk"),
     ("goondan_replica", "orchestrator/replica"),
     ("goondan_agent_process", "agent-process"),
     ("goondan_connectors", "connector-process/connectors"),

@@ -235,16 +235,15 @@ impl Disk for SimulatedDisk {
         self.call(|machine| {
             let (dir, from) = machine.place(from)?;
             let (to_dir, to) = machine.place(to)?;
-            if dir != to_dir {
-                return Err(errno(nix::errno::Errno::EXDEV));
-            }
             let ino = *machine.names(dir)?.get(from).ok_or_else(not_found)?;
-            let replaced = machine.names(dir)?.get(to).copied();
+            let replaced = machine.names(to_dir)?.get(to).copied();
             if replaced.is_some_and(|ino| machine.names(ino).is_ok_and(|names| !names.is_empty())) {
                 return Err(errno(nix::errno::Errno::ENOTEMPTY));
             }
-            let names = vec![(from.to_owned(), None), (to.to_owned(), Some(ino))];
-            machine.change_dir(dir, DirChange { names, with: None });
+            machine.change_both(
+                (dir, from.to_owned(), None),
+                (to_dir, to.to_owned(), Some(ino)),
+            );
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 
 use super::SimulatedDisk;
-use super::machine::{Machine, errno, not_found};
+use super::machine::{errno, not_found};
 use super::node::{DirChange, Ino, Names, Node};
 use crate::disk::folder::{Folder, NodeKind, NodeStat};
 use crate::disk::{Disk as _, DiskFile};
@@ -48,35 +48,6 @@ impl SimulatedFolder {
             }
             Ok(machine.add(dir, name, node))
         })
-    }
-}
-
-impl Machine {
-    /// Lets names change in one or two directories at once.
-    fn change_both(
-        &mut self,
-        one: (Ino, OsString, Option<Ino>),
-        other: (Ino, OsString, Option<Ino>),
-    ) {
-        let (dir, name, ino) = one;
-        let (other_dir, other_name, other_ino) = other;
-        if dir == other_dir {
-            let names = vec![(name, ino), (other_name, other_ino)];
-            self.change_dir(dir, DirChange { names, with: None });
-            return;
-        }
-        self.next_pair += 1;
-        let pair = self.next_pair;
-        for (dir, partner, name, ino) in [
-            (dir, other_dir, name, ino),
-            (other_dir, dir, other_name, other_ino),
-        ] {
-            let change = DirChange {
-                names: vec![(name, ino)],
-                with: Some((pair, partner)),
-            };
-            self.change_dir(dir, change);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The machine a simulated disk is in: it counts calls, fails them, and stops.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path};
 
@@ -114,6 +114,33 @@ impl Machine {
         {
             change_names(current, change.clone());
             changes.push(change);
+        }
+    }
+
+    /// Lets names change in one or two directories at once.
+    pub(super) fn change_both(
+        &mut self,
+        one: (Ino, OsString, Option<Ino>),
+        other: (Ino, OsString, Option<Ino>),
+    ) {
+        let (dir, name, ino) = one;
+        let (other_dir, other_name, other_ino) = other;
+        if dir == other_dir {
+            let names = vec![(name, ino), (other_name, other_ino)];
+            self.change_dir(dir, DirChange { names, with: None });
+            return;
+        }
+        self.next_pair += 1;
+        let pair = self.next_pair;
+        for (dir, partner, name, ino) in [
+            (dir, other_dir, name, ino),
+            (other_dir, dir, other_name, other_ino),
+        ] {
+            let change = DirChange {
+                names: vec![(name, ino)],
+                with: Some((pair, partner)),
+            };
+            self.change_dir(dir, change);
         }
     }
 

@@ -1,0 +1,307 @@
+//! The disk that takes down what is changed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_durable::disk::{Disk, DiskFile, Entry, EntryKind, Stat};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::operation::{FileOperation, RelativePath};
+
+use crate::error::Refused;
+use crate::file::{ReplicatedFile, Shared};
+use crate::recording::Recording;
+use crate::scope::{Place, have_one_rule, locate, workspace_of};
+use crate::workspace::{Changing, Workspace};
+
+/// When a sync waits for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Each sync returns after the log has what was changed before it.
+    AtEachSync,
+    /// Syncs do not wait; [`Disk::confirm`] does.
+    AtConfirm,
+}
+
+/// A disk that takes down what is changed of the replicated files of workspaces, hands it over at each sync, and waits
+/// until their logs have it.
+///
+/// Reads, and everything that is not replicated ([`crate::scope`]), go straight through. A change of a workspace that is
+/// not this node's is refused ([`Refused`]). A change is made on the disk first and taken down as it happened: a short
+/// append with the bytes that were taken, and one that failed as what the file shows.
+#[derive(Debug)]
+pub struct ReplicatedDisk {
+    inner: Arc<dyn Disk>,
+    recording: Arc<Recording>,
+    waits: Waits,
+}
+
+impl ReplicatedDisk {
+    /// A disk over `inner`, whose changes go to `recording`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Disk>, recording: Arc<Recording>, waits: Waits) -> Self {
+        Self {
+            inner,
+            recording,
+            waits,
+        }
+    }
+
+    /// Takes down all replicated files of a workspace as they are, as if they were made now: for one that has files
+    /// before it has a log. Nothing is handed over but what is too much to be kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the workspace is not this node's, or as the disk says.
+    pub fn take_in(&self, workspace: &WorkspaceId) -> io::Result<()> {
+        let workspace = self.recording.known(workspace);
+        workspace.change(self.inner.as_ref())?.take_in()
+    }
+
+    fn locate(&self, path: &Path) -> io::Result<Place> {
+        locate(self.recording.workspaces(), path)
+    }
+
+    /// The workspace and the path in it, if `path` is replicated.
+    fn replicated(&self, path: &Path) -> io::Result<Option<(Arc<Workspace>, RelativePath)>> {
+        Ok(match self.locate(path)? {
+            Place::Replicated(workspace, path) => Some((self.recording.known(&workspace), path)),
+            Place::Outside | Place::Root(_) | Place::Apart => None,
+        })
+    }
+
+    fn opened(
+        &self,
+        file: Box<dyn DiskFile>,
+        workspace: &Arc<Workspace>,
+        changing: Option<(&mut Changing<'_>, RelativePath)>,
+    ) -> Box<dyn DiskFile> {
+        let opened = changing.map(|(changing, path)| changing.open(path));
+        let shared = Shared {
+            disk: Arc::clone(&self.inner),
+            workspace: Arc::clone(workspace),
+            waits_at_sync: self.waits == Waits::AtEachSync,
+        };
+        Box::new(ReplicatedFile::new(file, shared, opened))
+    }
+
+    /// Renames within a workspace.
+    fn rename_within(
+        &self,
+        workspace: &Workspace,
+        (from_path, from): (&Path, &RelativePath),
+        (to_path, to): (&Path, &RelativePath),
+    ) -> io::Result<()> {
+        let mut changing = workspace.change(self.inner.as_ref())?;
+        let rename = || self.inner.rename(from_path, to_path);
+        let kind = self.inner.stat(from_path)?.map(|stat| stat.kind);
+        match kind {
+            None => rename(),
+            Some(_) if from == to => rename(),
+            Some(EntryKind::Directory) if !have_one_rule(from, to) => Err(unsupported(
+                to_path,
+                "other parts of a directory are replicated under this name",
+            )),
+            Some(EntryKind::File | EntryKind::Directory) => {
+                let operation = FileOperation::Rename {
+                    from: from.clone(),
+                    to: to.clone(),
+                };
+                changing.make(operation, rename)
+            }
+            // No log knows it; what was in its place is known, and gone.
+            Some(EntryKind::Other) => {
+                match self.inner.stat(to_path)?.and_then(|stat| gone(stat, to)) {
+                    Some(operation) => changing.make(operation, rename),
+                    None => rename(),
+                }
+            }
+        }
+    }
+
+    /// Renames to where nothing is replicated.
+    fn rename_out(
+        &self,
+        workspace: &Workspace,
+        (from_path, from): (&Path, &RelativePath),
+        to_path: &Path,
+    ) -> io::Result<()> {
+        let mut changing = workspace.change(self.inner.as_ref())?;
+        let rename = || self.inner.rename(from_path, to_path);
+        match self
+            .inner
+            .stat(from_path)?
+            .and_then(|stat| gone(stat, from))
+        {
+            Some(operation) => changing.make(operation, rename),
+            None => rename(),
+        }
+    }
+
+    /// Hands over what was taken down of the workspace that `dir` is in.
+    fn sync_names(&self, workspace: &WorkspaceId, dir: &Path) -> io::Result<()> {
+        let workspace = self.recording.known(workspace);
+        let awaited = workspace.hand_over(self.inner.as_ref(), None)?;
+        self.inner.sync_dir(dir)?;
+        match awaited {
+            Some(awaited) if self.waits == Waits::AtEachSync => workspace.wait(awaited),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The operation by which what stands at `path` goes; none if no log knows it.
+fn gone(stat: Stat, path: &RelativePath) -> Option<FileOperation> {
+    let path = path.clone();
+    match stat.kind {
+        EntryKind::File => Some(FileOperation::RemoveFile { path }),
+        EntryKind::Directory => Some(FileOperation::RemoveTree { path }),
+        EntryKind::Other => None,
+    }
+}
+
+fn unsupported(path: &Path, why: &'static str) -> io::Error {
+    let path = path.to_owned();
+    Refused::Unsupported { path, why }.into()
+}
+
+impl Disk for ReplicatedDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let Some((workspace, relative)) = self.replicated(path)? else {
+            return self.inner.open(path);
+        };
+        let mut changing = match workspace.change(self.inner.as_ref()) {
+            Ok(changing) => changing,
+            // What is there may be read.
+            Err(error) if Refused::is_in(&error) && self.inner.stat(path)?.is_some() => {
+                return Ok(self.opened(self.inner.open_read(path)?, &workspace, None));
+            }
+            Err(error) => return Err(error),
+        };
+        let open = || self.inner.open(path);
+        let file = if self.inner.stat(path)?.is_some() {
+            open()?
+        } else {
+            let path = relative.clone();
+            changing.make(FileOperation::Create { path }, open)?
+        };
+        Ok(self.opened(file, &workspace, Some((&mut changing, relative))))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let Some((workspace, relative)) = self.replicated(path)? else {
+            return self.inner.create(path);
+        };
+        let mut changing = workspace.change(self.inner.as_ref())?;
+        let operation = FileOperation::Create {
+            path: relative.clone(),
+        };
+        let file = changing.make(operation, || self.inner.create(path))?;
+        Ok(self.opened(file, &workspace, Some((&mut changing, relative))))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.open_read(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        self.inner.stat(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.inner.list(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let create = || self.inner.create_dir(path);
+        match self.locate(path)? {
+            Place::Outside | Place::Apart => create(),
+            Place::Root(workspace) => {
+                let workspace = self.recording.known(&workspace);
+                let _changing = workspace.change(self.inner.as_ref())?;
+                create()
+            }
+            Place::Replicated(workspace, relative) => {
+                let workspace = self.recording.known(&workspace);
+                let mut changing = workspace.change(self.inner.as_ref())?;
+                if self.inner.stat(path)?.is_some() {
+                    return create();
+                }
+                changing.make(FileOperation::CreateDir { path: relative }, create)
+            }
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match (self.locate(from)?, self.locate(to)?) {
+            (Place::Outside | Place::Apart, Place::Outside | Place::Apart) => {
+                self.inner.rename(from, to)
+            }
+            (Place::Replicated(one, from_path), Place::Replicated(other, to_path))
+                if one == other =>
+            {
+                let workspace = self.recording.known(&one);
+                self.rename_within(&workspace, (from, &from_path), (to, &to_path))
+            }
+            (Place::Replicated(workspace, from_path), Place::Outside | Place::Apart) => {
+                let workspace = self.recording.known(&workspace);
+                self.rename_out(&workspace, (from, &from_path), to)
+            }
+            (Place::Root(_), _) | (_, Place::Root(_)) => Err(unsupported(
+                from,
+                "a workspace's own directory cannot be renamed, nor another take its place",
+            )),
+            (_, Place::Replicated(..)) => Err(unsupported(
+                to,
+                "what is not replicated cannot be renamed to where everything is",
+            )),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let Some((workspace, relative)) = self.replicated(path)? else {
+            return self.inner.remove_file(path);
+        };
+        let mut changing = workspace.change(self.inner.as_ref())?;
+        let operation = FileOperation::RemoveFile { path: relative };
+        changing.make(operation, || self.inner.remove_file(path))
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        match self.locate(path)? {
+            Place::Outside | Place::Apart => self.inner.remove_tree(path),
+            Place::Root(_) => Err(unsupported(
+                path,
+                "a workspace's own directory cannot be removed",
+            )),
+            Place::Replicated(workspace, relative) => {
+                let workspace = self.recording.known(&workspace);
+                workspace.remove_tree(&relative, self.inner.as_ref(), || {
+                    self.inner.remove_tree(path)
+                })
+            }
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match self.locate(path)? {
+            Place::Outside | Place::Apart => self.inner.sync_dir(path),
+            Place::Root(workspace) | Place::Replicated(workspace, _) => {
+                self.sync_names(&workspace, path)
+            }
+        }
+    }
+
+    fn confirm(&self, dir: &Path) -> io::Result<()> {
+        self.inner.confirm(dir)?;
+        let workspace = workspace_of(self.recording.workspaces(), dir);
+        // In one that nobody named, nothing was ever changed.
+        let Some(workspace) = workspace.and_then(|workspace| self.recording.get(&workspace)) else {
+            return Ok(());
+        };
+        match workspace.hand_over(self.inner.as_ref(), None)? {
+            Some(awaited) => workspace.wait(awaited),
+            None => Ok(()),
+        }
+    }
+}

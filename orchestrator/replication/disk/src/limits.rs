@@ -1,0 +1,13 @@
+//! Limits of what is taken down and noted.
+
+use goondan_replication::limits::APPEND_BYTES_MAX;
+
+/// Bytes taken down of a workspace from which on they are handed over without waiting for a sync.
+pub const TAKEN_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes read at a time when a file is read back.
+pub const READ_BACK_BYTES: usize = 256 * 1024;
+/// Most bytes of a note of how far a log was read.
+pub const NOTE_BYTES_MAX: usize = 64 * 1024;
+
+const _: () = assert!(APPEND_BYTES_MAX < TAKEN_BYTES_MAX);
+const _: () = assert!(READ_BACK_BYTES <= APPEND_BYTES_MAX);

@@ -1,0 +1,218 @@
+//! How far this node has read a workspace's log, as a file.
+//!
+//! ```json
+//! {"format":1,"note":{"chain":{…},"ahead":0,"files":"asNoted"},"sha256":"…"}
+//! ```
+//!
+//! `sha256` is that of `note` as it is written. A note that was altered would have a node believe that the log is
+//! another one than it has read, so it is refused.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
+use goondan_replication::chain::Chain;
+use goondan_replication::names::Hash;
+use goondan_replication::standby::Files;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::limits::NOTE_BYTES_MAX;
+
+/// The number of the format that is written here.
+const FORMAT: u32 = 1;
+
+/// What is noted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Note {
+    /// How far the log was read, and its changes made and synced.
+    pub chain: Chain,
+    /// How many of the changes of the record at the next position are made and synced, too
+    /// ([`crate::Replica::until_note`]).
+    pub ahead: u32,
+    /// What is known of the files.
+    pub files: Files,
+}
+
+/// Why there is no note.
+#[derive(Debug, thiserror::Error)]
+pub enum NoteError {
+    /// The file system refused, or the note could not be made.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A newer goondan wrote it.
+    #[error(
+        "`{}` is of format {found}, and this goondan knows {FORMAT}: upgrade goondan on this node", path.display()
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// It is not as it was written.
+    #[error(
+        "`{}` is damaged: {problem}. Move it away: the files of the workspace are then made anew from its log", path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// What every format has.
+#[derive(Deserialize)]
+struct AnyFormat {
+    format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    format: u32,
+    note: Box<RawValue>,
+    sha256: Hash,
+}
+
+/// What is noted in a file; none if there is no such file.
+///
+/// # Errors
+///
+/// [`NoteError`].
+pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Note>, NoteError> {
+    if disk.stat(path).during("look at", path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(path).during("open", path)?;
+    let text = read_all(file.as_mut(), NOTE_BYTES_MAX).during("read", path)?;
+    let damaged = |problem: String| NoteError::Damaged {
+        path: path.to_owned(),
+        problem,
+    };
+    let unreadable = |error: serde_json::Error| damaged(error.to_string());
+    let AnyFormat { format } = serde_json::from_slice(&text).map_err(unreadable)?;
+    if format > FORMAT {
+        let path = path.to_owned();
+        return Err(NoteError::Newer {
+            path,
+            found: format,
+        });
+    }
+    let written: Written = serde_json::from_slice(&text).map_err(unreadable)?;
+    if format != FORMAT || Hash::of(written.note.get().as_bytes()) != written.sha256 {
+        return Err(damaged("it is not what was written".to_owned()));
+    }
+    serde_json::from_str(written.note.get())
+        .map(Some)
+        .map_err(unreadable)
+}
+
+/// Notes durably, in the place of what was noted before: after a crash the file has the one or the other.
+///
+/// # Errors
+///
+/// [`NoteError::File`].
+pub fn write(disk: &dyn Disk, path: &Path, note: &Note) -> Result<(), NoteError> {
+    let unwritable = |error: serde_json::Error| FileError::Unwritable {
+        problem: error.to_string(),
+    };
+    let note = serde_json::value::to_raw_value(note).map_err(unwritable)?;
+    let sha256 = Hash::of(note.get().as_bytes());
+    let written = Written {
+        format: FORMAT,
+        note,
+        sha256,
+    };
+    let mut text = serde_json::to_vec(&written).map_err(unwritable)?;
+    text.push(b'\n');
+    files::replace(disk, path, &text)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_durable::disk::SimulatedDisk;
+    use goondan_protocol::ids::WorkspaceId;
+    use goondan_replication::names::{Life, NodeId};
+    use goondan_replication::record::Body;
+
+    use super::*;
+
+    const PATH: &str = "/note.json";
+
+    /// A log with these bodies, read to its end.
+    fn chain(bodies: Vec<Body>) -> Chain {
+        let mut chain = Chain::new(WorkspaceId::new("w").unwrap());
+        for body in bodies {
+            let record = chain.next(body).unwrap();
+            chain.follow_bytes(record.bytes().to_vec()).unwrap();
+        }
+        chain
+    }
+
+    fn seal() -> Body {
+        Body::Seal {
+            node: NodeId::new("a").unwrap(),
+            life: Life(u64::MAX),
+        }
+    }
+
+    #[test]
+    fn what_was_noted_is_read_again_whoever_the_workspace_was_released_to() {
+        let disk = SimulatedDisk::new();
+        let path = Path::new(PATH);
+        assert!(read(&disk, path).unwrap().is_none());
+        let to = NodeId::new("b").ok();
+        for bodies in [
+            vec![],
+            vec![seal()],
+            vec![seal(), Body::Released { to: None }],
+            vec![seal(), Body::Released { to }],
+        ] {
+            for files in [Files::AsNoted, Files::PerhapsAhead] {
+                let chain = chain(bodies.clone());
+                let note = Note {
+                    chain,
+                    ahead: 3,
+                    files,
+                };
+                write(&disk, path, &note).unwrap();
+                assert_eq!(read(&disk, path).unwrap(), Some(note));
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_note_and_a_damaged_one_are_refused_with_advice() {
+        let disk = SimulatedDisk::new();
+        let path = Path::new(PATH);
+        let note = Note {
+            chain: chain(vec![seal()]),
+            ahead: 0,
+            files: Files::AsNoted,
+        };
+        write(&disk, path, &note).unwrap();
+        let mut file = disk.open_read(path).unwrap();
+        let text = read_all(file.as_mut(), NOTE_BYTES_MAX).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        disk.plant(path, br#"{"format":2,"else":true}"#).unwrap();
+        let newer = read(&disk, path).unwrap_err();
+        assert!(matches!(newer, NoteError::Newer { found: 2, .. }));
+        assert!(newer.to_string().contains("upgrade"), "{newer}");
+        for damaged in [
+            String::new(),
+            text.split_at(text.len() / 2).0.to_owned(),
+            text.replace("\"position\":1", "\"position\":2"),
+            text.replace("\"format\":1", "\"format\":0"),
+        ] {
+            assert_ne!(damaged, text);
+            disk.plant(path, damaged.as_bytes()).unwrap();
+            let error = read(&disk, path).unwrap_err();
+            assert!(matches!(error, NoteError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains("Move it away"), "{error}");
+        }
+    }
+}

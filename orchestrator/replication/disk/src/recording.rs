@@ -1,0 +1,114 @@
+//! What is taken down, of all workspaces of a daemon.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::owner::BatchId;
+
+use crate::workspace::{Outlet, Workspace};
+
+/// What is taken down, shared by all disks of the daemon and by who speaks to the log.
+///
+/// A workspace that was never named is not this node's.
+pub struct Recording {
+    workspaces: PathBuf,
+    outlet: Arc<Outlet>,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    workspaces: HashMap<WorkspaceId, Arc<Workspace>>,
+    ended: Option<String>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording")
+            .field("workspaces", &self.workspaces)
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    /// A recording of `workspaces`, the directory in which each workspace has one.
+    ///
+    /// `outlet` gets each batch, in order for each workspace. It is called while the workspace's files cannot be
+    /// changed: it must not block, and of this recording it may call [`acknowledge`](Self::acknowledge) alone.
+    #[must_use]
+    pub fn new(workspaces: PathBuf, outlet: Box<Outlet>) -> Self {
+        Self {
+            workspaces,
+            outlet: outlet.into(),
+            known: RwLock::default(),
+        }
+    }
+
+    /// The workspace is this node's: its files may be changed, and changes are taken down. Nothing if it is already.
+    pub fn own(&self, workspace: &WorkspaceId) {
+        self.known(workspace).own();
+        // It may have ended meanwhile.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(why), Some(known)) = (&known.ended, known.workspaces.get(workspace)) {
+            known.end(why);
+        }
+    }
+
+    /// It is not, or not any more, and why: every change and every wait fails with that. What was not handed over is
+    /// forgotten. When it returns, no change is under way and none will be handed over.
+    pub fn disown(&self, workspace: &WorkspaceId, why: String) {
+        self.known(workspace).disown(why);
+    }
+
+    /// All batches up to this one stand in the log. One that was not handed over says nothing.
+    pub fn acknowledge(&self, workspace: &WorkspaceId, batch: BatchId) {
+        if let Some(known) = self.get(workspace) {
+            known.confirmations.acknowledge(batch);
+        }
+    }
+
+    /// Nobody will acknowledge anything any more: every wait ends with an error, those to come too.
+    pub fn end(&self, why: String) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for workspace in known.workspaces.values() {
+            workspace.end(&why);
+        }
+        known.ended = Some(why);
+    }
+
+    /// Whether everything that was taken down was handed over and acknowledged. Waits for changes that are under way.
+    #[must_use]
+    pub fn is_quiet(&self, workspace: &WorkspaceId) -> bool {
+        self.get(workspace).is_none_or(|known| known.is_quiet())
+    }
+
+    pub(crate) fn workspaces(&self) -> &Path {
+        &self.workspaces
+    }
+
+    /// A workspace that was named before, or in which something was changed or tried to.
+    pub(crate) fn get(&self, workspace: &WorkspaceId) -> Option<Arc<Workspace>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.workspaces.get(workspace).cloned()
+    }
+
+    pub(crate) fn known(&self, workspace: &WorkspaceId) -> Arc<Workspace> {
+        if let Some(known) = self.get(workspace) {
+            return known;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.workspaces.entry(workspace.clone());
+        let made = entry.or_insert_with(|| {
+            Arc::new(Workspace::new(
+                workspace.clone(),
+                self.workspaces.join(workspace.as_str()),
+                Arc::clone(&self.outlet),
+            ))
+        });
+        Arc::clone(made)
+    }
+}

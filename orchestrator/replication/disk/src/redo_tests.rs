@@ -1,0 +1,106 @@
+use super::*;
+
+fn path(text: &str) -> RelativePath {
+    RelativePath::new(text).unwrap()
+}
+
+fn create(at: &str) -> FileOperation {
+    FileOperation::Create { path: path(at) }
+}
+
+fn append(at: &str, offset: u64) -> FileOperation {
+    FileOperation::Append {
+        path: path(at),
+        offset,
+        bytes: b"x".to_vec(),
+    }
+}
+
+fn cut(at: &str) -> FileOperation {
+    FileOperation::SetLen {
+        path: path(at),
+        len: 0,
+    }
+}
+
+fn rename(from: &str, to: &str) -> FileOperation {
+    FileOperation::Rename {
+        from: path(from),
+        to: path(to),
+    }
+}
+
+fn directory(at: &str) -> FileOperation {
+    FileOperation::CreateDir { path: path(at) }
+}
+
+fn remove(at: &str) -> FileOperation {
+    FileOperation::RemoveTree { path: path(at) }
+}
+
+/// How many of these one window takes.
+fn admitted(operations: &[FileOperation]) -> usize {
+    let mut window = Window::default();
+    let taken = operations.iter().take_while(|operation| {
+        let is_admitted = window.admits(operation);
+        window.add(operation);
+        is_admitted
+    });
+    taken.count()
+}
+
+#[test]
+fn what_would_be_other_files_when_it_is_made_again_waits_for_a_note() {
+    for spoilt in [
+        vec![rename("x.tmp", "x"), create("x.tmp")],
+        vec![append("a", 5), cut("a")],
+        vec![create("b"), rename("a", "b")],
+        vec![remove("b"), rename("a", "b")],
+        vec![append("a", 5), rename("a", "b")],
+        vec![append("d/a", 0), remove("d")],
+        vec![rename("a", "b"), remove("b")],
+        vec![create("a"), remove("a"), directory("a")],
+        vec![rename("a", "b"), append("b", 9), cut("b")],
+        vec![remove("d"), directory("d"), rename("a", "d/a")],
+        vec![remove("d/a"), rename("d", "e")],
+    ] {
+        assert_eq!(admitted(&spoilt), spoilt.len() - 1, "{spoilt:?}");
+    }
+}
+
+#[test]
+fn what_is_made_as_a_whole_is_made_again_however_often() {
+    for kept in [
+        // A file is replaced, twice.
+        vec![
+            create("x.tmp"),
+            append("x.tmp", 0),
+            rename("x.tmp", "x"),
+            create("x.tmp"),
+            append("x.tmp", 0),
+            append("x.tmp", 1),
+            rename("x.tmp", "x"),
+        ],
+        // An instance is made, and works.
+        vec![
+            directory(".new"),
+            directory(".new/messages"),
+            create(".new/messages/inbox"),
+            rename(".new", "a"),
+            append("a/messages/inbox", 0),
+            append("a/messages/inbox", 1),
+            cut("a/messages/inbox"),
+            remove("a"),
+        ],
+        // Journals grow, and are cut before they do.
+        vec![
+            cut("a"),
+            append("a", 0),
+            append("a", 1),
+            append("b", 7),
+            append("b", 8),
+        ],
+    ] {
+        assert_eq!(admitted(&kept), kept.len(), "{kept:?}");
+    }
+}

@@ -1,0 +1,404 @@
+//! What records say, made of a standby's files.
+//!
+//! Each change means what it means to a [`MemoryTree`](goondan_replication::tree::MemoryTree), with one difference: a
+//! directory has to be there before what it holds. What is not replicated is touched by nothing but the removal or
+//! replacement of a directory it stands in.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_durable::disk::{Disk, EntryKind, append_all};
+use goondan_replication::names::Hash;
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::tree::{DoesNotFit, Misfit};
+
+use crate::redo::Window;
+
+mod aside;
+mod digest;
+
+/// Makes changes of records to the files of a standby.
+///
+/// What was made since the last [`sync`](Self::sync) can be made again after a crash, if it was begun from what was
+/// noted behind that sync and [`until_note`](Self::until_note) was kept to.
+#[derive(Debug)]
+pub struct Replica {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    is_dir_made: bool,
+    changed_files: BTreeSet<RelativePath>,
+    /// Directories whose names changed; none stands for the workspace's own.
+    changed_dirs: BTreeSet<Option<RelativePath>>,
+    window: Window,
+}
+
+/// Why a change was not made.
+enum Stop {
+    Disk(io::Error),
+    Misfit(DoesNotFit),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+fn misfit(path: &RelativePath, why: Misfit) -> Stop {
+    Stop::Misfit(DoesNotFit {
+        path: path.clone(),
+        why,
+    })
+}
+
+impl Replica {
+    /// A replica in a workspace's directory, which is made if it is missing. `disk` must not be one that takes down
+    /// changes. Nobody else may change what is replicated meanwhile.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
+        Self {
+            disk,
+            dir,
+            is_dir_made: false,
+            changed_files: BTreeSet::new(),
+            changed_dirs: BTreeSet::new(),
+            window: Window::default(),
+        }
+    }
+
+    /// How many of these changes may be made before [`sync`](Self::sync) is called and it is noted durably how far the
+    /// files are. Fewer than there are if a crash behind the next one could leave files on which those before it cannot
+    /// be made again. Never none right behind a sync.
+    #[must_use]
+    pub fn until_note(&self, operations: &[FileOperation]) -> usize {
+        let mut window = self.window.clone();
+        let admitted = operations.iter().take_while(|operation| {
+            let is_admitted = window.admits(operation);
+            if is_admitted {
+                window.add(operation);
+            }
+            is_admitted
+        });
+        admitted.count()
+    }
+
+    /// Makes changes, in order.
+    ///
+    /// # Errors
+    ///
+    /// The outer one is the disk's; the inner one says which change does not fit the files. Those before it are made.
+    pub fn apply(&mut self, operations: &[FileOperation]) -> io::Result<Result<(), DoesNotFit>> {
+        self.make_dir()?;
+        for operation in operations {
+            // Before it is made: a change that failed may be made in part.
+            self.window.add(operation);
+            match self.make(operation) {
+                Ok(()) => {}
+                Err(Stop::Disk(error)) => return Err(error),
+                Err(Stop::Misfit(misfit)) => return Ok(Err(misfit)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes durable all that was made since the last time: content first, then names.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says. What became durable is not known then: go on from what was noted last, with a new replica.
+    pub fn sync(&mut self) -> io::Result<()> {
+        for path in &self.changed_files {
+            let path = self.at(path);
+            if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::File) {
+                self.disk.open(&path)?.sync()?;
+            }
+        }
+        for path in &self.changed_dirs {
+            self.sync_names(path.as_ref())?;
+        }
+        self.changed_files.clear();
+        self.changed_dirs.clear();
+        self.window = Window::default();
+        Ok(())
+    }
+
+    /// The digest of all replicated files as they are, as that of a
+    /// [`MemoryTree`](goondan_replication::tree::MemoryTree) which has the same.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says, or [`io::ErrorKind::InvalidData`] for a name that no record can hold.
+    pub fn digest(&self) -> io::Result<Hash> {
+        digest::of(self.disk.as_ref(), &self.dir)
+    }
+
+    /// Makes it empty: removes all that is replicated, durably. What is not replicated is put into `aside`, a directory
+    /// on the same file system and outside this one, whose parent is there; nothing that stands in it is replaced.
+    ///
+    /// A crash on the way loses nothing of that: call it again.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says.
+    pub fn clear(&mut self, aside: &Path) -> io::Result<()> {
+        self.make_dir()?;
+        self.changed_files.clear();
+        self.changed_dirs.clear();
+        self.window = Window::default();
+        aside::clear(self.disk.as_ref(), &self.dir, aside)
+    }
+
+    /// Puts what [`clear`](Self::clear) put aside back where its directory is there again and nothing stands in its
+    /// place, durably; of what was put aside more than once, the last. The rest stays aside.
+    ///
+    /// Once the log was replayed, and that was noted: a record that is made again may replace what is put back.
+    ///
+    /// A crash on the way loses nothing: call it again.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says.
+    pub fn put_back(&mut self, aside: &Path) -> io::Result<()> {
+        self.make_dir()?;
+        aside::put_back(self.disk.as_ref(), &self.dir, aside)
+    }
+
+    fn at(&self, path: &RelativePath) -> PathBuf {
+        self.dir.join(path.as_str())
+    }
+
+    /// Makes the names in a directory durable, if there is one; none stands for the workspace's own.
+    fn sync_names(&self, path: Option<&RelativePath>) -> io::Result<()> {
+        let path = path.map_or_else(|| self.dir.clone(), |path| self.at(path));
+        if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::Directory) {
+            self.disk.sync_dir(&path)?;
+        }
+        Ok(())
+    }
+
+    fn kind(&self, path: &RelativePath) -> io::Result<Option<EntryKind>> {
+        kind_at(self.disk.as_ref(), &self.at(path))
+    }
+
+    fn make_dir(&mut self) -> io::Result<()> {
+        if self.is_dir_made {
+            return Ok(());
+        }
+        if self.disk.stat(&self.dir)?.is_none() {
+            self.disk.create_dir(&self.dir)?;
+        }
+        self.disk
+            .sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?;
+        self.is_dir_made = true;
+        Ok(())
+    }
+
+    fn make(&mut self, operation: &FileOperation) -> Result<(), Stop> {
+        match operation {
+            FileOperation::Create { path } => {
+                self.is_file_or_free(path)?;
+                self.disk.create(&self.at(path))?;
+                self.file_changed(path);
+                self.name_changed(path);
+            }
+            FileOperation::Append {
+                path,
+                offset,
+                bytes,
+            } => self.append(path, *offset, bytes)?,
+            FileOperation::SetLen { path, len } => self.cut(path, *len)?,
+            FileOperation::Rename { from, to } => self.rename(from, to)?,
+            FileOperation::RemoveFile { path } => {
+                if self.is_file_or_free_anywhere(path)? {
+                    self.disk.remove_file(&self.at(path))?;
+                }
+                self.name_changed(path);
+            }
+            FileOperation::CreateDir { path } => {
+                match self.kind(path)? {
+                    Some(EntryKind::Directory) => {}
+                    Some(EntryKind::File | EntryKind::Other) => {
+                        return Err(misfit(path, Misfit::OtherKind));
+                    }
+                    None => {
+                        self.has_parent(path)?;
+                        self.disk.create_dir(&self.at(path))?;
+                    }
+                }
+                self.changed_dirs.insert(Some(path.clone()));
+                self.name_changed(path);
+            }
+            FileOperation::RemoveTree { path } => {
+                self.remove(path)?;
+                self.name_changed(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) -> Result<(), Stop> {
+        let found = self.disk.stat(&self.at(path))?;
+        match found {
+            None if offset == 0 => self.has_parent(path)?,
+            None => return Err(misfit(path, Misfit::Missing)),
+            Some(stat) if stat.kind != EntryKind::File => {
+                return Err(misfit(path, Misfit::OtherKind));
+            }
+            Some(stat) if stat.len < offset => return Err(misfit(path, Misfit::Shorter)),
+            Some(_) => {}
+        }
+        self.file_changed(path);
+        if offset == 0 {
+            // One that is there may have been made by an earlier life that did not sync its name.
+            self.name_changed(path);
+        }
+        let mut file = self.disk.open(&self.at(path))?;
+        if found.is_some_and(|stat| stat.len > offset) {
+            file.set_len(offset)?;
+        }
+        Ok(append_all(file.as_mut(), bytes)?)
+    }
+
+    fn cut(&mut self, path: &RelativePath, len: u64) -> Result<(), Stop> {
+        match self.disk.stat(&self.at(path))? {
+            None => Err(misfit(path, Misfit::Missing)),
+            Some(stat) if stat.kind != EntryKind::File => Err(misfit(path, Misfit::OtherKind)),
+            Some(stat) if stat.len < len => Err(misfit(path, Misfit::Shorter)),
+            Some(_) => {
+                self.file_changed(path);
+                Ok(self.disk.open(&self.at(path))?.set_len(len)?)
+            }
+        }
+    }
+
+    fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), Stop> {
+        let Some(kind) = self.kind(from)? else {
+            // Made again over files that have it already.
+            return if self.kind(to)?.is_some() {
+                Ok(self.renamed(from, to)?)
+            } else {
+                Err(misfit(from, Misfit::Missing))
+            };
+        };
+        if to.is_within(from) {
+            let is_same = to == from;
+            return if is_same {
+                Ok(())
+            } else {
+                Err(misfit(to, Misfit::OtherKind))
+            };
+        }
+        self.has_parent(to)?;
+        let replaced = self.kind(to)?;
+        // A file takes the place of a file at once; nothing else can.
+        if replaced.is_some() && (kind, replaced) != (EntryKind::File, Some(EntryKind::File)) {
+            if from.is_within(to) {
+                return Err(misfit(to, Misfit::OtherKind));
+            }
+            self.remove(to)?;
+        }
+        if from.parent() != to.parent() {
+            self.sync_above(to)?;
+        }
+        self.disk.rename(&self.at(from), &self.at(to))?;
+        self.changed_files = moved(&self.changed_files, from, to);
+        let dirs = self.changed_dirs.iter().flatten().cloned().collect();
+        let own = self.changed_dirs.take(&None);
+        self.changed_dirs = moved(&dirs, from, to).into_iter().map(Some).collect();
+        self.changed_dirs.extend(own);
+        Ok(self.renamed(from, to)?)
+    }
+
+    /// Has the names be synced that a rename changed: those of two directories at once, so that one does not come after
+    /// a crash without the other.
+    fn renamed(&mut self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
+        self.name_changed(from);
+        self.name_changed(to);
+        if from.parent() != to.parent() {
+            for dir in [to.parent(), from.parent()] {
+                self.sync_names(dir.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the names durable that lead to where something is to be moved: a crash could take them, and it with them.
+    /// All of them, as an earlier life may have made some without having synced them.
+    fn sync_above(&self, to: &RelativePath) -> io::Result<()> {
+        let mut dir = to.parent();
+        while let Some(inner) = dir {
+            dir = inner.parent();
+            let above = dir
+                .as_ref()
+                .map_or_else(|| self.dir.clone(), |dir| self.at(dir));
+            self.disk.sync_dir(&above)?;
+        }
+        Ok(())
+    }
+
+    /// Removes whatever stands there.
+    fn remove(&mut self, path: &RelativePath) -> io::Result<()> {
+        match self.kind(path)? {
+            None => Ok(()),
+            Some(EntryKind::Directory) => self.disk.remove_tree(&self.at(path)),
+            Some(EntryKind::File | EntryKind::Other) => self.disk.remove_file(&self.at(path)),
+        }
+    }
+
+    /// Whether a file stands there.
+    fn is_file_or_free_anywhere(&self, path: &RelativePath) -> Result<bool, Stop> {
+        match self.kind(path)? {
+            None => Ok(false),
+            Some(EntryKind::File) => Ok(true),
+            Some(EntryKind::Directory | EntryKind::Other) => Err(misfit(path, Misfit::OtherKind)),
+        }
+    }
+
+    /// Whether a file stands there, or can.
+    fn is_file_or_free(&self, path: &RelativePath) -> Result<(), Stop> {
+        if self.is_file_or_free_anywhere(path)? {
+            return Ok(());
+        }
+        self.has_parent(path)
+    }
+
+    fn has_parent(&self, path: &RelativePath) -> Result<(), Stop> {
+        let Some(parent) = path.parent() else {
+            return Ok(());
+        };
+        match self.kind(&parent)? {
+            Some(EntryKind::Directory) => Ok(()),
+            Some(EntryKind::File | EntryKind::Other) => Err(misfit(&parent, Misfit::OtherKind)),
+            None => Err(misfit(&parent, Misfit::Missing)),
+        }
+    }
+
+    fn file_changed(&mut self, path: &RelativePath) {
+        self.changed_files.insert(path.clone());
+    }
+
+    fn name_changed(&mut self, path: &RelativePath) {
+        self.changed_dirs.insert(path.parent());
+    }
+}
+
+/// What stands at a path; nothing if it leads through something that is no directory.
+fn kind_at(disk: &dyn Disk, path: &Path) -> io::Result<Option<EntryKind>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(stat.map(|stat| stat.kind)),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What changed, by the names that it has after a rename.
+fn moved(
+    changed: &BTreeSet<RelativePath>,
+    from: &RelativePath,
+    to: &RelativePath,
+) -> BTreeSet<RelativePath> {
+    let new = |path: &RelativePath| path.moved(from, to).unwrap_or_else(|| path.clone());
+    changed.iter().map(new).collect()
+}

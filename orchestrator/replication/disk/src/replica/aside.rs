@@ -1,0 +1,158 @@
+//! What is not replicated, kept while everything else is made anew.
+//!
+//! Each thing that is put aside keeps its path, below a number: the lowest under which nothing stands there. So what is
+//! put aside twice is there twice, the later one under the higher number. Renames are durable on both sides before
+//! anything is removed.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, EntryKind};
+
+use crate::scope::{APART, APART_OF_INSTANCE, INSTANCES};
+
+/// What is not replicated below `dir`, by paths relative to it.
+fn apart(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut places: Vec<PathBuf> = APART.iter().map(PathBuf::from).collect();
+    for instance in directories(disk, &dir.join(INSTANCES))? {
+        let instance = Path::new(INSTANCES).join(instance);
+        places.extend(APART_OF_INSTANCE.iter().map(|name| instance.join(name)));
+    }
+    let mut found = Vec::new();
+    for place in places {
+        if disk.stat(&dir.join(&place))?.is_some() {
+            found.push(place);
+        }
+    }
+    Ok(found)
+}
+
+/// The names of the directories in a directory; none if that is none itself.
+fn directories(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<OsString>> {
+    if disk
+        .stat(dir)?
+        .is_none_or(|stat| stat.kind != EntryKind::Directory)
+    {
+        return Ok(Vec::new());
+    }
+    let entries = disk.list(dir)?.into_iter();
+    let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
+    Ok(directories.map(|entry| entry.name).collect())
+}
+
+/// Makes the directory that `path` is to stand in, and its missing parents down from `root`, durably.
+fn make_parent(disk: &dyn Disk, root: &Path, path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent().filter(|parent| parent.starts_with(root)) else {
+        return Ok(());
+    };
+    make_parent(disk, root, parent)?;
+    if disk.stat(parent)?.is_none() {
+        disk.create_dir(parent)?;
+    }
+    // Also one that is there: a crash may have come before it was durable.
+    sync_parent(disk, parent)
+}
+
+fn sync_parent(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    disk.sync_dir(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// Renames durably.
+fn move_to(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
+    disk.rename(from, to)?;
+    sync_parent(disk, to)?;
+    sync_parent(disk, from)
+}
+
+/// Where a thing is put aside: under the lowest number under which nothing stands in its place.
+fn free(disk: &dyn Disk, aside: &Path, place: &Path) -> io::Result<PathBuf> {
+    let mut number = 1_u64;
+    loop {
+        let path = aside.join(number.to_string()).join(place);
+        if disk.stat(&path)?.is_none() {
+            return Ok(path);
+        }
+        number += 1;
+    }
+}
+
+pub(super) fn clear(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
+    // A crash may have left a rename of an earlier run that is seen and not durable yet.
+    settle_names(disk, dir, aside)?;
+    for place in apart(disk, dir)? {
+        let to = free(disk, aside, &place)?;
+        make_parent(disk, aside, &to)?;
+        move_to(disk, &dir.join(&place), &to)?;
+    }
+    for entry in disk.list(dir)? {
+        let path = dir.join(&entry.name);
+        match entry.kind {
+            EntryKind::Directory => disk.remove_tree(&path)?,
+            EntryKind::File | EntryKind::Other => disk.remove_file(&path)?,
+        }
+    }
+    disk.sync_dir(dir)
+}
+
+pub(super) fn put_back(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
+    settle_names(disk, dir, aside)?;
+    for number in numbers(disk, aside)?.into_iter().rev() {
+        let kept = aside.join(number.to_string());
+        for place in apart(disk, &kept)? {
+            let to = dir.join(&place);
+            let parent = to.parent().unwrap_or(dir);
+            let has_parent = disk
+                .stat(parent)?
+                .is_some_and(|stat| stat.kind == EntryKind::Directory);
+            if has_parent && disk.stat(&to)?.is_none() {
+                move_to(disk, &kept.join(&place), &to)?;
+            }
+        }
+        remove_if_empty(disk, &kept)?;
+    }
+    Ok(())
+}
+
+/// The numbers under which things were put aside, ascending.
+fn numbers(disk: &dyn Disk, aside: &Path) -> io::Result<Vec<u64>> {
+    let names = directories(disk, aside)?;
+    let number = |name: &OsStr| name.to_str()?.parse().ok();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Makes the names durable that renames on the way aside or back may have changed.
+fn settle_names(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
+    let mut roots = vec![dir.to_owned()];
+    for number in numbers(disk, aside)? {
+        roots.push(aside.join(number.to_string()));
+    }
+    for root in roots {
+        let instances = root.join(INSTANCES);
+        for instance in directories(disk, &instances)? {
+            disk.sync_dir(&instances.join(instance))?;
+        }
+        disk.sync_dir(&root)?;
+    }
+    Ok(())
+}
+
+/// Removes the directories under a number, if nothing is left in them.
+fn remove_if_empty(disk: &dyn Disk, kept: &Path) -> io::Result<()> {
+    let instances = kept.join(INSTANCES);
+    for instance in directories(disk, &instances)? {
+        remove_empty(disk, &instances.join(instance))?;
+    }
+    remove_empty(disk, &instances)?;
+    remove_empty(disk, kept)
+}
+
+fn remove_empty(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if disk.stat(dir)?.is_some() && disk.list(dir)?.is_empty() {
+        disk.remove_tree(dir)?;
+        sync_parent(disk, dir)?;
+    }
+    Ok(())
+}

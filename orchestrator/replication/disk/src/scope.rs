@@ -1,0 +1,202 @@
+//! Which paths of a workspace are replicated, and which workspace a path belongs to.
+//!
+//! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
+//! checkpoints of them, what agents make of their configuration, sandboxes and tasks.
+//!
+//! [`Disk`]: goondan_durable::disk::Disk
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::operation::RelativePath;
+
+/// The directory in which each instance of a workspace has one.
+pub(crate) const INSTANCES: &str = "instances";
+/// What is not replicated of a workspace.
+pub(crate) const APART: [&str; 2] = ["sandboxes", "tasks"];
+/// What is not replicated of an instance.
+pub(crate) const APART_OF_INSTANCE: [&str; 3] = ["work", ".checkpoints", "swarm-bundle"];
+
+/// A path below the directory of workspaces that cannot stand in a log.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{}` cannot be replicated: below the directory of a workspace, names are UTF-8, and of the length that records \
+     take", path.display()
+)]
+struct Unspeakable {
+    path: PathBuf,
+}
+
+/// Whether a path of a workspace is replicated.
+#[must_use]
+pub fn is_replicated(path: &RelativePath) -> bool {
+    are_replicated(path.as_str().split('/'))
+}
+
+fn are_replicated(mut names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
+    match names.next() {
+        Some(first) if first.as_ref() == INSTANCES => names.nth(1).is_none_or(|name| {
+            !APART_OF_INSTANCE
+                .iter()
+                .any(|apart| name.as_ref() == *apart)
+        }),
+        Some(first) => !APART.iter().any(|apart| first.as_ref() == *apart),
+        None => true,
+    }
+}
+
+/// Whether what stands in a directory of this name is replicated or not by another rule than under another name:
+/// `instances` and what is directly in it have parts that are not.
+fn rule_of(path: &RelativePath) -> u8 {
+    match (path.as_str() == INSTANCES, path.parent()) {
+        (true, _) => 1,
+        (false, Some(parent)) if parent.as_str() == INSTANCES => 2,
+        (false, _) => 0,
+    }
+}
+
+/// Whether the same parts of a directory are replicated under both names.
+pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
+    rule_of(one) == rule_of(other) && rule_of(one) != 1
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// To no workspace.
+    Outside,
+    /// To a workspace's own directory.
+    Root(WorkspaceId),
+    /// Into a workspace, to what is not replicated.
+    Apart,
+    /// Into a workspace, to what is.
+    Replicated(WorkspaceId, RelativePath),
+}
+
+/// Where `path` leads, if each directory in `workspaces` is a workspace's.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::InvalidInput`] if that cannot stand in a log.
+pub(crate) fn locate(workspaces: &Path, path: &Path) -> io::Result<Place> {
+    let Ok(below) = path.strip_prefix(workspaces) else {
+        return Ok(Place::Outside);
+    };
+    locate_below(below).ok_or_else(|| {
+        let path = path.to_owned();
+        io::Error::new(io::ErrorKind::InvalidInput, Unspeakable { path })
+    })
+}
+
+fn locate_below(below: &Path) -> Option<Place> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    };
+    let names: Vec<&OsStr> = below.components().map(name).collect::<Option<_>>()?;
+    let Some((workspace, rest)) = names.split_first() else {
+        return Some(Place::Outside);
+    };
+    let workspace = WorkspaceId::new(workspace.to_str()?).ok()?;
+    if rest.is_empty() {
+        return Some(Place::Root(workspace));
+    }
+    if !are_replicated(rest.iter()) {
+        return Some(Place::Apart);
+    }
+    let rest: Vec<&str> = rest
+        .iter()
+        .map(|name| name.to_str())
+        .collect::<Option<_>>()?;
+    let path = RelativePath::new(&rest.join("/")).ok()?;
+    Some(Place::Replicated(workspace, path))
+}
+
+/// The workspace that `path` is in, whatever it leads to there.
+pub(crate) fn workspace_of(workspaces: &Path, path: &Path) -> Option<WorkspaceId> {
+    let below = path.strip_prefix(workspaces).ok()?;
+    let first = below.components().next()?;
+    WorkspaceId::new(first.as_os_str().to_str()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_other_programs_write_is_not_replicated() {
+        for replicated in [
+            "workspace.json",
+            "instances",
+            "instances/a",
+            "instances/a/metadata.json",
+            "instances/a/messages/work",
+            "instances/work",
+            "connectors/tasks",
+            "work",
+        ] {
+            let path = RelativePath::new(replicated).unwrap();
+            assert!(is_replicated(&path), "{replicated}");
+        }
+        for apart in [
+            "sandboxes",
+            "sandboxes/r/events.jsonl",
+            "tasks/t",
+            "instances/a/work",
+            "instances/.new-a/work/x",
+            "instances/a/.checkpoints",
+            "instances/a/swarm-bundle/tools/x",
+        ] {
+            let path = RelativePath::new(apart).unwrap();
+            assert!(!is_replicated(&path), "{apart}");
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_one_place() {
+        let at = |path: &str| locate(Path::new("/r/workspaces"), Path::new(path)).unwrap();
+        let workspace = WorkspaceId::new("w").unwrap();
+        assert_eq!(at("/r/system/x"), Place::Outside);
+        assert_eq!(at("/r/workspaces"), Place::Outside);
+        assert_eq!(at("/r/workspaces/w/"), Place::Root(workspace.clone()));
+        assert_eq!(at("/r/workspaces/w/tasks/t"), Place::Apart);
+        assert_eq!(
+            at("/r/workspaces/w/instances/./a"),
+            Place::Replicated(workspace, RelativePath::new("instances/a").unwrap())
+        );
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_log_is_told_and_only_where_it_matters() {
+        let workspaces = Path::new("/r/workspaces");
+        let strange = OsStr::from_bytes(b"\xff");
+        let path = workspaces.join("w").join(strange);
+        let error = locate(workspaces, &path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("/r/workspaces/w/"), "{error}");
+        assert!(locate(workspaces, &workspaces.join("w/../v")).is_err());
+        let work = workspaces.join("w/instances").join(strange).join("work");
+        assert_eq!(
+            locate(workspaces, &work.join(strange)).unwrap(),
+            Place::Apart
+        );
+    }
+
+    #[test]
+    fn a_directory_moves_only_where_the_same_parts_are_replicated() {
+        let rule = |one, other| {
+            have_one_rule(
+                &RelativePath::new(one).unwrap(),
+                &RelativePath::new(other).unwrap(),
+            )
+        };
+        assert!(rule("instances/.new-a", "instances/a"));
+        assert!(rule("a", "instances/x/y"));
+        assert!(!rule("a", "instances/a"));
+        assert!(!rule("instances", "instances"));
+    }
+}

@@ -1,0 +1,169 @@
+//! What was taken down of a workspace and not handed over yet.
+
+use std::collections::HashMap;
+
+use goondan_replication::limits::APPEND_BYTES_MAX;
+use goondan_replication::operation::{FileOperation, RelativePath};
+
+use crate::limits::TAKEN_BYTES_MAX;
+
+/// Changes in their order, and which of the files that are open go by which name.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    operations: Vec<FileOperation>,
+    bytes: usize,
+    /// Open files by their numbers. One that is gone from here has no name any more.
+    open: HashMap<u64, RelativePath>,
+    last_open: u64,
+}
+
+impl Taken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Whether it is so much that it is handed over at once.
+    pub(crate) fn is_much(&self) -> bool {
+        self.bytes > TAKEN_BYTES_MAX
+    }
+
+    /// All of it, which is then nobody's here.
+    pub(crate) fn take_out(&mut self) -> Vec<FileOperation> {
+        self.bytes = 0;
+        std::mem::take(&mut self.operations)
+    }
+
+    /// Takes down a change other than an append.
+    pub(crate) fn push(&mut self, operation: FileOperation) {
+        self.follow(&operation);
+        self.push_only(operation);
+    }
+
+    /// Takes down that a directory was removed, of which a part is still there: whatever `is_left` says.
+    pub(crate) fn remove_part(
+        &mut self,
+        path: RelativePath,
+        is_left: impl Fn(&RelativePath) -> bool,
+    ) {
+        self.open
+            .retain(|_, open| !open.is_within(&path) || is_left(open));
+        self.push_only(FileOperation::RemoveTree { path });
+    }
+
+    fn push_only(&mut self, operation: FileOperation) {
+        self.bytes += operation.encoded_bytes_max();
+        self.operations.push(operation);
+    }
+
+    /// Takes down an append of any length; what goes on where the last operation ended is joined to it.
+    pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, mut bytes: &[u8]) {
+        let mut offset = offset;
+        if let Some(FileOperation::Append {
+            path: last,
+            offset: began,
+            bytes: joined,
+        }) = self.operations.last_mut()
+            && last == path
+            && began.saturating_add(joined.len() as u64) == offset
+        {
+            let room = APPEND_BYTES_MAX.saturating_sub(joined.len());
+            let (head, rest) = bytes.split_at(room.min(bytes.len()));
+            joined.extend_from_slice(head);
+            self.bytes += head.len();
+            offset = offset.saturating_add(head.len() as u64);
+            bytes = rest;
+        }
+        for operation in FileOperation::appends(path, offset, bytes) {
+            self.bytes += operation.encoded_bytes_max();
+            self.operations.push(operation);
+        }
+    }
+
+    /// Gives an open file a number.
+    pub(crate) fn open(&mut self, path: RelativePath) -> u64 {
+        self.last_open += 1;
+        self.open.insert(self.last_open, path);
+        self.last_open
+    }
+
+    /// Which name an open file has by now; none if it was removed or replaced.
+    pub(crate) fn name_of(&self, open: u64) -> Option<&RelativePath> {
+        self.open.get(&open)
+    }
+
+    pub(crate) fn close(&mut self, open: u64) {
+        self.open.remove(&open);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.take_out();
+        self.open.clear();
+    }
+
+    /// Has open files follow their names.
+    fn follow(&mut self, operation: &FileOperation) {
+        match operation {
+            FileOperation::Rename { from, to } if from != to => {
+                self.open
+                    .retain(|_, path| path.is_within(from) || !path.is_within(to));
+                for path in self.open.values_mut() {
+                    if let Some(new) = path.moved(from, to) {
+                        *path = new;
+                    }
+                }
+            }
+            FileOperation::RemoveFile { path } | FileOperation::RemoveTree { path } => {
+                self.open.retain(|_, open| !open.is_within(path));
+            }
+            FileOperation::Create { .. }
+            | FileOperation::Append { .. }
+            | FileOperation::SetLen { .. }
+            | FileOperation::Rename { .. }
+            | FileOperation::CreateDir { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelativePath {
+        RelativePath::new(text).unwrap()
+    }
+
+    #[test]
+    fn appends_that_go_on_are_one_operation_up_to_its_limit() {
+        let mut taken = Taken::default();
+        let bytes = vec![7; APPEND_BYTES_MAX - 1];
+        taken.append(&path("a"), 5, b"x");
+        taken.append(&path("a"), 6, &bytes);
+        taken.append(&path("a"), 5 + APPEND_BYTES_MAX as u64, b"yz");
+        taken.append(&path("b"), 0, b"1");
+        taken.append(&path("b"), 2, b"2");
+        let ends = |operation: &FileOperation| match operation {
+            FileOperation::Append { offset, bytes, .. } => (*offset, bytes.len()),
+            _ => panic!("{operation:?}"),
+        };
+        let found: Vec<_> = taken.take_out().iter().map(ends).collect();
+        let end = 5 + APPEND_BYTES_MAX as u64;
+        assert_eq!(found, [(5, APPEND_BYTES_MAX), (end, 2), (0, 1), (2, 1)]);
+        assert!(taken.is_empty() && !taken.is_much());
+    }
+
+    #[test]
+    fn open_files_follow_their_names() {
+        let mut taken = Taken::default();
+        let inner = taken.open(path("new/a"));
+        let replaced = taken.open(path("old/a"));
+        taken.push(FileOperation::Rename {
+            from: path("new"),
+            to: path("old"),
+        });
+        assert_eq!(taken.name_of(inner), Some(&path("old/a")));
+        assert_eq!(taken.name_of(replaced), None);
+        taken.push(FileOperation::RemoveTree { path: path("old") });
+        assert_eq!(taken.name_of(inner), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! The replicated files of a workspace, as they are on a disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, EntryKind};
+use goondan_replication::operation::RelativePath;
+
+use crate::scope::is_replicated;
+
+/// A name that no record can hold.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}` cannot stand in a log: its name is not UTF-8, or too long", path.display())]
+struct Unspeakable {
+    path: PathBuf,
+}
+
+/// Every replicated file and directory below `dir`, which is a workspace's, in ascending order; directories come before
+/// what they hold. With `below`, only that and what it holds. What is neither file nor directory is no part of it.
+///
+/// # Errors
+///
+/// As the disk says, or [`io::ErrorKind::InvalidData`] for a name that no record can hold.
+pub(crate) fn entries(
+    disk: &dyn Disk,
+    dir: &Path,
+    below: Option<&RelativePath>,
+) -> io::Result<BTreeMap<RelativePath, EntryKind>> {
+    let mut found = BTreeMap::new();
+    let mut open = Vec::new();
+    match below {
+        None => open.push(None),
+        Some(path) => match disk.stat(&dir.join(path.as_str()))? {
+            Some(stat) if stat.kind == EntryKind::Directory => {
+                found.insert(path.clone(), stat.kind);
+                open.push(Some(path.clone()));
+            }
+            Some(stat) if stat.kind == EntryKind::File => {
+                found.insert(path.clone(), stat.kind);
+            }
+            Some(_) | None => {}
+        },
+    }
+    while let Some(parent) = open.pop() {
+        let parent_path = parent
+            .as_ref()
+            .map_or_else(|| dir.to_owned(), |path| dir.join(path.as_str()));
+        for entry in disk.list(&parent_path)? {
+            if entry.kind == EntryKind::Other {
+                continue;
+            }
+            let path = named(parent.as_ref(), entry.name.to_str()).ok_or_else(|| {
+                let path = parent_path.join(&entry.name);
+                io::Error::new(io::ErrorKind::InvalidData, Unspeakable { path })
+            })?;
+            if !is_replicated(&path) {
+                continue;
+            }
+            if entry.kind == EntryKind::Directory {
+                open.push(Some(path.clone()));
+            }
+            found.insert(path, entry.kind);
+        }
+    }
+    Ok(found)
+}
+
+fn named(parent: Option<&RelativePath>, name: Option<&str>) -> Option<RelativePath> {
+    let name = name?;
+    let path = parent.map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}"));
+    RelativePath::new(&path).ok()
+}

@@ -1,0 +1,361 @@
+//! One workspace: whether it is this node's, what was taken down of it, and who waits for that.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use goondan_durable::disk::Disk;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::owner::BatchId;
+
+use crate::confirmations::{Awaited, Confirmations, Term};
+use crate::error::Refused;
+use crate::taken::Taken;
+use crate::unsettled::{Unsettled, take_in};
+
+/// One batch of a workspace for its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Whose.
+    pub workspace: WorkspaceId,
+    /// Which: the first is 1, and each further one is one more, however often the workspace comes and goes.
+    pub batch: BatchId,
+    /// What was done, in that order. Never empty.
+    pub operations: Vec<FileOperation>,
+}
+
+/// Where batches go.
+pub type Outlet = dyn Fn(HandedOver) + Send + Sync;
+
+/// A workspace that was named, or in which something was changed or tried to.
+pub(crate) struct Workspace {
+    id: WorkspaceId,
+    dir: PathBuf,
+    outlet: Arc<Outlet>,
+    record: Mutex<Record>,
+    /// A removal that was under way is not any more.
+    removed: Condvar,
+    pub(crate) confirmations: Confirmations,
+}
+
+/// What is changed under the workspace's lock, which is held over the changes of the disk: so they are taken down in
+/// the order in which they take effect.
+#[derive(Debug)]
+struct Record {
+    term: Term,
+    /// Why it is not this node's; none if it is.
+    refused: Option<Refused>,
+    taken: Taken,
+    /// Whether anything was taken down since the workspace became this node's.
+    has_taken: bool,
+    unsettled: Vec<Unsettled>,
+    /// Directories that are being removed.
+    removals: usize,
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workspace")
+            .field("id", &self.id)
+            .field("confirmations", &self.confirmations)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Workspace {
+    /// A workspace that is not this node's.
+    pub(crate) fn new(id: WorkspaceId, dir: PathBuf, outlet: Arc<Outlet>) -> Self {
+        let refused = Refused::NotOwned {
+            workspace: id.clone(),
+            why: "this node has not taken it over".to_owned(),
+        };
+        Self {
+            record: Mutex::new(Record {
+                term: Term::default(),
+                refused: Some(refused.clone()),
+                taken: Taken::default(),
+                has_taken: false,
+                unsettled: Vec::new(),
+                removals: 0,
+            }),
+            removed: Condvar::new(),
+            confirmations: Confirmations::new(refused),
+            id,
+            dir,
+            outlet,
+        }
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn own(&self) {
+        let mut record = self.record();
+        if record.refused.is_none() {
+            return;
+        }
+        record.term = Term(record.term.0.saturating_add(1));
+        record.refused = None;
+        record.has_taken = false;
+        self.confirmations.begin(record.term);
+    }
+
+    pub(crate) fn disown(&self, why: String) {
+        let workspace = self.id.clone();
+        let refused = Refused::NotOwned { workspace, why };
+        // First whoever waits: a change that is under way may take the disk a while.
+        self.confirmations.end(refused.clone());
+        let mut record = self.record();
+        record.refused = Some(refused);
+        while record.removals > 0 {
+            let waited = self.removed.wait(record);
+            record = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        record.taken.clear();
+        record.unsettled.clear();
+    }
+
+    pub(crate) fn end(&self, why: &str) {
+        self.confirmations.end(Refused::Ended {
+            workspace: self.id.clone(),
+            why: why.to_owned(),
+        });
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        let record = self.record();
+        let is_handed_over =
+            record.taken.is_empty() && record.unsettled.is_empty() && record.removals == 0;
+        is_handed_over && self.confirmations.are_complete()
+    }
+
+    /// Begins a change: nobody else makes one before what is returned is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the workspace is not this node's, or as the disk says if what became of an earlier change cannot
+    /// be told.
+    pub(crate) fn change<'a>(&'a self, disk: &'a dyn Disk) -> io::Result<Changing<'a>> {
+        let record = self.record();
+        if let Some(refused) = &record.refused {
+            return Err(refused.clone().into());
+        }
+        let mut changing = Changing {
+            workspace: self,
+            record,
+            disk,
+        };
+        changing.settle()?;
+        Ok(changing)
+    }
+
+    /// As [`change`](Self::change), by a file that was opened in a term; none if the workspace was not this node's.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn change_in<'a>(
+        &'a self,
+        term: Option<Term>,
+        disk: &'a dyn Disk,
+    ) -> io::Result<Changing<'a>> {
+        let changing = self.change(disk)?;
+        if term == Some(changing.record.term) {
+            Ok(changing)
+        } else {
+            Err(self.given_up())
+        }
+    }
+
+    fn given_up(&self) -> io::Error {
+        let workspace = self.id.clone();
+        Refused::GivenUpSince { workspace }.into()
+    }
+
+    /// Removes a directory. Large ones take a while, so the workspace's lock is not held meanwhile: nobody may make
+    /// anything in the place of what is being removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`change`](Self::change), or as `remove`.
+    pub(crate) fn remove_tree(
+        &self,
+        path: &RelativePath,
+        disk: &dyn Disk,
+        remove: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.change(disk)?.record.removals += 1;
+        let removed = remove();
+        let mut record = self.record();
+        record.removals -= 1;
+        self.removed.notify_all();
+        // Given up meanwhile, its removal is nothing to be taken down.
+        if record.refused.is_some() {
+            return removed;
+        }
+        let mut changing = Changing {
+            workspace: self,
+            record,
+            disk,
+        };
+        match &removed {
+            Ok(()) => changing.push(FileOperation::RemoveTree { path: path.clone() }),
+            Err(_) => changing.look_at(Unsettled::Removal(path.clone())),
+        }
+        removed
+    }
+
+    /// Hands over what was taken down; returns what is to be waited for. None if the workspace is not this node's, and
+    /// nothing was changed while it was. `opened` is the term of a file that asks.
+    ///
+    /// # Errors
+    ///
+    /// As [`change`](Self::change).
+    pub(crate) fn hand_over(
+        &self,
+        disk: &dyn Disk,
+        opened: Option<Term>,
+    ) -> io::Result<Option<Awaited>> {
+        let record = self.record();
+        if opened.is_some_and(|opened| opened != record.term) {
+            return Err(self.given_up());
+        }
+        if record.refused.is_some() && !record.has_taken {
+            return Ok(None);
+        }
+        drop(record);
+        let mut changing = self.change(disk)?;
+        changing.hand_over();
+        Ok(Some(self.confirmations.awaited()))
+    }
+
+    /// Hands over what was taken down, if it is much.
+    fn relieve(&self, taken: &mut Taken) {
+        if taken.is_much() {
+            self.give(taken);
+        }
+    }
+
+    fn give(&self, taken: &mut Taken) {
+        if taken.is_empty() {
+            return;
+        }
+        (self.outlet)(HandedOver {
+            workspace: self.id.clone(),
+            batch: self.confirmations.hand_over(),
+            operations: taken.take_out(),
+        });
+    }
+
+    /// Waits until what was handed over is acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if that will never be known.
+    pub(crate) fn wait(&self, awaited: Awaited) -> io::Result<()> {
+        self.confirmations.wait(&self.id, awaited)
+    }
+
+    /// Forgets an open file.
+    pub(crate) fn close(&self, term: Term, open: u64) {
+        let mut record = self.record();
+        if record.term == term {
+            record.taken.close(open);
+        }
+    }
+}
+
+/// A change under way.
+pub(crate) struct Changing<'a> {
+    workspace: &'a Workspace,
+    record: MutexGuard<'a, Record>,
+    disk: &'a dyn Disk,
+}
+
+impl Changing<'_> {
+    /// Makes a change that happens as a whole or not at all, and takes it down if it happened.
+    ///
+    /// # Errors
+    ///
+    /// As `call`.
+    pub(crate) fn make<T>(
+        &mut self,
+        operation: FileOperation,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let made = call();
+        match &made {
+            Ok(_) => self.push(operation),
+            Err(_) => self.look_at(Unsettled::Whole(operation)),
+        }
+        made
+    }
+
+    /// Takes down an append that was made.
+    pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) {
+        self.record.has_taken = true;
+        self.record.taken.append(path, offset, bytes);
+        self.workspace.relieve(&mut self.record.taken);
+    }
+
+    /// Takes down a change that was made.
+    pub(crate) fn push(&mut self, operation: FileOperation) {
+        self.record.has_taken = true;
+        self.record.taken.push(operation);
+        self.workspace.relieve(&mut self.record.taken);
+    }
+
+    /// Looks at what became of a change; if that cannot be told now, it is looked at before the next one.
+    pub(crate) fn look_at(&mut self, unsettled: Unsettled) {
+        self.record.unsettled.push(unsettled);
+        if let Err(error) = self.settle() {
+            tracing::warn!(
+                workspace = %self.workspace.id,
+                %error,
+                "what became of a change of files cannot be told yet; nothing more is changed before it is"
+            );
+        }
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let workspace = self.workspace;
+        let relieve = |taken: &mut Taken| workspace.relieve(taken);
+        let record = &mut *self.record;
+        while let Some(first) = record.unsettled.first() {
+            record.has_taken = true;
+            first.settle(self.disk, &workspace.dir, &mut record.taken, &relieve)?;
+            record.unsettled.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Takes down all that is there, as if it were made now.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says.
+    pub(crate) fn take_in(&mut self) -> io::Result<()> {
+        self.record.has_taken = true;
+        let workspace = self.workspace;
+        let relieve = |taken: &mut Taken| workspace.relieve(taken);
+        take_in(self.disk, &workspace.dir, &mut self.record.taken, &relieve)
+    }
+
+    /// Hands over what was taken down, if there is any.
+    fn hand_over(&mut self) {
+        self.workspace.give(&mut self.record.taken);
+    }
+
+    /// Gives a file that is opened a number, for the term it is opened in.
+    pub(crate) fn open(&mut self, path: RelativePath) -> (Term, u64) {
+        (self.record.term, self.record.taken.open(path))
+    }
+
+    /// Which name an open file has by now; none if it was removed or replaced.
+    pub(crate) fn name_of(&self, open: u64) -> Option<RelativePath> {
+        self.record.taken.name_of(open).cloned()
+    }
+}

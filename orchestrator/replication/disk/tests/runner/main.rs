@@ -1,0 +1,16 @@
+//! Tests of the replicated disk and of the replica: over simulated disks that fail and stop, and under a real store.
+
+#[cfg(test)]
+mod aside;
+#[cfg(test)]
+mod ownership;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod stored;
+#[cfg(test)]
+mod taking_down;
+#[cfg(test)]
+mod workload;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,412 @@
+//! Whose files may be changed, and how waits end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use goondan_durable::disk::{Crash, Disk, DiskFile, Entry, SimulatedDisk, Stat};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::{HandedOver, Recording, Refused, ReplicatedDisk, Waits};
+use goondan_replication::owner::BatchId;
+
+use crate::world::{WORKSPACES, bare, dir, replica, workspace};
+
+/// A disk whose batches somebody has to acknowledge.
+struct Node {
+    disk: SimulatedDisk,
+    recording: Arc<Recording>,
+    replicated: Arc<ReplicatedDisk>,
+    handed: Receiver<HandedOver>,
+}
+
+fn node(waits: Waits) -> Node {
+    let disk = bare();
+    let (sender, handed) = channel();
+    let outlet = move |batch| sender.send(batch).unwrap();
+    let recording = Arc::new(Recording::new(WORKSPACES.into(), Box::new(outlet)));
+    let inner: Arc<dyn Disk> = Arc::new(disk.clone());
+    let replicated = Arc::new(ReplicatedDisk::new(inner, Arc::clone(&recording), waits));
+    Node {
+        disk,
+        recording,
+        replicated,
+        handed,
+    }
+}
+
+impl Node {
+    fn owning(waits: Waits) -> Self {
+        let node = node(waits);
+        node.recording.own(&workspace());
+        node.replicated.create_dir(&dir()).unwrap();
+        node
+    }
+}
+
+/// Something that is done to a workspace.
+type Act = fn(&ReplicatedDisk) -> io::Result<()>;
+
+fn sync_a_file(disk: &ReplicatedDisk) -> io::Result<()> {
+    let mut file = disk.create(&dir().join("a"))?;
+    file.append(b"1")?;
+    file.sync()
+}
+
+fn sync_a_directory(disk: &ReplicatedDisk) -> io::Result<()> {
+    disk.create_dir(&dir().join("d"))?;
+    disk.sync_dir(&dir())
+}
+
+fn confirm(disk: &ReplicatedDisk) -> io::Result<()> {
+    disk.create_dir(&dir().join("d"))?;
+    disk.confirm(&dir().join("tasks/t"))
+}
+
+const WAITS: [(Waits, Act); 3] = [
+    (Waits::AtEachSync, sync_a_file),
+    (Waits::AtEachSync, sync_a_directory),
+    (Waits::AtConfirm, confirm),
+];
+
+/// Lets something wait, does what ends the wait once the batch was handed over, and says how it ended.
+fn ended_by(waits: (Waits, Act), end: impl FnOnce(&Node, BatchId)) -> io::Result<()> {
+    let node = Node::owning(waits.0);
+    let disk = Arc::clone(&node.replicated);
+    let waiting = std::thread::spawn(move || waits.1(&disk));
+    let handed = node.handed.recv().unwrap();
+    end(&node, handed.batch);
+    waiting.join().unwrap()
+}
+
+#[test]
+fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
+    for waits in WAITS {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let node = Node::owning(waits.0);
+        let (disk, saying) = (Arc::clone(&node.replicated), Arc::clone(&said));
+        let waiting = std::thread::spawn(move || {
+            waits.1(&disk).unwrap();
+            saying.lock().unwrap().push("returned");
+        });
+        let handed = node.handed.recv().unwrap();
+        assert!(!node.recording.is_quiet(&workspace()));
+        // What says nothing of this batch ends nothing.
+        node.recording.acknowledge(&workspace(), BatchId(0));
+        let other = WorkspaceId::new("other").unwrap();
+        node.recording.acknowledge(&other, handed.batch);
+        said.lock().unwrap().push("acknowledged");
+        node.recording.acknowledge(&workspace(), handed.batch);
+        waiting.join().unwrap();
+        assert_eq!(*said.lock().unwrap(), ["acknowledged", "returned"]);
+        assert!(node.recording.is_quiet(&workspace()));
+    }
+}
+
+#[test]
+fn a_wait_ends_with_the_ownership_and_says_why() {
+    for waits in WAITS {
+        let disowned = ended_by(waits, |node, _| {
+            node.recording
+                .disown(&workspace(), "node b has it".to_owned());
+        });
+        let error = disowned.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("node b has it"), "{error}");
+        assert!(Refused::is_in(&error));
+    }
+}
+
+#[test]
+fn a_wait_ends_when_the_workspace_comes_back_and_is_no_success() {
+    for waits in WAITS {
+        let given_up = ended_by(waits, |node, batch| {
+            node.recording
+                .disown(&workspace(), "node b has it".to_owned());
+            node.recording.own(&workspace());
+            node.recording.acknowledge(&workspace(), batch);
+        });
+        assert_eq!(
+            given_up.unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+    }
+}
+
+#[test]
+fn a_wait_ends_with_the_daemon_and_so_does_each_one_after() {
+    for waits in WAITS {
+        let ended = ended_by(waits, |node, _| node.recording.end("it stops".to_owned()));
+        let error = ended.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        assert!(error.to_string().contains("it stops"), "{error}");
+    }
+    let node = node(Waits::AtEachSync);
+    node.recording.end("it stops".to_owned());
+    node.recording.own(&workspace());
+    node.replicated.create_dir(&dir()).unwrap();
+    let error = sync_a_file(&node.replicated).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+}
+
+#[test]
+fn syncs_wait_for_nothing_where_confirming_does() {
+    let node = Node::owning(Waits::AtConfirm);
+    sync_a_file(&node.replicated).unwrap();
+    sync_a_directory(&node.replicated).unwrap();
+    let batches: Vec<u64> = node
+        .handed
+        .try_iter()
+        .map(|handed| handed.batch.0)
+        .collect();
+    assert_eq!(batches, [1, 2]);
+    node.recording.acknowledge(&workspace(), BatchId(2));
+    node.replicated.confirm(&dir()).unwrap();
+    assert_eq!(node.handed.try_iter().count(), 0);
+}
+
+fn at(path: &str) -> PathBuf {
+    dir().join(path)
+}
+
+/// Every kind of change, each tried on a workspace that has files.
+const CHANGES: [(&str, Act); 9] = [
+    ("open", |disk| disk.open(&at("new")).map(drop)),
+    ("create", |disk| disk.create(&at("a")).map(drop)),
+    ("append", |disk| disk.open(&at("a"))?.append(b"x").map(drop)),
+    ("cut", |disk| disk.open(&at("a"))?.set_len(0)),
+    ("rename", |disk| disk.rename(&at("a"), &at("b"))),
+    ("move out", |disk| disk.rename(&at("a"), Path::new("/r/a"))),
+    ("remove", |disk| disk.remove_file(&at("a"))),
+    ("make a directory", |disk| disk.create_dir(&at("e"))),
+    ("remove a directory", |disk| disk.remove_tree(&at("d"))),
+];
+
+#[test]
+fn rep_1_what_is_not_this_nodes_is_not_changed() {
+    for is_given_up in [false, true] {
+        let node = node(Waits::AtEachSync);
+        let inner: &dyn Disk = &node.disk;
+        inner.create_dir(&dir()).unwrap();
+        inner.create_dir(&dir().join("d")).unwrap();
+        node.disk.plant(&dir().join("a"), b"1").unwrap();
+        if is_given_up {
+            node.recording.own(&workspace());
+            node.recording
+                .disown(&workspace(), "node b has it".to_owned());
+        }
+        let before = replica(&node.disk).digest().unwrap();
+        for (name, change) in CHANGES {
+            let error = change(node.replicated.as_ref()).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied,
+                "{name}: {error}"
+            );
+            assert!(Refused::is_in(&error), "{name}");
+            assert_eq!(replica(&node.disk).digest().unwrap(), before, "{name}");
+        }
+        // It may be read, and nothing is waited for.
+        let mut buf = [0; 1];
+        let mut file = node.replicated.open(&dir().join("a")).unwrap();
+        assert_eq!((file.read_at(&mut buf, 0).unwrap(), buf), (1, *b"1"));
+        node.replicated.confirm(&dir()).unwrap();
+        assert!(node.recording.is_quiet(&workspace()));
+        assert_eq!(node.handed.try_iter().count(), 0);
+        // What is not replicated is nobody's business.
+        node.replicated.create_dir(&dir().join("tasks")).unwrap();
+        node.replicated
+            .create(&dir().join("tasks/t"))
+            .unwrap()
+            .append(b"x")
+            .unwrap();
+        node.replicated.create(Path::new("/r/x")).unwrap();
+    }
+}
+
+#[test]
+fn what_was_opened_before_it_was_given_up_changes_nothing_ever_after() {
+    let node = Node::owning(Waits::AtConfirm);
+    let mut file = node.replicated.create(&dir().join("a")).unwrap();
+    node.recording
+        .disown(&workspace(), "node b has it".to_owned());
+    assert!(file.append(b"1").is_err() && file.sync().is_err());
+    // It was changed: that never gets to the log.
+    assert!(node.replicated.confirm(&dir()).is_err());
+    node.recording.own(&workspace());
+    for error in [
+        file.append(b"1").unwrap_err(),
+        file.set_len(0).unwrap_err(),
+        file.sync().unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+    assert_eq!(file.len().unwrap(), 0);
+    node.replicated
+        .open(&dir().join("a"))
+        .unwrap()
+        .append(b"2")
+        .unwrap();
+    node.replicated.sync_dir(&dir()).unwrap();
+    // What was taken down before was forgotten.
+    let handed: Vec<HandedOver> = node.handed.try_iter().collect();
+    assert_eq!(handed.len(), 1);
+    assert_eq!(handed[0].operations.len(), 1);
+}
+
+/// A disk on which appends to one file wait until they are let go.
+#[derive(Debug)]
+struct Slow {
+    disk: SimulatedDisk,
+    began: Sender<()>,
+    go_on: Arc<Mutex<Receiver<()>>>,
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    file: Box<dyn DiskFile>,
+    began: Sender<()>,
+    go_on: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Disk for Slow {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.disk.create(path)?;
+        if !path.ends_with("slow") {
+            return Ok(file);
+        }
+        Ok(Box::new(SlowFile {
+            file,
+            began: self.began.clone(),
+            go_on: Arc::clone(&self.go_on),
+        }))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open_read(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        self.disk.stat(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.disk.list(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        self.began.send(()).unwrap();
+        self.go_on.lock().unwrap().recv().unwrap();
+        self.disk.remove_tree(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read_at(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.began.send(()).unwrap();
+        self.go_on.lock().unwrap().recv().unwrap();
+        self.file.append(buf)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.is_at(path)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// A node with a slow disk: the disk below, what says that a slow call began, and what lets it go on.
+fn slow_node() -> (Node, Receiver<()>, Sender<()>) {
+    let mut node = node(Waits::AtConfirm);
+    let (began, begins) = channel();
+    let (goes_on, go_on) = channel();
+    let slow: Arc<dyn Disk> = Arc::new(Slow {
+        disk: node.disk.clone(),
+        began,
+        go_on: Arc::new(Mutex::new(go_on)),
+    });
+    let recording = Arc::clone(&node.recording);
+    node.replicated = Arc::new(ReplicatedDisk::new(slow, recording, Waits::AtConfirm));
+    node.recording.own(&workspace());
+    node.replicated.create_dir(&dir()).unwrap();
+    (node, begins, goes_on)
+}
+
+#[test]
+fn a_workspace_does_not_hold_up_another() {
+    let (node, begins, goes_on) = slow_node();
+    let other = WorkspaceId::new("other").unwrap();
+    node.recording.own(&other);
+    let mut file = node.replicated.create(&dir().join("slow")).unwrap();
+    let appending = std::thread::spawn(move || file.append(b"1").unwrap());
+    begins.recv().unwrap();
+    let other_dir = Path::new(WORKSPACES).join("other");
+    node.replicated.create_dir(&other_dir).unwrap();
+    node.replicated
+        .create(&other_dir.join("a"))
+        .unwrap()
+        .append(b"2")
+        .unwrap();
+    node.recording.acknowledge(&workspace(), BatchId(1));
+    goes_on.send(()).unwrap();
+    assert_eq!(appending.join().unwrap(), 1);
+}
+
+#[test]
+fn a_removal_holds_up_nobody_and_is_over_before_the_workspace_is_given_up() {
+    let (node, begins, goes_on) = slow_node();
+    let trash = dir().join("trash");
+    node.replicated.create_dir(&trash).unwrap();
+    let disk = Arc::clone(&node.replicated);
+    let removing = std::thread::spawn(move || disk.remove_tree(&trash).unwrap());
+    begins.recv().unwrap();
+    node.replicated
+        .create(&dir().join("a"))
+        .unwrap()
+        .append(b"1")
+        .unwrap();
+    assert!(!node.recording.is_quiet(&workspace()));
+    let recording = Arc::clone(&node.recording);
+    let giving_up = std::thread::spawn(move || {
+        recording.disown(&workspace(), "node b has it".to_owned());
+    });
+    goes_on.send(()).unwrap();
+    giving_up.join().unwrap();
+    let kept = node.disk.after_crash(Crash::ProcessOnly);
+    assert!(kept.stat(&dir().join("trash")).unwrap().is_none());
+    removing.join().unwrap();
+}

@@ -1,0 +1,197 @@
+//! A standby stops at any moment, and goes on from what it noted.
+
+use std::io;
+use std::sync::Arc;
+
+use goondan_durable::disk::{Crash, RealDisk, SimulatedDisk};
+use goondan_replicated_disk::{Replica, Waits};
+use goondan_replication::operation::FileOperation;
+
+use crate::workload::{Faults, run, seeds};
+use crate::world::{Owner, bare, memory, replica};
+
+/// Whether a standby keeps to what a replica says of notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notes {
+    AsAsked,
+    AtAnyTime,
+}
+
+/// A standby that replays operations, whose disk stops now and then.
+struct Standby<'a> {
+    operations: &'a [FileOperation],
+    disk: SimulatedDisk,
+    replica: Replica,
+    /// How many operations were made, as it was noted last.
+    noted: usize,
+    made: usize,
+    /// How many are made, or were about to be.
+    started: usize,
+    /// How many were made before any crash.
+    furthest: usize,
+    /// The last crash.
+    crash: Option<Crash>,
+}
+
+impl<'a> Standby<'a> {
+    fn new(operations: &'a [FileOperation]) -> Self {
+        let disk = bare();
+        Self {
+            operations,
+            replica: replica(&disk),
+            disk,
+            noted: 0,
+            made: 0,
+            started: 0,
+            furthest: 0,
+            crash: None,
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        chance: &mut fastrand::Rng,
+        notes: Notes,
+    ) -> io::Result<Result<(), String>> {
+        let rest = &self.operations[self.made..];
+        let record = &rest[..chance.usize(1..9).min(rest.len())];
+        let admitted = match notes {
+            Notes::AsAsked => self.replica.until_note(record),
+            Notes::AtAnyTime => record.len(),
+        };
+        self.started = self.made + admitted;
+        if let Err(misfit) = self.replica.apply(&record[..admitted])? {
+            let window = &self.operations[self.noted..self.made + admitted];
+            return Ok(Err(format!("{misfit} over {:?}: {window:#?}", self.crash)));
+        }
+        self.made += admitted;
+        if admitted < record.len() || chance.u8(..8) == 0 {
+            self.replica.sync()?;
+            let window = self.noted..self.made;
+            self.noted = self.made;
+            // Before that the files may be ahead.
+            if self.made >= self.furthest && !self.has_what_is_noted() {
+                let window = &self.operations[window];
+                return Ok(Err(format!("differs behind {:?}: {window:#?}", self.crash)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether what is durable is what the operations make that were noted.
+    fn has_what_is_noted(&self) -> bool {
+        let durable = self.disk.after_crash(Crash::LoseUnsynced);
+        let expected = memory(&self.operations[..self.noted]).digest();
+        replica(&durable).digest().unwrap() == expected
+    }
+
+    fn start_again(&mut self, crash: Crash) {
+        self.disk = self.disk.after_crash(crash);
+        self.crash = Some(crash);
+        self.furthest = self.furthest.max(self.started);
+        self.replica = replica(&self.disk);
+        self.made = self.noted;
+    }
+}
+
+/// Replays with crashes; says what went wrong.
+fn replay(operations: &[FileOperation], seed: u64, notes: Notes) -> Result<(), String> {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut standby = Standby::new(operations);
+    let mut crashes = 12;
+    while standby.made < operations.len() {
+        if crashes > 0 && chance.u8(..4) == 0 {
+            let at = standby.disk.calls() + chance.u64(1..30);
+            standby.disk.crash_at(at);
+        }
+        match standby.go_on(&mut chance, notes) {
+            Ok(made) => made?,
+            Err(_) => {
+                assert!(standby.disk.is_down());
+                crashes -= 1;
+                standby.start_again(match chance.u8(..3) {
+                    0 => Crash::ProcessOnly,
+                    1 => Crash::LoseUnsynced,
+                    _ => Crash::Subset(chance.u64(..)),
+                });
+            }
+        }
+        if crashes == 0 {
+            standby.disk.crash_at(u64::MAX);
+        }
+    }
+    standby.disk.crash_at(u64::MAX);
+    standby.replica.sync().unwrap();
+    standby.noted = standby.made;
+    if standby.has_what_is_noted() {
+        Ok(())
+    } else {
+        Err("the files differ".to_owned())
+    }
+}
+
+fn workload(seed: u64) -> Vec<FileOperation> {
+    let owner = Owner::new(Waits::AtEachSync);
+    run(&owner, seed, 150, Faults::None);
+    owner.operations()
+}
+
+#[test]
+fn rep_1_a_standby_that_stops_anywhere_gets_the_same_files() {
+    for seed in seeds(400) {
+        let operations = workload(seed);
+        let replayed = replay(&operations, seed, Notes::AsAsked);
+        assert_eq!(replayed, Ok(()), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_test_finds_what_notes_are_there_for() {
+    let is_found = |seed| replay(&workload(seed), seed, Notes::AtAnyTime).is_err();
+    assert!((0..100).any(is_found));
+}
+
+/// From any operation since the last note, over files that have all of them.
+#[test]
+fn what_is_made_again_changes_nothing() {
+    for seed in seeds(40) {
+        let operations = workload(seed);
+        let disk = bare();
+        let mut first = replica(&disk);
+        let (mut noted, mut made) = (0, 0);
+        while made < operations.len() {
+            if first.until_note(&operations[made..=made]) == 0 {
+                first.sync().unwrap();
+                noted = made;
+            }
+            first.apply(&operations[made..=made]).unwrap().unwrap();
+            made += 1;
+            let found = first.digest().unwrap();
+            let again = disk.after_crash(Crash::ProcessOnly);
+            let mut second = replica(&again);
+            let fits = second.apply(&operations[noted..made]).unwrap();
+            let context = format!("seed {seed}: {:#?}", &operations[noted..made]);
+            assert_eq!(fits, Ok(()), "{context}");
+            assert_eq!(second.digest().unwrap(), found, "{context}");
+        }
+    }
+}
+
+#[test]
+fn the_operating_systems_disk_gets_the_same_files() {
+    for seed in seeds(20) {
+        let operations = workload(seed);
+        let temp = tempfile::tempdir().unwrap();
+        let mut replica = Replica::new(Arc::new(RealDisk), temp.path().join("w"));
+        for piece in operations.chunks(7) {
+            replica.apply(piece).unwrap().unwrap();
+            replica.sync().unwrap();
+        }
+        let expected = memory(&operations).digest();
+        assert_eq!(replica.digest().unwrap(), expected, "seed {seed}");
+        let aside = temp.path().join("aside");
+        replica.clear(&aside).unwrap();
+        replica.put_back(&aside).unwrap();
+        assert_eq!(replica.digest().unwrap(), memory(&[]).digest());
+    }
+}

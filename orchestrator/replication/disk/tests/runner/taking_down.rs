@@ -1,0 +1,200 @@
+//! What is taken down is what happened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_durable::disk::{Disk, Fault, append_all};
+use goondan_replicated_disk::Waits;
+use goondan_replicated_disk::limits::TAKEN_BYTES_MAX;
+use goondan_replication::operation::FileOperation;
+
+use crate::workload::{Faults, run, seeds};
+use crate::world::{Owner, bare, content, dir, memory, relative, replica};
+
+#[test]
+fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
+    for seed in seeds(300) {
+        let owner = Owner::new(Waits::AtEachSync);
+        run(&owner, seed, 60, Faults::None);
+        owner.is_replayed(&format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn rep_1_whatever_fails_the_log_makes_the_files_that_are_there() {
+    for seed in seeds(600) {
+        let owner = Owner::new(Waits::AtConfirm);
+        run(&owner, seed, 80, Faults::Some);
+        owner.is_replayed(&format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_short_append_is_taken_down_as_far_as_it_went() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let mut file = owner.replicated.create(&dir().join("a")).unwrap();
+    owner
+        .disk
+        .fail_at(owner.disk.calls() + 2, Fault::ShortWrite(2), false);
+    assert_eq!(file.append(b"abc").unwrap(), 2);
+    file.append(b"d").unwrap();
+    let created = FileOperation::Create {
+        path: relative("a"),
+    };
+    let appended = FileOperation::Append {
+        path: relative("a"),
+        offset: 0,
+        bytes: b"abd".to_vec(),
+    };
+    assert_eq!(owner.operations(), [created, appended]);
+}
+
+#[test]
+fn a_change_that_failed_on_a_disk_that_cannot_be_asked_keeps_the_next_one_waiting() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let path = dir().join("a");
+    let mut file = owner.replicated.create(&path).unwrap();
+    file.append(b"ab").unwrap();
+    let next = owner.disk.calls() + 1;
+    owner.disk.fail_at(next, Fault::Errno(5), true);
+    assert!(owner.replicated.remove_file(&path).is_err());
+    let refused = owner.replicated.create_dir(&dir().join("d")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(5));
+    assert!(!owner.recording.is_quiet(&crate::world::workspace()));
+    owner.disk.fail_at(0, Fault::Errno(5), false);
+    owner.replicated.create_dir(&dir().join("d")).unwrap();
+    owner.is_replayed("after the disk answers again");
+}
+
+#[test]
+fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let disk = &owner.replicated;
+    disk.create_dir(&dir().join("new")).unwrap();
+    let mut moved = disk.create(&dir().join("new/a")).unwrap();
+    let mut removed = disk.create(&dir().join("b")).unwrap();
+    disk.rename(&dir().join("new"), &dir().join("old")).unwrap();
+    disk.remove_file(&dir().join("b")).unwrap();
+    moved.append(b"1").unwrap();
+    removed.append(b"2").unwrap();
+    let memory = memory(&owner.operations());
+    assert_eq!(memory.file(&relative("old/a")), Some(b"1".as_slice()));
+    assert_eq!(memory.file(&relative("b")), None);
+    owner.is_replayed("open files");
+}
+
+#[test]
+fn what_leaves_is_removed_and_nothing_comes_in_from_outside() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let disk = &owner.replicated;
+    for path in ["instances", "instances/i", "instances/i/old", "tasks"] {
+        disk.create_dir(&dir().join(path)).unwrap();
+    }
+    let file = dir().join("instances/i/old/a");
+    append_all(disk.create(&file).unwrap().as_mut(), b"1").unwrap();
+    let instance = dir().join("instances/i");
+    disk.rename(&instance.join("old"), &instance.join("work"))
+        .unwrap();
+    assert_eq!(
+        memory(&owner.operations()).file(&relative("instances/i/old/a")),
+        None
+    );
+    let kept = instance.join("work/a");
+    assert_eq!(content(disk.as_ref(), &kept), Some(b"1".to_vec()));
+    for (from, to) in [
+        (kept.as_path(), dir().join("a").as_path()),
+        (&dir(), Path::new("/r/workspaces/v")),
+        (&instance, &dir().join("elsewhere")),
+    ] {
+        let error = disk.rename(from, to).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+    }
+    let error = disk.remove_tree(&dir()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+    owner.is_replayed("what is left");
+}
+
+#[test]
+fn what_is_much_is_handed_over_without_a_sync() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let mut file = owner.replicated.create(&dir().join("a")).unwrap();
+    let piece = vec![7; 1024 * 1024];
+    // What stands beside the bytes counts, too.
+    let pieces = TAKEN_BYTES_MAX / piece.len();
+    for _ in 0..pieces {
+        assert!(owner.batches().is_empty());
+        append_all(file.as_mut(), &piece).unwrap();
+    }
+    assert_eq!(owner.batches().len(), 1);
+    // However often it is cut, what goes on is one operation up to the longest there is.
+    assert_eq!(owner.batches().concat().len(), 1 + pieces);
+}
+
+#[test]
+fn a_workspace_that_was_there_before_its_log_is_taken_in() {
+    let owner = Owner::new(Waits::AtConfirm);
+    for path in ["instances", "instances/i", "instances/i/work"] {
+        owner.disk.create_dir(&dir().join(path)).unwrap();
+    }
+    let planted = [
+        ("workspace.json", "{}"),
+        ("instances/i/metadata.json", "[]"),
+    ];
+    for (path, content) in planted {
+        owner
+            .disk
+            .plant(&dir().join(path), content.as_bytes())
+            .unwrap();
+    }
+    owner
+        .replicated
+        .take_in(&crate::world::workspace())
+        .unwrap();
+    owner.is_replayed("what was there");
+    let memory = memory(&owner.operations());
+    for (path, content) in planted {
+        assert_eq!(memory.file(&relative(path)), Some(content.as_bytes()));
+    }
+}
+
+#[test]
+fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made() {
+    let owner = Owner::new(Waits::AtEachSync);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let disk = Arc::clone(&owner.replicated);
+            scope.spawn(move || {
+                let own = dir().join(format!("own-{thread}"));
+                for round in 0..50_u8 {
+                    let mut shared = disk.open(&dir().join("shared")).unwrap();
+                    append_all(shared.as_mut(), &[thread, round]).unwrap();
+                    let mut file = disk.create(&dir().join(format!("tmp-{thread}"))).unwrap();
+                    append_all(file.as_mut(), &[round; 3]).unwrap();
+                    file.sync().unwrap();
+                    disk.rename(&dir().join(format!("tmp-{thread}")), &own)
+                        .unwrap();
+                    disk.sync_dir(&dir()).unwrap();
+                }
+            });
+        }
+    });
+    let shared = content(owner.replicated.as_ref(), &dir().join("shared")).unwrap();
+    assert_eq!(shared.len(), 400);
+    owner.is_replayed("four threads");
+}
+
+#[test]
+fn what_a_replica_has_synced_survives_whatever_is_lost() {
+    let owner = Owner::new(Waits::AtEachSync);
+    run(&owner, 7, 200, Faults::None);
+    let operations = owner.operations();
+    let standby = bare();
+    let mut replica_of_it = replica(&standby);
+    for piece in operations.chunks(9) {
+        replica_of_it.apply(piece).unwrap().unwrap();
+        replica_of_it.sync().unwrap();
+        let found = replica_of_it.digest().unwrap();
+        let after = standby.after_crash(goondan_durable::disk::Crash::LoseUnsynced);
+        assert_eq!(replica(&after).digest().unwrap(), found);
+    }
+}

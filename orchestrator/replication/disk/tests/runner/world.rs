@@ -1,0 +1,120 @@
+//! A node's disk with one workspace on it, and what came of what was taken down.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use goondan_durable::disk::{Disk, SimulatedDisk, read_all};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::{HandedOver, Recording, Replica, ReplicatedDisk, Waits};
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::tree::MemoryTree;
+
+pub(crate) const WORKSPACES: &str = "/r/workspaces";
+
+/// What the store calls the workspace of the project `/p`.
+pub(crate) fn workspace() -> WorkspaceId {
+    WorkspaceId::new("p__no-package").unwrap()
+}
+
+pub(crate) fn dir() -> PathBuf {
+    Path::new(WORKSPACES).join(workspace().as_str())
+}
+
+pub(crate) fn relative(text: &str) -> RelativePath {
+    RelativePath::new(text).unwrap()
+}
+
+/// A disk with the directory of workspaces, and nothing else.
+pub(crate) fn bare() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    for dir in ["/r", WORKSPACES] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    for dir in ["/", "/r"] {
+        disk.sync_dir(Path::new(dir)).unwrap();
+    }
+    disk
+}
+
+/// The owner's side. What is handed over stands in the log at once.
+pub(crate) struct Owner {
+    pub(crate) disk: SimulatedDisk,
+    pub(crate) recording: Arc<Recording>,
+    pub(crate) replicated: Arc<ReplicatedDisk>,
+    batches: Arc<Mutex<Vec<HandedOver>>>,
+}
+
+impl Owner {
+    pub(crate) fn new(waits: Waits) -> Self {
+        let disk = bare();
+        let batches = Arc::new(Mutex::new(Vec::new()));
+        let itself: Arc<OnceLock<Weak<Recording>>> = Arc::default();
+        let (log, answering) = (Arc::clone(&batches), Arc::clone(&itself));
+        let outlet = move |handed: HandedOver| {
+            let (workspace, batch) = (handed.workspace.clone(), handed.batch);
+            log.lock().unwrap().push(handed);
+            let recording = answering.get().and_then(Weak::upgrade);
+            recording.unwrap().acknowledge(&workspace, batch);
+        };
+        let recording = Arc::new(Recording::new(WORKSPACES.into(), Box::new(outlet)));
+        itself.set(Arc::downgrade(&recording)).unwrap();
+        recording.own(&workspace());
+        let inner: Arc<dyn Disk> = Arc::new(disk.clone());
+        let replicated = ReplicatedDisk::new(inner, Arc::clone(&recording), waits);
+        replicated.create_dir(&dir()).unwrap();
+        disk.sync_dir(Path::new(WORKSPACES)).unwrap();
+        Self {
+            disk,
+            recording,
+            replicated: Arc::new(replicated),
+            batches,
+        }
+    }
+
+    /// What was handed over, batch by batch.
+    pub(crate) fn batches(&self) -> Vec<Vec<FileOperation>> {
+        let batches = self.batches.lock().unwrap();
+        let numbers: Vec<u64> = batches.iter().map(|handed| handed.batch.0).collect();
+        let expected: Vec<u64> = (1..=batches.len() as u64).collect();
+        assert_eq!(numbers, expected, "batches are not numbered one by one");
+        let batches = batches.iter();
+        batches.map(|handed| handed.operations.clone()).collect()
+    }
+
+    /// Everything that was taken down, after all of it was handed over.
+    pub(crate) fn operations(&self) -> Vec<FileOperation> {
+        self.replicated.confirm(&dir()).unwrap();
+        assert!(self.recording.is_quiet(&workspace()));
+        self.batches().concat()
+    }
+
+    /// Has a standby and a tree in memory replay everything, and compares them with the owner's files.
+    pub(crate) fn is_replayed(&self, context: &str) {
+        let operations = self.operations();
+        let memory = memory(&operations);
+        let standby = bare();
+        let mut replica = replica(&standby);
+        replica.apply(&operations).unwrap().unwrap();
+        let found = crate::world::replica(&self.disk).digest().unwrap();
+        assert_eq!(memory.digest(), found, "{context}: {operations:#?}");
+        assert_eq!(replica.digest().unwrap(), found, "{context}");
+    }
+}
+
+pub(crate) fn memory(operations: &[FileOperation]) -> MemoryTree {
+    let mut memory = MemoryTree::default();
+    for operation in operations {
+        memory.apply(operation).unwrap();
+    }
+    memory
+}
+
+pub(crate) fn replica(disk: &SimulatedDisk) -> Replica {
+    Replica::new(Arc::new(disk.clone()), dir())
+}
+
+/// What a file of the workspace holds; none if it is missing.
+pub(crate) fn content(disk: &dyn Disk, path: &Path) -> Option<Vec<u8>> {
+    let mut file = disk.open_read(path).ok()?;
+    Some(read_all(file.as_mut(), 1 << 30).unwrap())
+}
