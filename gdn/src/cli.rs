@@ -176,6 +176,8 @@ commands! {
     Package(args: package::PackageCommand) => commands::package::run(args, context).await,
     #[command(subcommand)]
     Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
+    #[command(subcommand)]
+    Node(args: node::NodeCommand) => commands::node::run(&args, context).await,
     Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,
     Top(args: top::TopArgs) => commands::top::run(&args, context).await,
     Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,

@@ -30,6 +30,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
+pub(crate) mod node;
 pub(crate) mod oauth;
 pub(crate) mod package;
 pub(crate) mod proposal;

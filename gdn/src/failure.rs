@@ -185,6 +185,7 @@ impl From<ControlError> for Failure {
             ErrorCode::WorkspaceConflict => {
                 (Exit::Conflict, "see what there is: `gdn workspace list`")
             }
+            ErrorCode::WorkspaceElsewhere => (Exit::Conflict, "see where it is: `gdn node list`"),
             ErrorCode::AgentNotFound => {
                 (Exit::NotFound, "see the project's agents: `gdn validate`")
             }

@@ -39,7 +39,8 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "See what happens",
         &[
-            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "studio",
+            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "node",
+            "studio",
         ],
     ),
     (

@@ -8,7 +8,7 @@ use goondan_confinement::{Facts, probe_all};
 pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
 /// Those that a build may have beside them.
-pub(crate) const FURTHER_PROGRAMS: [&str; 1] = ["goondan-studio"];
+pub(crate) const FURTHER_PROGRAMS: [&str; 2] = ["goondan-studio", "goondan-replica"];
 
 /// This program.
 pub(crate) const GDN: &str = "gdn";

@@ -200,6 +200,8 @@ pub const OAUTH_LIST: &str = "gdn.oauth.list/v1";
 pub const OAUTH_SHOW: &str = "gdn.oauth.show/v1";
 /// `gdn oauth revoke`.
 pub const OAUTH_REVOKE: &str = "gdn.oauth.revoke/v1";
+/// `gdn node list`.
+pub const NODE_LIST: &str = "gdn.node.list/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -331,6 +333,7 @@ pub const ALL: &[&str] = &[
     OAUTH_LIST,
     OAUTH_SHOW,
     OAUTH_REVOKE,
+    NODE_LIST,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,

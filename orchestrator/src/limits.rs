@@ -114,12 +114,23 @@ pub(crate) const GIT_TIMEOUT_MS: u64 = 60_000;
 /// How much longer for each MiB of the patch, in milliseconds: it is inflated, applied and hashed.
 pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 
+/// How long a client waits for a workspace to become this node's, in milliseconds: as long as taking one over may take.
+pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
+/// How long the end of the daemon waits for a log that does not answer, in milliseconds.
+pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
+/// Pause before goondan-replica is started again, in milliseconds; it doubles with each further end that follows its
+/// start up to [`REPLICA_RESTART_MAX_MS`].
+pub(crate) const REPLICA_RESTART_FIRST_MS: u64 = 100;
+/// Longest such pause, in milliseconds.
+pub(crate) const REPLICA_RESTART_MAX_MS: u64 = 5_000;
+
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
 
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CHILD_FRAMES_BYTES_MAX);
 const _: () = assert!(ACCEPT_PAUSE_FIRST_MS < ACCEPT_PAUSE_MAX_MS);
+const _: () = assert!(REPLICA_RESTART_FIRST_MS < REPLICA_RESTART_MAX_MS);
 const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
 const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);
 

@@ -24,6 +24,7 @@ mod programs;
 mod proposals;
 mod reading;
 mod rehearsing;
+mod replication;
 mod secrets;
 mod strays;
 mod supervisor;

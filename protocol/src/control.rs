@@ -39,6 +39,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod node;
 mod oauth;
 mod package;
 mod paging;
@@ -83,6 +84,7 @@ pub use instance::{
     ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage, WholeMessage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
+pub use node::{ListNodes, NodeInfo, NodesPage, ReplicaInfo, ReplicatedWorkspace};
 pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
     RefreshGrant, RevokeGrant, ShowGrant,
@@ -186,6 +188,8 @@ methods! {
     ListProcesses = "daemon.processes" -> ProcessesPage;
     /// The processes as they are, and as they change, as `process.change` notifications under the request's id.
     WatchProcesses = "process.watch" -> Done;
+    /// The nodes, and which of them has which workspace.
+    ListNodes = "node.list" -> NodesPage;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.

@@ -41,6 +41,9 @@ pub const MAX_INSTANCES_PAGE: usize = 1_000;
 /// (`OBS-1`): each may name many conversations it waits for.
 pub const MAX_PROCESSES_PAGE: usize = 250;
 
+/// Workspaces that one page of `node.list` holds at most: each names all nodes that follow it (`REP-1`).
+pub const MAX_NODES_PAGE: usize = 250;
+
 /// Events from which on a page of a list of them ends with its conversation (`OBS-1`).
 pub const MAX_EVENTS_PAGE: usize = 1_000;
 

@@ -146,6 +146,19 @@ impl Daemon {
         self.log.clone()
     }
 
+    /// Waits until it ends by itself with an exit code, checks that every process of it ends, and gives what it told on
+    /// stderr.
+    pub fn ends_with(mut self, code: i32) -> String {
+        let status = self.ended();
+        assert_eq!(status.code(), Some(code));
+        wait_until("every process ends with the daemon", || {
+            self.processes_left().is_empty()
+        });
+        self.log.check(true);
+        let complaints = self.complaints.take();
+        complaints.map_or_else(String::new, |thread| thread.join().unwrap())
+    }
+
     fn end_well(&mut self) {
         let status = self.ended();
         assert!(status.success(), "the daemon ended badly: {status}");

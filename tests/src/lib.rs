@@ -37,6 +37,7 @@ pub mod mcp;
 pub mod mcp_login;
 pub mod misbehaviour;
 pub mod needs;
+pub mod postgres;
 pub mod processes;
 pub mod projects;
 pub mod promql;

@@ -214,6 +214,7 @@ pub fn check_line(text: &str) -> Result<Value, String> {
         Some("connector") => texts.extend(["workspaceId", "connection"]),
         Some("task") => texts.extend(["workspaceId", "taskId"]),
         Some("orchestrator") => {}
+        Some("replica") => texts.push("node"),
         _ => return fault("it does not say which process wrote it"),
     }
     if let Some(missing) = texts.iter().find(|name| !line[**name].is_string()) {

@@ -95,6 +95,7 @@ enum Kind {
     Orchestrator,
     Agent,
     Connector,
+    Replica,
 }
 
 impl LogsArgs {
@@ -119,6 +120,7 @@ impl LogsArgs {
                 Kind::Orchestrator => LogProcess::Orchestrator,
                 Kind::Agent => LogProcess::Agent,
                 Kind::Connector => LogProcess::Connector,
+                Kind::Replica => LogProcess::Replica,
             }),
             level: self.level.map(|level| match level {
                 Level::Error => LogLevel::Error,

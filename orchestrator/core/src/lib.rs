@@ -222,7 +222,14 @@ impl Core {
         }
     }
 
+    /// Whether the daemon was asked to end.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.fleet.is_stopping()
+    }
+
     /// Whether agents wait to be started.
+    #[must_use]
     pub fn has_waiting_starts(&self) -> bool {
         self.fleet.waiting_starts() > 0
     }

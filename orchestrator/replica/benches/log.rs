@@ -15,18 +15,15 @@ use std::time::{Duration, Instant};
 
 use goondan_replication::log::PutAnswer;
 use goondan_replication::names::Position;
+use goondan_tests::postgres::Server;
 use tokio_postgres::NoTls;
 
-#[path = "../tests/server/postgres.rs"]
-#[expect(dead_code, reason = "tests do more with a server")]
-mod postgres;
 #[path = "../tests/server/records.rs"]
 mod records;
 #[path = "../tests/server/replica.rs"]
 #[expect(dead_code, reason = "tests ask more of the program")]
 mod replica;
 
-use postgres::Server;
 use records::{behind, bytes, chain, seal, workspace};
 use replica::Replica;
 
@@ -50,7 +47,8 @@ fn main() {
     };
     let replica = Replica::ready(&server.url());
     let url = server.url();
-    server.sql("CREATE TABLE plain (workspace text, seq bigint, record bytea, PRIMARY KEY (workspace, seq))");
+    let table = "CREATE TABLE plain (workspace text, seq bigint, record bytea, PRIMARY KEY (workspace, seq))";
+    drop(server.sql(table));
     for workspaces in [1, 20] {
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {

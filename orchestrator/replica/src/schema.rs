@@ -75,18 +75,18 @@ pub(crate) async fn ensure(client: &Client) -> Result<(), ConnectFault> {
         return check(found);
     }
     let refused = |source| ConnectFault::Schema { source };
-    let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
+    // Of the connection, not of a transaction: one that began before another program made the tables would not see them.
+    // What fails ends the connection, and with it the lock.
+    let lock = format!("SELECT pg_advisory_lock({LOCK})");
     client.batch_execute(&lock).await.map_err(refused)?;
-    match version(client).await? {
-        Some(found) => {
-            client.batch_execute("COMMIT").await.map_err(refused)?;
-            check(found)
-        }
-        None => {
-            let make = format!("{MAKE} COMMIT");
-            client.batch_execute(&make).await.map_err(refused)
-        }
+    let found = version(client).await?;
+    if found.is_none() {
+        let make = format!("BEGIN; {MAKE} COMMIT");
+        client.batch_execute(&make).await.map_err(refused)?;
     }
+    let unlock = format!("SELECT pg_advisory_unlock({LOCK})");
+    client.batch_execute(&unlock).await.map_err(refused)?;
+    found.map_or(Ok(()), check)
 }
 
 fn check(found: i32) -> Result<(), ConnectFault> {

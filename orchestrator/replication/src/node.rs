@@ -1,16 +1,17 @@
 //! A node: all workspaces that it owns or stands by for, and the one program by which they speak to the log.
 //!
-//! Each workspace has a machine, [`owner::Owner`] or [`standby::Standby`]. What is here is between them: whose answer an answer is, who
-//! was heard of which workspace, who is to try next, and when it is noted how far a log was followed.
+//! Each workspace has a machine, [`owner::Owner`] or [`standby::Standby`]. What is here is between them: whose answer
+//! an answer is, who was heard of which workspace, who is to try next, and when it is noted how far a log was
+//! followed.
 //!
-//! A node owns a workspace until its life ends. Deposed, it has children that believe in it and batches that nobody will
-//! acknowledge: there is one way out of that which is known to work, and that is to end and to begin again as a standby
-//! ([`Effect::Deposed`]).
+//! A node owns a workspace until its life ends. Deposed, it has children that believe in it and batches that nobody
+//! will acknowledge: there is one way out of that which is known to work, and that is to end and to begin again as a
+//! standby ([`Effect::Deposed`]).
 //!
 //! # When it takes a workspace over
 //!
-//! As [`standby::Standby`] does, and at once if a client opens the workspace here and no other node has it, or if the last owner
-//! was an earlier life of this node.
+//! As [`standby::Standby`] does, and at once if a client opens the workspace here and no other node has it, or if the
+//! last owner was an earlier life of this node.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +26,7 @@ use crate::owner::{self, BatchId, Deposed};
 use crate::record::SnapshotReference;
 use crate::standby::{self, Files, Trouble};
 use crate::tree::DoesNotFit;
-use crate::wire::{Answer, Ask, Beat, LogHead, Request};
+use crate::wire::{Answer, Ask, Beat, Request};
 
 mod answers;
 mod hearing;
@@ -80,8 +81,8 @@ pub enum Input {
 /// Something to do with the files of a workspace that another node may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesWork {
-    /// Make the changes of the record at a position.
-    Apply(Position, Vec<FileOperation>),
+    /// Make the changes of the record behind those that were followed.
+    Apply(Chain, Vec<FileOperation>),
     /// Tell the digest of all files.
     Compare,
     /// Tell whether the files are those that the records make.
@@ -267,6 +268,16 @@ impl Node {
         self.places.values().filter_map(|place| match &place.role {
             Role::Owner(owner) => Some((owner.chain(), owner.is_quiet())),
             Role::Standby(_) | Role::TakingOver { .. } | Role::Left => None,
+        })
+    }
+
+    /// Whether the log answers for all workspaces that it owns: else nothing of some is acknowledged for now.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let mut roles = self.places.values().map(|place| &place.role);
+        roles.all(|role| match role {
+            Role::Owner(owner) => self.is_connected && owner.is_answered(),
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Left => true,
         })
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::log::{MemoryLog, Page};
 use crate::operation::RelativePath;
 use crate::tree::MemoryTree;
-use crate::wire::Heard;
+use crate::wire::{Heard, LogHead};
 
 /// A node and its files.
 struct Shell {

@@ -13,6 +13,7 @@ use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
+use goondan_replicated_disk::Waits;
 use goondan_store::StoreError;
 use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::{Layout, SystemRoot};
@@ -23,7 +24,7 @@ use interprocess::local_socket::tokio::Listener;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -42,6 +43,8 @@ use super::oauth::OAuthThread;
 use super::orphans::{self, Mark};
 use super::programs::Programs;
 use super::proposals;
+use super::replication::way::Replication;
+use super::replication::{self, Prepared, Surroundings};
 use super::strays;
 use super::supervisor::Supervisor;
 use super::tasks::{Ground, TaskThread};
@@ -59,6 +62,8 @@ const EXIT_IN_USE: u8 = 3;
 const EXIT_NEWER_FORMAT: u8 = 4;
 /// The exit code when the project named by `--open` cannot run.
 const EXIT_INVALID_PROJECT: u8 = 6;
+/// The exit code when another node has taken a workspace over (`REP-1`): the next start is a standby for it.
+const EXIT_DEPOSED: u8 = 7;
 
 /// Why the daemon could not start: for people, on stderr.
 struct StartFailure {
@@ -135,7 +140,12 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         .enable_all()
         .build()
         .map_err(|error| StartFailure::new(&error))?;
-    runtime.block_on(run(args, &root, launcher))
+    let ended = runtime.block_on(run(args, &root, Arc::new(launcher)));
+    if ended.is_err() {
+        // What still waits for something does not hold the end up.
+        runtime.shutdown_background();
+    }
+    ended
 }
 
 /// Why the System Root is not this daemon's, with what to do.
@@ -199,12 +209,19 @@ fn is_memory_open() -> bool {
     std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
 
-async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), StartFailure> {
+async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<(), StartFailure> {
     // Long: all that is made here lives as long as the daemon.
     let layout = root.layout().clone();
     let disk = TimedDisk::default();
     let syncs = disk.times();
-    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let plain: Arc<dyn Disk> = Arc::new(disk);
+    let prepared = prepare_replication(root)?;
+    let replication = prepared.as_ref().map(|(way, _)| way.clone());
+    let disk_that = |waits| match &replication {
+        Some(replication) => replication.disk(plain.clone(), waits),
+        None => plain.clone(),
+    };
+    let disk = disk_that(Waits::AtEachSync);
     let io = |error: std::io::Error| StartFailure::new(&error);
 
     let known = Known::default();
@@ -216,10 +233,8 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         masks.clone(),
         launcher.agent_process().to_owned(),
         args.strict,
+        replication.clone(),
     );
-    let opened = read_opened(args, &projects)?;
-    let listener = listen(&layout)?;
-
     let (hub, log_guard) =
         LogHub::start(args.log_dir.as_deref(), &root.config().log, masks.clone()).map_err(io)?;
     hub.install(TraceId::from_uuid(Uuid::now_v7()));
@@ -227,12 +242,29 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     adopt_orphans();
     let mark = end_orphans(layout.root());
     let cgroups = take_cgroups();
+    let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
+    let replicating = CancellationToken::new();
+    let mut links = tokio::task::JoinSet::new();
+    let mut deposed = None;
+    if let Some((way, prepared)) = prepared {
+        let with = Surroundings {
+            disk: plain.clone(),
+            projects: projects.clone(),
+            launcher: launcher.clone(),
+            hub: hub.clone(),
+            events: events.clone(),
+            ending: replicating.clone(),
+        };
+        deposed = Some(replication::start(&way, prepared, with, &mut links).map_err(io)?);
+    }
+    let opened = read_opened(args, &projects)?;
+    let listener = listen(&layout)?;
 
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let threads = writer_threads(for_store);
-    let workers = Worker::for_threads(&disk, &layout, &known.index, threads, for_store);
+    let of_writers = disk_that(Waits::AtConfirm);
+    let workers = Worker::for_threads(&of_writers, &layout, &known.index, threads, for_store);
     let (writers, stored) = Writers::start(workers).map_err(io)?;
-    let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let facts = Facts {
         layout: layout.clone(),
         pid: std::process::id(),
@@ -293,7 +325,10 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     tasks.spawn(forward_signals(signals, events));
 
     drop(sd_notify::notify(&[NotifyState::Ready]));
-    let (writers, tasks_thread) = supervisor.run(incoming, stored).await;
+    let (writers, tasks_thread) = tokio::select! {
+        ended = supervisor.run(incoming, stored) => ended,
+        why = until_deposed(deposed) => return Err(deposed_failure(why)),
+    };
 
     ending.cancel();
     signal_handle.close();
@@ -301,10 +336,69 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     // Waiting for threads is the last thing there is to do.
     tasks_thread.finish();
     writers.finish();
+    if let Some(replication) = replication {
+        replication.stop();
+    }
+    replicating.cancel();
+    while links.join_next().await.is_some() {}
     remove_socket(&layout.socket());
     tracing::info!("orchestrator ended");
     drop(log_guard);
     Ok(())
+}
+
+/// What replicates workspaces, if the settings say that anything does.
+fn prepare_replication(root: &SystemRoot) -> Result<Option<(Replication, Prepared)>, StartFailure> {
+    let layout = root.layout();
+    let Some(config) = &root.config().replication else {
+        return match replication::has_notes(layout) {
+            Ok(false) => Ok(None),
+            Ok(true) => Err(has_left(layout)),
+            Err(error) => Err(StartFailure::new(&error)),
+        };
+    };
+    let prepared = replication::prepare(config, layout);
+    prepared
+        .map(Some)
+        .map_err(|error| StartFailure::new(&error))
+}
+
+/// What is written without the log would be taken for what the log says when this node joins again.
+fn has_left(layout: &Layout) -> StartFailure {
+    let dir = layout.replication();
+    StartFailure {
+        code: 1,
+        message: format!(
+            "`{}` names no server of `replication`, and `{}` says how far logs of workspaces were followed here",
+            layout.config_file().display(),
+            dir.display()
+        ),
+        hint: None,
+    }
+    .hint(format!(
+        "put `replication` back; or leave the other nodes for good: `rm '{}'/*.json`",
+        dir.display()
+    ))
+}
+
+/// Waits until another node has taken a workspace over; for ever where there is none.
+async fn until_deposed(deposed: Option<oneshot::Receiver<String>>) -> String {
+    match deposed {
+        Some(why) => match why.await {
+            Ok(why) => why,
+            Err(_ended) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+fn deposed_failure(why: String) -> StartFailure {
+    StartFailure {
+        code: EXIT_DEPOSED,
+        message: why,
+        hint: None,
+    }
+    .hint("start the daemon again, as a service does by itself: it follows the workspace then")
 }
 
 /// A project as it was read, and from what.
@@ -459,6 +553,10 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
             sources,
             result: Ok(found),
         }));
+        if projects.replication.is_some() {
+            // Those that are this node's are run once it is known that they are.
+            return all;
+        }
         let (records, unusable) = match workspace::list(projects.disk.as_ref(), &projects.layout) {
             Ok(listed) => listed,
             Err(error) => {

@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR};
@@ -55,6 +56,11 @@ pub(super) struct Launched {
 /// bound to it.
 pub(super) struct Launcher {
     programs: Programs,
+    way: Mutex<Way>,
+}
+
+/// The way to the thread: one start at a time.
+struct Way {
     asked: Sender<PathBuf>,
     started: Receiver<io::Result<Handed>>,
     #[cfg(target_os = "linux")]
@@ -97,13 +103,13 @@ impl Launcher {
         thread::Builder::new()
             .name("launcher".to_owned())
             .spawn(serve)?;
-        Ok(Self {
-            programs,
+        let way = Mutex::new(Way {
             asked: ask,
             started,
             #[cfg(target_os = "linux")]
             descriptors,
-        })
+        });
+        Ok(Self { programs, way })
     }
 
     /// The binary of agents.
@@ -122,15 +128,21 @@ impl Launcher {
     ///
     /// As the operating system says when it cannot be started; `NotFound` if its binary is missing.
     pub(super) fn launch(&self, role: ChildRole) -> io::Result<Launched> {
-        self.run(self.programs.of(role)?.to_owned())
+        self.launch_program(self.programs.of(role)?.to_owned())
     }
 
-    fn run(&self, program: PathBuf) -> io::Result<Launched> {
+    /// Starts any program in the same way.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it cannot be started.
+    pub(super) fn launch_program(&self, program: PathBuf) -> io::Result<Launched> {
         let gone = || io::Error::other("the thread that starts processes is gone");
-        self.asked.send(program).map_err(|_| gone())?;
-        let handed = self.started.recv().map_err(|_| gone())??;
+        let way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        way.asked.send(program).map_err(|_| gone())?;
+        let handed = way.started.recv().map_err(|_| gone())??;
         #[cfg(target_os = "linux")]
-        let (mut child, ends) = (handed.child, take_over(&self.descriptors));
+        let (mut child, ends) = (handed.child, take_over(&way.descriptors));
         #[cfg(not(target_os = "linux"))]
         let (mut child, ends) = (handed.child, io::Result::Ok(handed.ends));
         match ends {
@@ -266,7 +278,7 @@ mod tests {
         let files: Vec<_> = (0..100)
             .map(|_| std::fs::File::open("/").unwrap())
             .collect();
-        let mut launched = launcher.run("/bin/ls".into()).unwrap();
+        let mut launched = launcher.launch_program("/bin/ls".into()).unwrap();
         let status = launched.child.wait().unwrap();
         let mut output = String::new();
         std::fs::File::from(launched.output)
@@ -284,7 +296,7 @@ mod tests {
     fn sup_6_the_thread_leaves_all_signals_to_the_others() {
         let launcher = launcher();
         // What it starts begins with its mask.
-        let mut launched = launcher.run("/bin/cat".into()).unwrap();
+        let mut launched = launcher.launch_program("/bin/cat".into()).unwrap();
         let status = format!("/proc/{}/status", launched.child.id());
         let status = std::fs::read_to_string(status).unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
@@ -301,12 +313,15 @@ mod tests {
     fn what_cannot_be_started_is_said_and_the_next_can() {
         let launcher = launcher();
         for _ in 0..3 {
-            let error = launcher.run("/no/such/program".into()).err().unwrap();
+            let error = launcher
+                .launch_program("/no/such/program".into())
+                .err()
+                .unwrap();
             assert_eq!(error.kind(), io::ErrorKind::NotFound);
         }
         assert!(
             launcher
-                .run("/bin/true".into())
+                .launch_program("/bin/true".into())
                 .unwrap()
                 .child
                 .wait()

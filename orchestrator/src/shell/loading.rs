@@ -22,6 +22,8 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::module_gate;
+use super::replication::messages::NotHere;
+use super::replication::way::Replication;
 use super::secrets::SecretKeeper;
 use goondan_core::{
     Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, UnknownCalls, parked_among,
@@ -40,6 +42,8 @@ pub(super) struct Projects {
     pub(super) secrets: Arc<SecretKeeper>,
     /// Whether a project whose configuration is not valid is not run at all (`--strict`).
     pub(super) is_strict: bool,
+    /// Where a workspace has to be this node's before its files may be changed.
+    pub(super) replication: Option<Replication>,
     /// Loads follow one another, so that of two the later one is never the older.
     turn: Arc<Mutex<()>>,
 }
@@ -76,6 +80,7 @@ impl Projects {
         masks: Arc<Masks>,
         agent_process: PathBuf,
         is_strict: bool,
+        replication: Option<Replication>,
     ) -> Self {
         let vault = Arc::new(Vault::new(layout.root(), Given::to_this_process()));
         let secrets = SecretKeeper::new(
@@ -94,6 +99,7 @@ impl Projects {
             vault,
             secrets: Arc::new(secrets),
             is_strict,
+            replication,
             turn: Arc::default(),
         }
     }
@@ -214,8 +220,7 @@ impl Projects {
         settings: &Settings,
     ) -> Result<WorkspaceRecord, ControlError> {
         let disk = self.disk.as_ref();
-        let opened = self.known.open(disk, &self.layout, root, package);
-        let before = opened.map_err(|error| storage(&error))?;
+        let before = self.open_known(root, package)?;
         let mut record = before.clone();
         record.watch = settings.watch.unwrap_or(record.watch);
         if let Some(env_files) = &settings.env_files {
@@ -225,6 +230,23 @@ impl Projects {
             workspace::write(disk, &self.layout, &record).map_err(|error| storage(&error))?;
         }
         Ok(record)
+    }
+
+    /// Opens the workspace that a project is, once it is this node's.
+    fn open_known(
+        &self,
+        root: &Path,
+        package: Option<&str>,
+    ) -> Result<WorkspaceRecord, ControlError> {
+        if let Some(replication) = &self.replication {
+            let id = goondan_store::naming::workspace_id(root, package)
+                .map_err(|problem| ControlError::new(ErrorCode::Internal, problem.to_string()))?;
+            let acquired = replication.acquire(&id);
+            acquired.map_err(|why| not_here(&id, &why))?;
+        }
+        let disk = self.disk.as_ref();
+        let opened = self.known.open(disk, &self.layout, root, package);
+        opened.map_err(|error| storage(&error))
     }
 
     /// Reads the last known good configuration of a workspace whose project cannot run.
@@ -281,10 +303,7 @@ impl Projects {
         };
         // As for one that is valid: what crashes left over is removed before anything runs.
         let package = record.package.as_deref();
-        let opened = self
-            .known
-            .open(self.disk.as_ref(), &self.layout, root, package);
-        let record = opened.map_err(|error| storage(&error))?;
+        let record = self.open_known(root, package)?;
         let found = self.read_instances(record, bundle, wanted)?;
         Ok(LoadedWorkspace { fallback, ..found })
     }
@@ -457,6 +476,14 @@ fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) ->
         "mend it; `gdn validate {}` checks it again",
         project_root.display()
     ))
+}
+
+fn not_here(id: &WorkspaceId, why: &NotHere) -> ControlError {
+    ControlError::new(
+        ErrorCode::WorkspaceElsewhere,
+        format!("workspace `{id}`: {why}"),
+    )
+    .suggest("see where it is with `gdn node list`")
 }
 
 fn storage(error: &StoreError) -> ControlError {

@@ -68,7 +68,12 @@ impl Programs {
     }
 }
 
-fn find_program(name: &'static str) -> Result<PathBuf, ProgramMissing> {
+/// A binary beside this executable, else in `PATH`.
+///
+/// # Errors
+///
+/// [`ProgramMissing`].
+pub(super) fn find_program(name: &'static str) -> Result<PathBuf, ProgramMissing> {
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(Path::to_owned).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -37,6 +37,7 @@ use super::memory;
 use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
+use super::replication::way::Replication;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -68,7 +69,9 @@ struct OpenRequest {
 /// What the supervisor works with.
 pub(super) struct Supervisor {
     pub(super) core: Core,
-    launcher: Launcher,
+    launcher: Arc<Launcher>,
+    /// Where workspaces have nodes beside this one.
+    replication: Option<Replication>,
     pub(super) reports: Reports,
     pub(super) writers: Writers<Worker>,
     pub(super) disk: Arc<dyn Disk>,
@@ -103,7 +106,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) fn new(
         core: Core,
-        launcher: Launcher,
+        launcher: Arc<Launcher>,
         reports: Reports,
         writers: Writers<Worker>,
         projects: Projects,
@@ -113,6 +116,7 @@ impl Supervisor {
         Self {
             core,
             launcher,
+            replication: projects.replication.clone(),
             reports,
             writers,
             disk: projects.disk.clone(),
@@ -250,6 +254,13 @@ impl Supervisor {
                         addition,
                     },
                 );
+                if let (Call::ListNodes(list), Some(replication)) = (&*call, &self.replication) {
+                    let (list, replication) = (list.clone(), replication.clone());
+                    return self.in_background(move || Event::Answer {
+                        token,
+                        result: replication.answer(&list),
+                    });
+                }
                 if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
                     return self.watch_processes(token, client, id, watch);
                 }
@@ -271,6 +282,13 @@ impl Supervisor {
             self.measure();
         }
         self.ticks = self.ticks.wrapping_add(1);
+        if let Some(replication) = self
+            .replication
+            .as_ref()
+            .filter(|_| self.core.is_stopping())
+        {
+            replication.stopping();
+        }
         self.step(Input::Tick);
         if self.process_watches.is_due() {
             let groups = self.groups();
@@ -324,14 +342,25 @@ impl Supervisor {
         };
         match self.children.values().find(|child| child.pid == pid) {
             Some(child) => child.look_for_end(),
+            // Whoever started it waits for it.
+            None if self.replica_pid() == Some(pid) => {}
             None => self.end_strays(),
         }
+    }
+
+    /// The process of the program that speaks to the log's server, if there is one.
+    fn replica_pid(&self) -> Option<u32> {
+        self.replication.as_ref().and_then(Replication::pid)
     }
 
     /// Ends what children left behind.
     fn end_strays(&mut self) {
         self.strays_are_due = false;
-        let started = || self.children.values().map(|child| child.pid).collect();
+        let replica = self.replica_pid();
+        let started = || {
+            let children = self.children.values().map(|child| child.pid);
+            children.chain(replica).collect()
+        };
         let ended = strays::end_all(started);
         if ended > 0 {
             tracing::warn!(

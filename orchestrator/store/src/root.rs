@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Disk, RealDisk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::secret::SecretValue;
 use goondan_protocol::state_format::STATE_FORMAT_FILE;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -128,6 +129,12 @@ impl Layout {
         self.root.join("backups")
     }
 
+    /// What is kept beside workspaces that other nodes have, too (`REP-1`).
+    #[must_use]
+    pub fn replication(&self) -> PathBuf {
+        self.root.join("replication")
+    }
+
     /// The instances of one workspace.
     #[must_use]
     pub fn instances(&self, id: &WorkspaceId) -> PathBuf {
@@ -141,6 +148,20 @@ impl Layout {
 pub struct SystemConfig {
     /// The log files of a daemon in the background.
     pub log: LogConfig,
+    /// Where the workspaces' logs are; none if they are on this machine alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationConfig>,
+}
+
+/// How workspaces are to survive the loss of this machine (`REP-1`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplicationConfig {
+    /// What this node is called; as the machine, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The URL of the server that the logs stand in, with its password if it has one.
+    pub postgres: SecretValue,
 }
 
 /// Bounds of the rotated log files (`LOG-4`).

@@ -24,8 +24,8 @@ pub(crate) use record_copy::RecordCopy;
 const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 /// Instances that one thread reads by itself before another is worth its start.
 const LISTED_BY_ONE_THREAD: usize = 512;
-/// The record's name in the workspace's folder.
-pub(crate) const WORKSPACE_FILE: &str = "workspace.json";
+/// The name of [`WorkspaceRecord`] in the workspace's folder.
+pub const WORKSPACE_FILE: &str = "workspace.json";
 
 /// `workspace.json`: the project a workspace stands for (`ROOT-10`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

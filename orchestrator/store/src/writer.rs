@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //!
-//! * An operation is reported exactly once, after what it wrote is durable or after it failed.
+//! * An operation is reported exactly once, after what it wrote is durable, here and wherever else its workspace is
+//!   kept, or after it failed.
 //! * When a write or sync of an instance fails, every operation of the batch on it fails, its handles
 //!   are thrown away, and the next operation opens and recovers it anew.
 
@@ -63,6 +64,7 @@ enum About {
     Instance(InstanceRef),
     /// The ledger of a workspace: entries of a batch are synced together.
     Ledger(WorkspaceId),
+    Workspace(WorkspaceId),
     Nothing,
 }
 
@@ -71,7 +73,16 @@ impl About {
         match (op, op.subject()) {
             (_, Subject::Instance(instance)) => Self::Instance(instance.clone()),
             (Op::RecordUsage(_), Subject::Workspace(id)) => Self::Ledger(id.clone()),
-            (_, Subject::Workspace(_) | Subject::Root) => Self::Nothing,
+            (_, Subject::Workspace(id)) => Self::Workspace(id.clone()),
+            (_, Subject::Root) => Self::Nothing,
+        }
+    }
+
+    fn workspace_id(&self) -> Option<&WorkspaceId> {
+        match self {
+            Self::Instance(instance) => Some(&instance.workspace_id),
+            Self::Ledger(id) | Self::Workspace(id) => Some(id),
+            Self::Nothing => None,
         }
     }
 }
@@ -237,15 +248,30 @@ impl Worker {
         *batch = later;
         let failed_ledgers = self.workspace_files.sync(self.disk.as_ref(), &self.layout);
         self.keep_promises(touched, failed);
+        let unconfirmed = self.confirm(&staged);
         let reported = staged.into_iter().map(|staged| {
             let error = match &staged.about {
                 About::Instance(instance) => failed.get(instance),
                 About::Ledger(workspace_id) => failed_ledgers.get(workspace_id),
-                About::Nothing => None,
+                About::Workspace(_) | About::Nothing => None,
             };
+            let workspace_id = staged.about.workspace_id();
+            let error = error.or_else(|| unconfirmed.get(workspace_id?));
             staged.completion(error)
         });
         reported.collect()
+    }
+
+    /// Waits until what a batch changed stands wherever else its workspaces are kept. Of which it does not, and why.
+    fn confirm(&self, staged: &[Staged]) -> HashMap<WorkspaceId, StoreError> {
+        let changed = staged.iter().filter_map(|it| it.about.workspace_id());
+        let changed: HashSet<&WorkspaceId> = changed.collect();
+        let unconfirmed = changed.into_iter().filter_map(|id| {
+            let dir = self.layout.workspace(id);
+            let confirmed = self.disk.confirm(&dir).during("confirm", &dir);
+            Some((id.clone(), confirmed.err()?.into()))
+        });
+        unconfirmed.collect()
     }
 
     /// Makes durable what the reports of a batch promise.

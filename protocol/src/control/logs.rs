@@ -60,6 +60,8 @@ pub enum LogProcess {
     Agent,
     /// A connection or a model.
     Connector,
+    /// What speaks to the server that workspaces' logs stand in.
+    Replica,
 }
 
 /// How much a line weighs, the least first.

@@ -163,6 +163,8 @@ pub enum ErrorCode {
     InvalidConfiguration,
     /// The workspace cannot be opened here: it belongs to another project, or the roots overlap.
     WorkspaceConflict,
+    /// Another node runs the workspace, or nobody knows yet which one does (`REP-1`).
+    WorkspaceElsewhere,
     /// No such agent.
     AgentNotFound,
     /// No such instance.

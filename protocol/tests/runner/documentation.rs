@@ -299,6 +299,7 @@ fn check_result(method: &str, result: &str) {
     match method {
         control::Connect::NAME => result_round_trip::<control::Connect>(result),
         control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
+        control::ListNodes::NAME => result_round_trip::<control::ListNodes>(result),
         control::Status::NAME => result_round_trip::<control::Status>(result),
         control::Stop::NAME => result_round_trip::<control::Stop>(result),
         control::WatchProcesses::NAME => result_round_trip::<control::WatchProcesses>(result),
@@ -520,6 +521,7 @@ fn every_error_code_has_its_row() {
         ErrorCode::WorkspaceNotFound,
         ErrorCode::InvalidConfiguration,
         ErrorCode::WorkspaceConflict,
+        ErrorCode::WorkspaceElsewhere,
         ErrorCode::AgentNotFound,
         ErrorCode::InstanceNotFound,
         ErrorCode::InstanceKeyTaken,
@@ -560,6 +562,7 @@ fn every_error_code_has_its_row() {
             | ErrorCode::WorkspaceNotFound
             | ErrorCode::InvalidConfiguration
             | ErrorCode::WorkspaceConflict
+            | ErrorCode::WorkspaceElsewhere
             | ErrorCode::AgentNotFound
             | ErrorCode::InstanceNotFound
             | ErrorCode::InstanceKeyTaken

@@ -13,7 +13,14 @@ use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
 use goondan_tests::{Home, needs};
 
-const PROGRAMS: [&str; 5] = [GDN, ORCHESTRATOR, AGENT, CONNECTOR, "goondan-studio"];
+const PROGRAMS: [&str; 6] = [
+    GDN,
+    ORCHESTRATOR,
+    AGENT,
+    CONNECTOR,
+    "goondan-studio",
+    "goondan-replica",
+];
 
 /// Has the real programs built, twice.
 const KNOB: &str = "GOONDAN_TEST_PACKAGE";

@@ -171,6 +171,7 @@ fn only_the_orchestrator_uses_the_store() {
         "goondan_proposals",
         "goondan_checkpoints",
         "goondan_bundles",
+        "goondan_replicated_disk",
     ];
     assert_eq!(
         users_of("goondan-durable"),

@@ -8,9 +8,9 @@ use goondan_replication::log::PutAnswer;
 use goondan_replication::names::Position;
 use goondan_tests::wait::wait_until;
 
-use crate::postgres::Server;
 use crate::records::{behind, chain, seal, workspace};
 use crate::replica::Replica;
+use goondan_tests::postgres::Server;
 
 /// Appends to a workspace's log until it is told to stop. Returns what stands there by its own account.
 fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) -> Chain {
@@ -98,7 +98,7 @@ fn tables_of_another_version_are_left_alone() {
         return;
     };
     drop(Replica::ready(&server.url()));
-    server.sql("UPDATE goondan.format SET version = 99");
+    drop(server.sql("UPDATE goondan.format SET version = 99"));
     let replica = Replica::start(&server.url());
     wait_until("it is said", || {
         replica.log().contains("have the version 99")

@@ -10,9 +10,9 @@ use goondan_replication::owner::{self, BatchId, Deposed, Owner};
 use goondan_replication::standby::{self, Files, Standby};
 use goondan_replication::tree::MemoryTree;
 
-use crate::postgres::Server;
 use crate::records::workspace;
 use crate::replica::Replica;
+use goondan_tests::postgres::Server;
 
 /// A node with its files, and a clock that goes as far as it is to wait.
 struct Node {

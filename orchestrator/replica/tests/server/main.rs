@@ -11,8 +11,6 @@ mod failures;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
-mod postgres;
-#[cfg(test)]
 mod process;
 #[cfg(test)]
 mod records;

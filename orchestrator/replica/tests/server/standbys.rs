@@ -5,16 +5,16 @@ use goondan_replication::names::Position;
 use goondan_replication::wire::{Answer, Ask};
 use goondan_tests::wait::{wait_for, wait_until};
 
-use crate::postgres::{Server, url_of};
 use crate::records::{behind, chain, seal, workspace};
 use crate::replica::{CONNECTIONS, Replica};
+use goondan_tests::postgres::{Server, url_of};
 
 /// A primary whose commits wait for a standby.
 fn pair() -> Option<(Server, Server)> {
     let primary = Server::running(&[])?;
     let standby = Server::standby_of(&primary, "sb");
-    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'sb'");
-    primary.sql("SELECT pg_reload_conf()");
+    drop(primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'sb'"));
+    drop(primary.sql("SELECT pg_reload_conf()"));
     wait_until("the standby is synchronous", || {
         primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync"
     });
@@ -151,7 +151,7 @@ fn rep_1_a_standby_that_takes_over_without_the_tail_says_so() {
     );
     let read = replica.read(&workspace("w"), Position(1));
     assert_eq!(read, ReadAnswer::Unavailable);
-    standby.sql("SELECT pg_promote()");
+    drop(standby.sql("SELECT pg_promote()"));
     assert_eq!(
         replica.put_when_there(&ninth),
         PutAnswer::Behind { head: Position(5) }

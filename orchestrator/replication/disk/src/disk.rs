@@ -26,9 +26,9 @@ pub enum Waits {
 /// A disk that takes down what is changed of the replicated files of workspaces, hands it over at each sync, and waits
 /// until their logs have it.
 ///
-/// Reads, and everything that is not replicated ([`crate::scope`]), go straight through. A change of a workspace that is
-/// not this node's is refused ([`Refused`]). A change is made on the disk first and taken down as it happened: a short
-/// append with the bytes that were taken, and one that failed as what the file shows.
+/// Reads, and everything that is not replicated ([`crate::scope`]), go straight through. A change of a workspace that
+/// is not this node's is refused ([`Refused`]). A change is made on the disk first and taken down as it happened: a
+/// short append with the bytes that were taken, and one that failed as what the file shows.
 #[derive(Debug)]
 pub struct ReplicatedDisk {
     inner: Arc<dyn Disk>,

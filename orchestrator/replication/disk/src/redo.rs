@@ -1,8 +1,8 @@
 //! Which changes can be made again over files that have them already.
 //!
-//! A standby notes how far its files are from time to time only. After a crash it goes on from its last note, over files
-//! that have any part of what was made since. Most changes mean the same then: an append says where it begins, a file
-//! that is made is emptied first. Some do not, such as these three, made again over the files that they leave:
+//! A standby notes how far its files are from time to time only. After a crash it goes on from its last note, over
+//! files that have any part of what was made since. Most changes mean the same then: an append says where it begins, a
+//! file that is made is emptied first. Some do not, such as these three, made again over the files that they leave:
 //!
 //! ```text
 //! rename x.tmp to x, create x.tmp        the new x.tmp becomes x

@@ -2,7 +2,9 @@
 
 use goondan_protocol::ids::WorkspaceId;
 
+use super::places::Place;
 use super::{Asked, Effect, Node};
+use crate::chain::Chain;
 use crate::limits::HEADS_MAX;
 use crate::log::{PutAnswer, ReadAnswer};
 use crate::owner;
@@ -44,7 +46,7 @@ impl Node {
 
     /// Whether a standby has followed all there is.
     fn is_end(&self, workspace: &WorkspaceId, answer: &ReadAnswer) -> bool {
-        let chain = self.places.get(workspace).and_then(|place| place.chain());
+        let chain = self.places.get(workspace).and_then(Place::chain);
         let (Some(chain), ReadAnswer::Page(page)) = (chain, answer) else {
             return false;
         };
@@ -65,7 +67,7 @@ impl Node {
             place.head = head;
             let chain = place.chain();
             let is_news = chain.is_some_and(|chain| head > chain.position());
-            let epoch = chain.map(|chain| chain.epoch()).unwrap_or_default();
+            let epoch = chain.map(Chain::epoch).unwrap_or_default();
             for heard in &heard {
                 let is_new = self.hearing.hear(now_ms, heard);
                 let beat = &heard.beat;
@@ -105,7 +107,7 @@ impl Node {
     }
 
     pub(super) fn rank_of(&mut self, now_ms: u64, workspace: &WorkspaceId) {
-        let owner = self.places.get(workspace).and_then(|place| place.chain());
+        let owner = self.places.get(workspace).and_then(Place::chain);
         let owner = owner
             .and_then(|chain| chain.owner())
             .map(|owner| owner.node.clone());

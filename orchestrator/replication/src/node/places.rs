@@ -184,9 +184,12 @@ impl Node {
                     self.tell_standby(now_ms, workspace, none);
                 }
             }
-            standby::Effect::Apply(position, operations) => {
-                let work = FilesWork::Apply(position, operations);
-                self.effects.push(files(work));
+            standby::Effect::Apply(_, operations) => {
+                let chain = self.places.get(workspace).and_then(Place::chain);
+                if let Some(chain) = chain.cloned() {
+                    self.effects
+                        .push(files(FilesWork::Apply(chain, operations)));
+                }
             }
             standby::Effect::Compare => self.effects.push(files(FilesWork::Compare)),
             standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),

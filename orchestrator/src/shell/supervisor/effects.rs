@@ -192,7 +192,7 @@ impl Supervisor {
     }
 
     /// Does work on a thread that may wait for a disk, and brings back what came of it.
-    fn in_background(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
+    pub(super) fn in_background(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
         let events = self.reports.events.clone();
         self.tasks
             .spawn_blocking(move || drop(events.blocking_send(work())));

@@ -6,11 +6,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use goondan_tests::needs;
-use goondan_tests::wait::{wait_for, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
+
+use crate::needs;
+use crate::wait::{wait_for, wait_until};
 
 /// Who owns the databases.
 const ROLE: &str = "goondan";
@@ -18,7 +19,7 @@ const ROLE: &str = "goondan";
 /// Certificates for `localhost`, and who signed them.
 const FIXTURES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../connector-process/tests/fixtures"
+    "/../connector-process/tests/fixtures"
 );
 
 /// Where the programs of PostgreSQL are; none if they are not here, which is noted.
@@ -26,7 +27,8 @@ const FIXTURES: &str = concat!(
 /// # Panics
 ///
 /// If there are none and they are required.
-pub(crate) fn programs() -> Option<PathBuf> {
+#[must_use]
+pub fn programs() -> Option<PathBuf> {
     let of_config = Command::new("pg_config").arg("--bindir").output();
     let of_config = of_config
         .ok()
@@ -48,7 +50,8 @@ pub(crate) fn programs() -> Option<PathBuf> {
 }
 
 /// A server.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     programs: PathBuf,
     dir: TempDir,
     settings: Vec<String>,
@@ -58,7 +61,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// A database that nobody has written to, and no server yet. None without PostgreSQL.
-    pub(crate) fn made(settings: &[&str]) -> Option<Self> {
+    #[must_use]
+    pub fn made(settings: &[&str]) -> Option<Self> {
         let server = Self::empty(settings)?;
         let data = server.data();
         let made = server
@@ -73,14 +77,16 @@ impl Server {
     }
 
     /// A server that answers.
-    pub(crate) fn running(settings: &[&str]) -> Option<Self> {
+    #[must_use]
+    pub fn running(settings: &[&str]) -> Option<Self> {
         let server = Self::made(settings)?;
         server.start();
         Some(server)
     }
 
     /// A server on a port of this machine that speaks TLS, as `localhost`. None without PostgreSQL.
-    pub(crate) fn with_tls() -> Option<Self> {
+    #[must_use]
+    pub fn with_tls() -> Option<Self> {
         let mut server = Self::made(&["ssl=on", "listen_addresses=*"])?;
         // Nobody else gets it in the moment until the server does: the kernel hands out others first.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -105,7 +111,8 @@ impl Server {
     }
 
     /// Where a client finds it that trusts the authority of a fixture.
-    pub(crate) fn tls_url(&self, host: &str, authority: &str) -> String {
+    #[must_use]
+    pub fn tls_url(&self, host: &str, authority: &str) -> String {
         let port = self.port;
         format!(
             "postgres://{ROLE}@{host}:{port}/postgres?sslmode=verify-full&sslrootcert={FIXTURES}/{authority}"
@@ -113,7 +120,8 @@ impl Server {
     }
 
     /// A standby of a server, which it knows under a name.
-    pub(crate) fn standby_of(primary: &Self, name: &str) -> Self {
+    #[must_use]
+    pub fn standby_of(primary: &Self, name: &str) -> Self {
         let server = Self::empty(&[]).unwrap();
         let data = server.data();
         let copied = server
@@ -153,7 +161,7 @@ impl Server {
     }
 
     /// Starts it, and waits until it answers.
-    pub(crate) fn start(&self) {
+    pub fn start(&self) {
         // What is killed here is programs, not machines.
         let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];
         settings.push(format!("port={}", self.port));
@@ -180,7 +188,7 @@ impl Server {
     }
 
     /// Ends it as a crash does.
-    pub(crate) fn crash(&self) {
+    pub fn crash(&self) {
         if let Some(mut child) = self.child.borrow_mut().take() {
             kill(pid_of(&child), Signal::SIGQUIT).ok();
             child.wait().unwrap();
@@ -188,7 +196,8 @@ impl Server {
     }
 
     /// What a statement gives, as `psql` prints it.
-    pub(crate) fn sql(&self, text: &str) -> String {
+    #[must_use]
+    pub fn sql(&self, text: &str) -> String {
         self.try_sql(text).unwrap_or_else(|| panic!("{text}"))
     }
 
@@ -202,17 +211,20 @@ impl Server {
     }
 
     /// The directory of its socket, which is its host.
-    pub(crate) fn host(&self) -> &str {
+    #[must_use]
+    pub fn host(&self) -> &str {
         self.dir.path().to_str().unwrap()
     }
 
     /// Where a client finds it.
-    pub(crate) fn url(&self) -> String {
+    #[must_use]
+    pub fn url(&self) -> String {
         url_of(&[self])
     }
 
     /// Has a standby take nothing in and confirm nothing until the pause ends.
-    pub(crate) fn paused(&self) -> Paused {
+    #[must_use]
+    pub fn paused(&self) -> Paused {
         let receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
         let pid = wait_for("the standby receives", || self.sql(receiver).parse().ok());
         let paused = Paused(Pid::from_raw(pid));
@@ -249,7 +261,8 @@ impl Drop for Server {
 }
 
 /// A standby that stands still.
-pub(crate) struct Paused(Pid);
+#[derive(Debug)]
+pub struct Paused(Pid);
 
 impl Drop for Paused {
     fn drop(&mut self) {
@@ -258,7 +271,8 @@ impl Drop for Paused {
 }
 
 /// Where a client finds several servers.
-pub(crate) fn url_of(servers: &[&Server]) -> String {
+#[must_use]
+pub fn url_of(servers: &[&Server]) -> String {
     let hosts: Vec<_> = servers.iter().map(|server| server.host()).collect();
     format!("postgres:///postgres?user={ROLE}&host={}", hosts.join(","))
 }

@@ -1,0 +1,185 @@
+//! Workspaces that other nodes have, too (`REP-1`): the daemon's part in it.
+//!
+//! What is decided is in `goondan_replication`: [`machine`] is the thread that asks it. [`link`] is the program that
+//! speaks to the log's server; [`ground`] is the thread that changes the files of workspaces that another node may
+//! own.
+//!
+//! ```text
+//!  store, loading ──▶ ReplicatedDisk ──▶ machine ──▶ link ──▶ goondan-replica ──▶ PostgreSQL
+//!                                         │   ▲
+//!                                         ▼   │
+//!                                        ground ──▶ files, workspaces that are to run
+//! ```
+//!
+//! Without `replication` in `config.json` nothing of this is there.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use goondan_durable::disk::{Disk, EntryKind, RealDisk};
+use goondan_protocol::version::Version;
+use goondan_replicated_disk::{Recording, Waits};
+use goondan_replication::names::{Life, NodeId};
+use goondan_replication::node::Node;
+use goondan_replication::wire::Welcome;
+use goondan_store::root::{Layout, ReplicationConfig};
+use tokio::sync::{mpsc as async_mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::event::Event;
+use super::launcher::Launcher;
+use super::loading::Projects;
+use super::logs::LogHub;
+use super::programs::{self, ProgramMissing};
+use ground::Ground;
+use link::Link;
+use machine::Machine;
+use messages::Message;
+use way::Replication;
+
+mod ground;
+mod importing;
+mod link;
+mod machine;
+pub(super) mod messages;
+pub(super) mod way;
+
+/// The program that speaks to the log's server.
+const REPLICA: &str = "goondan-replica";
+
+/// Why replication cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReplicationFault {
+    /// The node has no name that is one.
+    #[error("`replication.node` in `{}` is no name of a node: {why}", config.display())]
+    Node {
+        /// Where it stands.
+        config: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The program is not installed.
+    #[error(transparent)]
+    Program(#[from] ProgramMissing),
+}
+
+/// What is to run it, before it does.
+pub(super) struct Prepared {
+    welcome: Welcome,
+    program: PathBuf,
+    incoming: Receiver<Message>,
+}
+
+/// What it works with.
+pub(super) struct Surroundings {
+    /// The disk itself, for files that this node does not own.
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) projects: Projects,
+    pub(super) launcher: Arc<Launcher>,
+    pub(super) hub: Arc<LogHub>,
+    pub(super) events: async_mpsc::Sender<Event>,
+    pub(super) ending: CancellationToken,
+}
+
+/// Reads the settings, and makes the way.
+///
+/// # Errors
+///
+/// [`ReplicationFault`] if there can be none.
+pub(super) fn prepare(
+    config: &ReplicationConfig,
+    layout: &Layout,
+) -> Result<(Replication, Prepared), ReplicationFault> {
+    let program = programs::find_program(REPLICA)?;
+    let node = node_name(config.node.as_deref());
+    let node = node.map_err(|why| ReplicationFault::Node {
+        config: layout.config_file(),
+        why,
+    })?;
+    let (machine, incoming) = channel();
+    let outlet = machine.clone();
+    // It fails only when the daemon ends: who waits is told by `Recording::end`.
+    let outlet = move |handed| drop(outlet.send(Message::HandedOver(handed)));
+    let recording = Recording::new(layout.workspaces(), Box::new(outlet));
+    let way = Replication {
+        recording: Arc::new(recording),
+        machine,
+        pid: Arc::default(),
+    };
+    let prepared = Prepared {
+        welcome: Welcome {
+            version: Version::current(),
+            server: config.postgres.clone(),
+            node,
+        },
+        program,
+        incoming,
+    };
+    Ok((way, prepared))
+}
+
+/// Starts it: threads that end when told to, and a task, which ends by the token. What comes out says why the daemon
+/// has to end.
+///
+/// # Errors
+///
+/// As the operating system says when there can be no thread.
+pub(super) fn start(
+    way: &Replication,
+    prepared: Prepared,
+    with: Surroundings,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<oneshot::Receiver<String>> {
+    let (deposed, why) = oneshot::channel();
+    let link = Link {
+        launcher: with.launcher,
+        program: prepared.program,
+        welcome: prepared.welcome.clone(),
+        hub: with.hub,
+        pid: way.pid.clone(),
+        machine: way.machine.clone(),
+    };
+    tasks.spawn(link.run(with.ending));
+    // The second half of such an id is by chance.
+    let (_, chance) = Uuid::now_v7().as_u64_pair();
+    let life = Life(chance);
+    let files = Ground::start(
+        with.disk.clone(),
+        way.disk(with.disk, Waits::AtConfirm),
+        with.projects,
+        with.events,
+        way.machine.clone(),
+    )?;
+    let node = Node::new(prepared.welcome.node, life, 0);
+    let machine = Machine::new(node, files, way.recording.clone(), deposed);
+    machine.start(prepared.incoming)?;
+    Ok(why)
+}
+
+/// Whether this node has followed the log of any workspace.
+///
+/// # Errors
+///
+/// As the operating system says when it cannot be told.
+pub(super) fn has_notes(layout: &Layout) -> io::Result<bool> {
+    let dir = layout.replication();
+    if RealDisk.stat(&dir)?.is_none() {
+        return Ok(false);
+    }
+    let entries = RealDisk.list(&dir)?;
+    Ok(entries.iter().any(|entry| entry.kind == EntryKind::File))
+}
+
+/// The node's name: the one that was given, or the machine's.
+fn node_name(given: Option<&str>) -> Result<NodeId, String> {
+    if let Some(given) = given {
+        return NodeId::new(given).map_err(|error| error.to_string());
+    }
+    let host = nix::unistd::gethostname().map_err(|error| error.to_string())?;
+    let host = host.to_string_lossy().to_lowercase();
+    NodeId::new(&host).map_err(|error| format!("{error}; the machine is called so: name one"))
+}

@@ -1,0 +1,418 @@
+//! The thread that changes the files of workspaces which this node stands by for, and starts those that it owns.
+//!
+//! It writes to the disk itself: what a log says is not to go into a log again. Of a workspace that this node owns it
+//! leaves the files alone.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use goondan_core::{Input, LoadPurpose, Loaded};
+use goondan_durable::disk::{Disk, EntryKind};
+use goondan_durable::{Severity, files};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::Replica;
+use goondan_replicated_disk::note::{self, Note};
+use goondan_replication::chain::Chain;
+use goondan_replication::names::Position;
+use goondan_replication::node::{FilesWork, Outcome};
+use goondan_replication::operation::FileOperation;
+use goondan_replication::standby::Files;
+use goondan_replication::tree::DoesNotFit;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WORKSPACE_FILE;
+use goondan_store::{StoreError, verify, workspace};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::importing;
+use super::messages::{Job, Message, Waiter};
+use crate::shell::event::Event;
+use crate::shell::loading::Projects;
+
+/// What the thread has.
+pub(super) struct Ground {
+    disk: Arc<dyn Disk>,
+    /// Where changes go to the log.
+    recorded: Arc<dyn Disk>,
+    layout: Layout,
+    projects: Projects,
+    runtime: Handle,
+    events: mpsc::Sender<Event>,
+    machine: Sender<Message>,
+    replicas: HashMap<WorkspaceId, Replica>,
+    owned: HashSet<WorkspaceId>,
+    /// Of the record behind the last note: where that is, and how many of its changes are made.
+    ahead: HashMap<WorkspaceId, (Position, u32)>,
+}
+
+impl Ground {
+    /// Starts the thread, which first looks which workspaces there are. Needs a runtime.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when there can be none.
+    pub(super) fn start(
+        disk: Arc<dyn Disk>,
+        recorded: Arc<dyn Disk>,
+        projects: Projects,
+        events: mpsc::Sender<Event>,
+        machine: Sender<Message>,
+    ) -> io::Result<Sender<Job>> {
+        let (jobs, waiting) = channel();
+        let layout = projects.layout.clone();
+        let ground = Self {
+            disk,
+            recorded,
+            layout,
+            projects,
+            runtime: Handle::current(),
+            events,
+            machine,
+            replicas: HashMap::new(),
+            owned: HashSet::new(),
+            ahead: HashMap::new(),
+        };
+        let builder = thread::Builder::new().name("replica files".to_owned());
+        builder.spawn(move || ground.run(&waiting))?;
+        Ok(jobs)
+    }
+
+    fn run(mut self, waiting: &Receiver<Job>) {
+        self.join_all();
+        while let Ok(job) = waiting.recv() {
+            match job {
+                Job::Join(workspace) => self.join(&workspace),
+                Job::Work(workspace, work) => self.work(workspace, work),
+                Job::Start(workspace, waiters) => self.start_workspace(&workspace, waiters),
+                Job::Leave(chain) => {
+                    self.owned.remove(chain.workspace());
+                    self.note(chain);
+                }
+                Job::End(done) => {
+                    // Who waited for too long is gone.
+                    done.send(()).ok();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All that have files or a note here.
+    fn join_all(&mut self) {
+        let (layout, disk) = (&self.layout, self.disk.as_ref());
+        let made = importing::DIRECTORIES.iter().try_for_each(|name| {
+            files::ensure_dir(disk, layout.root(), &layout.replication().join(name))
+        });
+        if let Err(error) = made {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "what replication keeps on this node cannot be written"
+            );
+        }
+        let dirs = importing::DIRECTORIES.map(|name| layout.replication().join(name));
+        let dirs = dirs
+            .into_iter()
+            .chain([layout.workspaces(), layout.replication()]);
+        let mut names = BTreeSet::new();
+        for dir in dirs {
+            match disk.list(&dir) {
+                Ok(entries) => names.extend(entries.into_iter().filter_map(|entry| {
+                    let name = entry.name.to_str()?;
+                    let name = match entry.kind {
+                        EntryKind::File => name.strip_suffix(NOTE_SUFFIX)?,
+                        EntryKind::Directory => name,
+                        EntryKind::Other => return None,
+                    };
+                    WorkspaceId::new(name).ok()
+                })),
+                Err(error) => tracing::error!(
+                    path = %dir.display(),
+                    error = &error as &dyn std::error::Error,
+                    "a directory of workspaces cannot be listed"
+                ),
+            }
+        }
+        for name in importing::DIRECTORIES {
+            names.retain(|workspace| workspace.as_str() != name);
+        }
+        for workspace in names {
+            self.join(&workspace);
+        }
+    }
+
+    fn join(&mut self, workspace: &WorkspaceId) {
+        let joined = self.joined(workspace);
+        match joined {
+            Ok((
+                Note {
+                    chain,
+                    ahead,
+                    files,
+                },
+                is_wanted,
+            )) => {
+                let noted = (chain.position(), ahead);
+                self.ahead.insert(workspace.clone(), noted);
+                drop(self.machine.send(Message::Joined {
+                    chain,
+                    files,
+                    is_wanted,
+                }));
+            }
+            Err(error) => tracing::error!(
+                workspace_id = %workspace,
+                error = &*error,
+                "it cannot be told how far the log of a workspace was followed here; it is left alone"
+            ),
+        }
+    }
+
+    /// How far a log was followed, and whether what is here is in no log yet.
+    fn joined(
+        &self,
+        workspace: &WorkspaceId,
+    ) -> Result<(Note, bool), Box<dyn std::error::Error + Send + Sync>> {
+        let path = note_path(&self.layout, workspace);
+        if let Some(note) = note::read(self.disk.as_ref(), &path)? {
+            return Ok((note, false));
+        }
+        let is_wanted = importing::set_aside(self.disk.as_ref(), &self.layout, workspace)?;
+        let note = Note {
+            chain: Chain::new(workspace.clone()),
+            ahead: 0,
+            files: Files::AsNoted,
+        };
+        Ok((note, is_wanted))
+    }
+
+    fn replica(&mut self, workspace: &WorkspaceId) -> &mut Replica {
+        let (disk, dir) = (&self.disk, self.layout.workspace(workspace));
+        self.replicas
+            .entry(workspace.clone())
+            .or_insert_with(|| Replica::new(disk.clone(), dir))
+    }
+
+    fn work(&mut self, workspace: WorkspaceId, work: FilesWork) {
+        let done = match work {
+            FilesWork::Note(chain) => return self.note(chain),
+            FilesWork::Apply(chain, operations) => {
+                self.apply(&chain, &operations).map(Outcome::Applied)
+            }
+            FilesWork::Compare => self.replica(&workspace).digest().map(Outcome::Compared),
+            FilesWork::Verify => Ok(Outcome::Verified(self.is_whole(&workspace))),
+            FilesWork::Restore(None) => self.clear(&workspace).map(|()| Outcome::Restored(true)),
+            FilesWork::Restore(Some(reference)) => {
+                tracing::error!(
+                    workspace_id = %workspace,
+                    snapshot = reference.as_str(),
+                    "this version cannot read snapshots; install the version of the other nodes"
+                );
+                Ok(Outcome::Restored(false))
+            }
+            FilesWork::Own(chain) => self.own(&workspace, chain).map(|()| Outcome::Owned),
+        };
+        let outcome = done.unwrap_or_else(|error| {
+            tracing::error!(
+                workspace_id = %workspace,
+                error = &error as &dyn std::error::Error,
+                "the disk failed; this node leaves the workspace to others until it starts anew"
+            );
+            Outcome::Failed
+        });
+        drop(self.machine.send(Message::FilesDone(workspace, outcome)));
+    }
+
+    /// Makes the changes of the record behind `chain`. Where they could not be made again after a crash, it is noted in
+    /// between how many of them are made.
+    fn apply(
+        &mut self,
+        chain: &Chain,
+        operations: &[FileOperation],
+    ) -> io::Result<Result<(), DoesNotFit>> {
+        let workspace = chain.workspace();
+        let ahead = match self.ahead.remove(workspace) {
+            Some((position, ahead)) if position == chain.position() => ahead,
+            _ => 0,
+        };
+        let mut made = usize::try_from(ahead).unwrap_or(usize::MAX);
+        while let Some(rest) = operations.get(made..).filter(|rest| !rest.is_empty()) {
+            let replica = self.replica(workspace);
+            let admitted = replica.until_note(rest);
+            if admitted == 0 {
+                let ahead = u32::try_from(made).unwrap_or(u32::MAX);
+                self.write_note(chain.clone(), ahead)?;
+                continue;
+            }
+            let (now, _) = rest.split_at(admitted.min(rest.len()));
+            if let Err(misfit) = replica.apply(now)? {
+                return Ok(Err(misfit));
+            }
+            made += now.len();
+        }
+        Ok(Ok(()))
+    }
+
+    fn dir(&self, workspace: &WorkspaceId) -> io::Result<()> {
+        let dir = self.layout.workspace(workspace);
+        if self.disk.stat(&dir)?.is_none() {
+            self.disk.create_dir(&dir)?;
+            self.disk.sync_dir(&self.layout.workspaces())?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
+        self.ahead.remove(workspace);
+        let aside = importing::aside(&self.layout, workspace);
+        self.replica(workspace).clear(&aside)
+    }
+
+    /// Makes all changes durable and notes that the files may be ahead of the log from here on.
+    fn own(&mut self, workspace: &WorkspaceId, chain: Chain) -> io::Result<()> {
+        let is_first = chain.position() == Position::START.next();
+        self.dir(workspace)?;
+        let aside = importing::aside(&self.layout, workspace);
+        // What is put back is not replaced by a record that is made again: all of them are noted as made.
+        self.write_note(chain.clone(), 0)?;
+        if self.disk.stat(&aside)?.is_some() {
+            self.replica(workspace).put_back(&aside)?;
+        }
+        self.replicas.remove(workspace);
+        if is_first {
+            importing::begin(self.disk.as_ref(), &self.layout, workspace)?;
+        }
+        self.owned.insert(workspace.clone());
+        self.write_note(chain, 0)
+    }
+
+    /// Notes durably how far a log was followed, behind all that was changed.
+    fn write_note(&mut self, chain: Chain, ahead: u32) -> io::Result<()> {
+        let workspace = chain.workspace();
+        if let Some(replica) = self.replicas.get_mut(workspace) {
+            replica.sync()?;
+        }
+        let path = note_path(&self.layout, workspace);
+        let files = if self.owned.contains(workspace) {
+            Files::PerhapsAhead
+        } else {
+            Files::AsNoted
+        };
+        let note = Note {
+            chain,
+            ahead,
+            files,
+        };
+        note::write(self.disk.as_ref(), &path, &note).map_err(io::Error::other)
+    }
+
+    /// Notes how far a log was followed. The next note says it if this one cannot.
+    fn note(&mut self, chain: Chain) {
+        let workspace = chain.workspace().clone();
+        if let Err(error) = self.write_note(chain, 0) {
+            tracing::warn!(
+                workspace_id = %workspace,
+                error = &error as &dyn std::error::Error,
+                "it could not be noted how far the log of a workspace was followed"
+            );
+        }
+    }
+
+    /// Whether nothing of a workspace is damaged, as its own checksums tell.
+    fn is_whole(&self, workspace: &WorkspaceId) -> bool {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let record = layout.workspace(workspace).join(WORKSPACE_FILE);
+        if let Ok(None) = disk.stat(&record) {
+            // An owner that ended before it wrote whose it is wrote nothing else.
+            return true;
+        }
+        let found = verify::workspace(disk, layout, workspace);
+        let damaged = found.map(|verified| {
+            let mut findings = verified.findings.into_iter();
+            findings.find(|finding| finding.severity == Severity::Error)
+        });
+        match damaged {
+            Ok(None) => true,
+            Ok(Some(finding)) => {
+                tracing::error!(
+                    workspace_id = %workspace,
+                    path = %finding.path.display(),
+                    problem = %finding.problem,
+                    "a file of a workspace is damaged on this node"
+                );
+                false
+            }
+            Err(error) => {
+                tracing::error!(
+                    workspace_id = %workspace,
+                    error = &error as &dyn std::error::Error,
+                    "the files of a workspace cannot be checked on this node"
+                );
+                false
+            }
+        }
+    }
+
+    fn start_workspace(&self, workspace: &WorkspaceId, waiters: Vec<Waiter>) {
+        let disk = self.recorded.as_ref();
+        if let Err(error) = importing::finish(self.disk.as_ref(), disk, &self.layout, workspace) {
+            tracing::error!(
+                workspace_id = %workspace,
+                path = %importing::unfinished(&self.layout, workspace).display(),
+                error = &error as &dyn std::error::Error,
+                "what was here of a workspace before it had a log is not in its log yet; the next start goes on with it"
+            );
+            return;
+        }
+        let mut is_awaited = false;
+        for waiter in waiters {
+            // Whoever has waited for too long is gone.
+            is_awaited |= waiter.send(Ok(())).is_ok();
+        }
+        if !is_awaited {
+            self.load(workspace);
+        }
+    }
+
+    /// Runs a workspace that is registered, as at the start of the daemon.
+    fn load(&self, workspace: &WorkspaceId) {
+        let recalled = workspace::recall(self.disk.as_ref(), &self.layout, workspace);
+        let record = match recalled {
+            Ok(Some(record)) if record.registered => record,
+            Ok(_) => return,
+            Err(error) => {
+                let error = StoreError::from(error);
+                tracing::error!(
+                    workspace_id = %workspace,
+                    error = &error as &dyn std::error::Error,
+                    "a workspace that was taken over cannot be run"
+                );
+                return;
+            }
+        };
+        let (projects, events) = (self.projects.clone(), self.events.clone());
+        let workspace_id = Some(record.workspace_id.clone());
+        self.runtime.spawn_blocking(move || {
+            let (sources, result) = projects.read_registered(record);
+            let loaded = Box::new(Loaded {
+                purpose: LoadPurpose::Start,
+                workspace_id,
+                sources,
+                result,
+            });
+            // Nobody listens any more only when the daemon ends.
+            drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+        });
+    }
+}
+
+const NOTE_SUFFIX: &str = ".json";
+
+fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    layout
+        .replication()
+        .join(format!("{workspace}{NOTE_SUFFIX}"))
+}

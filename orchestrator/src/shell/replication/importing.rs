@@ -1,0 +1,157 @@
+//! What was on a node of a workspace before its log: it becomes part of the log if this node is the first to own the
+//! workspace, and is kept aside otherwise.
+//!
+//! ```text
+//! workspaces/<id> ──▶ replication/before/<id> ──▶ replication/importing/<id> ──▶ workspaces/<id>, through the log
+//!        no note, no log          this node writes the first seal       each start goes on until it is done
+//! ```
+//!
+//! The files stay where they are until the log has all of them: a crash at any moment loses none.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Disk, EntryKind, append_all, read_full};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::scope;
+use goondan_replication::operation::RelativePath;
+use goondan_store::root::Layout;
+
+/// Files that no log has yet, of workspaces without a note.
+const BEFORE: &str = "before";
+/// Those that are on their way into a log.
+const IMPORTING: &str = "importing";
+/// What is not replicated, while the files of a workspace are made anew.
+const ASIDE: &str = "aside";
+
+/// Directories of `replication/`.
+pub(super) const DIRECTORIES: [&str; 3] = [BEFORE, IMPORTING, ASIDE];
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 256 * 1024;
+
+/// Where what is not replicated waits while a workspace's files are made anew.
+pub(super) fn aside(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    layout.replication().join(ASIDE).join(workspace.as_str())
+}
+
+/// Where what is on its way into the log waits.
+pub(super) fn unfinished(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    layout
+        .replication()
+        .join(IMPORTING)
+        .join(workspace.as_str())
+}
+
+fn before(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    layout.replication().join(BEFORE).join(workspace.as_str())
+}
+
+/// Puts the files of a workspace aside that no log has yet. Whether there are any, now or from an earlier start.
+pub(super) fn set_aside(
+    disk: &dyn Disk,
+    layout: &Layout,
+    workspace: &WorkspaceId,
+) -> io::Result<bool> {
+    let (dir, before) = (layout.workspace(workspace), before(layout, workspace));
+    if disk.stat(&before)?.is_some() {
+        return Ok(true);
+    }
+    if disk.stat(&dir)?.is_none() || disk.list(&dir)?.is_empty() {
+        return Ok(false);
+    }
+    disk.rename(&dir, &before)?;
+    sync_parent(disk, &before)?;
+    disk.sync_dir(&layout.workspaces())?;
+    Ok(true)
+}
+
+/// This node is the first that owns the workspace: what was put aside is to become part of the log.
+pub(super) fn begin(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<()> {
+    let before = before(layout, workspace);
+    if disk.stat(&before)?.is_none() {
+        return Ok(());
+    }
+    let to = unfinished(layout, workspace);
+    disk.rename(&before, &to)?;
+    sync_parent(disk, &to)?;
+    sync_parent(disk, &before)
+}
+
+/// Has the log take what was begun, and waits until it has. `recorded` is the disk whose changes go there.
+pub(super) fn finish(
+    disk: &dyn Disk,
+    recorded: &dyn Disk,
+    layout: &Layout,
+    workspace: &WorkspaceId,
+) -> io::Result<()> {
+    let from = unfinished(layout, workspace);
+    if disk.stat(&from)?.is_none() {
+        return Ok(());
+    }
+    tracing::info!(
+        workspace_id = %workspace,
+        "what was here of the workspace before it had a log is taken into it"
+    );
+    let to = layout.workspace(workspace);
+    let copy = Copy { disk, recorded };
+    copy.directory(&from, &to, None)?;
+    recorded.confirm(&to)?;
+    disk.remove_tree(&from)?;
+    sync_parent(disk, &from)
+}
+
+struct Copy<'d> {
+    disk: &'d dyn Disk,
+    recorded: &'d dyn Disk,
+}
+
+impl Copy<'_> {
+    /// Copies what is replicated, and moves what is not: again, if it was cut short before.
+    fn directory(&self, from: &Path, to: &Path, path: Option<&RelativePath>) -> io::Result<()> {
+        let mut entries = self.disk.list(from)?;
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        for entry in entries {
+            let name = entry.name.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+            let below = path.map_or_else(|| name.to_owned(), |path| format!("{path}/{name}"));
+            let below = RelativePath::new(&below).map_err(io::Error::other)?;
+            let (from, to) = (from.join(name), to.join(name));
+            match entry.kind {
+                _ if !scope::is_replicated(&below) => self.go(&from, &to)?,
+                EntryKind::Directory => {
+                    self.recorded.create_dir(&to)?;
+                    self.directory(&from, &to, Some(&below))?;
+                }
+                EntryKind::File => self.file(&from, &to)?,
+                EntryKind::Other => tracing::warn!(
+                    path = %from.display(),
+                    "neither a file nor a directory: it is in no log"
+                ),
+            }
+        }
+        self.recorded.sync_dir(to)
+    }
+
+    fn go(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)?;
+        sync_parent(self.disk, to)
+    }
+
+    fn file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut source = self.disk.open_read(from)?;
+        let mut copy = self.recorded.create(to)?;
+        let (mut buffer, mut offset) = (vec![0; COPY_BYTES], 0);
+        loop {
+            let read = read_full(source.as_mut(), &mut buffer, offset)?;
+            let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                return copy.sync();
+            };
+            append_all(copy.as_mut(), bytes)?;
+            offset += read as u64;
+        }
+    }
+}
+
+fn sync_parent(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+}

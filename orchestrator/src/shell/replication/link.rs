@@ -1,0 +1,214 @@
+//! The program that speaks to the log's server: its start, the frames to it and from it, its end.
+
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_clock::timeout;
+use goondan_protocol::JsonObject;
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::trace::TraceId;
+use goondan_replication::wire::{Hello, Request, Response, Welcome, WireFault};
+use serde_json::json;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::codec::{FramedRead, FramedWrite};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::messages::Message;
+use crate::limits::{REPLICA_RESTART_FIRST_MS, REPLICA_RESTART_MAX_MS};
+use crate::shell::launcher::{Launched, Launcher};
+use crate::shell::logs::{Collector, LogHub, Traces, collect};
+
+/// What it takes to start the program again and again.
+pub(super) struct Link {
+    pub(super) launcher: Arc<Launcher>,
+    pub(super) program: PathBuf,
+    pub(super) welcome: Welcome,
+    pub(super) hub: Arc<LogHub>,
+    /// Its process; 0 while there is none.
+    pub(super) pid: Arc<AtomicU32>,
+    pub(super) machine: Sender<Message>,
+}
+
+/// Why the program is of no use.
+#[derive(Debug, thiserror::Error)]
+enum LinkFault {
+    #[error("it cannot be started")]
+    Start(#[source] std::io::Error),
+    #[error("it did not greet within {HANDSHAKE_TIMEOUT_MS} ms")]
+    NoHello,
+    #[error("its socket failed")]
+    Socket(#[source] FrameError),
+    #[error("it cannot be understood")]
+    Wire(#[source] WireFault),
+    #[error("it closed its socket")]
+    Closed,
+}
+
+impl Link {
+    /// Keeps the program running until the daemon ends.
+    pub(super) async fn run(self, ending: CancellationToken) {
+        let mut pause_ms = REPLICA_RESTART_FIRST_MS;
+        loop {
+            let mut has_spoken = false;
+            let ended = tokio::select! {
+                ended = self.live(&mut has_spoken) => ended,
+                () = ending.cancelled() => return,
+            };
+            if has_spoken {
+                pause_ms = REPLICA_RESTART_FIRST_MS;
+                drop(self.machine.send(Message::Disconnected));
+            }
+            if let Err(fault) = ended {
+                tracing::error!(
+                    error = &fault as &dyn std::error::Error,
+                    restart_ms = pause_ms,
+                    "goondan-replica ended; it is started again"
+                );
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
+                () = ending.cancelled() => return,
+            }
+            pause_ms = pause_ms.saturating_mul(2).min(REPLICA_RESTART_MAX_MS);
+        }
+    }
+
+    /// One life of the program.
+    async fn live(&self, has_spoken: &mut bool) -> Result<(), LinkFault> {
+        let (launcher, program) = (self.launcher.clone(), self.program.clone());
+        let launched = tokio::task::spawn_blocking(move || launcher.launch_program(program)).await;
+        let launched = launched.map_err(|error| LinkFault::Start(std::io::Error::other(error)))?;
+        let Launched {
+            child,
+            socket,
+            output,
+        } = launched.map_err(LinkFault::Start)?;
+        let child = Ending(Some(child), self.pid.clone());
+        let pid = child.pid();
+        self.pid.store(pid, Ordering::Relaxed);
+        let opened = || -> std::io::Result<_> {
+            let socket = StdUnixStream::from(socket);
+            socket.set_nonblocking(true)?;
+            Ok((
+                UnixStream::from_std(socket)?,
+                pipe::Receiver::from_owned_fd(output)?,
+            ))
+        };
+        let (socket, output) = opened().map_err(LinkFault::Start)?;
+        let collector = Collector {
+            hub: self.hub.clone(),
+            identity: JsonObject::from_iter([
+                ("process".to_owned(), json!("replica")),
+                ("pid".to_owned(), json!(pid)),
+            ]),
+            traces: Arc::new(Traces::new(
+                TraceId::from_uuid(Uuid::now_v7()),
+                ChildRole::Connector,
+            )),
+        };
+        let mut reading = JoinSet::new();
+        reading.spawn(async move {
+            if let Err(error) = collect(output, collector).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the output of goondan-replica was cut off"
+                );
+            }
+        });
+        let ended = self.speak(socket, has_spoken).await;
+        // What it said last says why it ended.
+        drop(child);
+        while reading.join_next().await.is_some() {}
+        ended
+    }
+
+    async fn speak(&self, socket: UnixStream, has_spoken: &mut bool) -> Result<(), LinkFault> {
+        let (reader, writer) = socket.into_split();
+        let mut incoming = FramedRead::new(reader, FrameCodec::new());
+        let mut outgoing = FramedWrite::new(writer, FrameCodec::new());
+        let deadline = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+        let hello = timeout(deadline, next(&mut incoming)).await;
+        let hello = hello.map_err(|_elapsed| LinkFault::NoHello)??;
+        Hello::from_frame(&hello).map_err(LinkFault::Wire)?;
+        let welcome = self.welcome.to_frame().map_err(LinkFault::Wire)?;
+        let sent = outgoing.send(Bytes::from(welcome)).await;
+        sent.map_err(LinkFault::Socket)?;
+        let (asks, waiting) = mpsc::unbounded_channel();
+        *has_spoken = true;
+        drop(self.machine.send(Message::Connected(asks)));
+        tokio::select! {
+            ended = self.read(incoming) => ended,
+            ended = write(outgoing, waiting) => ended,
+        }
+    }
+
+    async fn read(
+        &self,
+        mut incoming: FramedRead<OwnedReadHalf, FrameCodec>,
+    ) -> Result<(), LinkFault> {
+        loop {
+            let frame = next(&mut incoming).await?;
+            let response = Response::from_frame(&frame).map_err(LinkFault::Wire)?;
+            drop(self.machine.send(Message::Answered(response)));
+        }
+    }
+}
+
+async fn next(incoming: &mut FramedRead<OwnedReadHalf, FrameCodec>) -> Result<Bytes, LinkFault> {
+    match incoming.next().await {
+        Some(frame) => frame.map_err(LinkFault::Socket),
+        None => Err(LinkFault::Closed),
+    }
+}
+
+/// Writes requests: those that wait together. Their number is bounded by the machines: each asks one thing at a time.
+async fn write(
+    mut outgoing: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    mut waiting: mpsc::UnboundedReceiver<Request>,
+) -> Result<(), LinkFault> {
+    while let Some(request) = waiting.recv().await {
+        let mut request = Some(request);
+        while let Some(next) = request {
+            let frame = next.to_frame().map_err(LinkFault::Wire)?;
+            let fed = outgoing.feed(Bytes::from(frame)).await;
+            fed.map_err(LinkFault::Socket)?;
+            request = waiting.try_recv().ok();
+        }
+        let flushed = futures_util::SinkExt::<Bytes>::flush(&mut outgoing).await;
+        flushed.map_err(LinkFault::Socket)?;
+    }
+    Ok(())
+}
+
+/// Ends the process when nobody speaks to it any more, and waits for it.
+struct Ending(Option<Child>, Arc<AtomicU32>);
+
+impl Ending {
+    fn pid(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // It ends by itself when its socket is closed; one that does not would keep its place.
+            child.kill().ok();
+            child.wait().ok();
+        }
+        self.1.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,308 @@
+//! The thread that knows how all workspaces of this node stand.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use goondan_clock::RunningTime;
+use goondan_protocol::control::{NodeInfo, NodesPage, ReplicaInfo, ReplicatedWorkspace};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::limits::PAUSE_LOOK_MS;
+use goondan_replicated_disk::{HandedOver, Recording};
+use goondan_replication::chain::Chain;
+use goondan_replication::node::{Effect, Input, Node, Standing};
+use goondan_replication::wire::{Request, Response};
+use tokio::sync::{mpsc, oneshot};
+
+use super::messages::{Job, Message, NotHere, Waiter};
+use crate::limits::REPLICATION_STOP_MS;
+
+/// What the thread has.
+pub(super) struct Machine {
+    node: Node,
+    asks: Option<mpsc::UnboundedSender<Request>>,
+    files: Sender<Job>,
+    recording: Arc<Recording>,
+    waiting: HashMap<WorkspaceId, Vec<Waiter>>,
+    owned: HashSet<WorkspaceId>,
+    deposed: Option<oneshot::Sender<String>>,
+    is_stopping: bool,
+    stopped: Option<Sender<()>>,
+    /// Since when a log has not answered.
+    silent_since_ms: Option<u64>,
+    started: Instant,
+    time: RunningTime,
+}
+
+impl Machine {
+    pub(super) fn new(
+        node: Node,
+        files: Sender<Job>,
+        recording: Arc<Recording>,
+        deposed: oneshot::Sender<String>,
+    ) -> Self {
+        Self {
+            node,
+            asks: None,
+            files,
+            recording,
+            waiting: HashMap::new(),
+            owned: HashSet::new(),
+            deposed: Some(deposed),
+            is_stopping: false,
+            stopped: None,
+            silent_since_ms: None,
+            started: Instant::now(),
+            time: RunningTime::default(),
+        }
+    }
+
+    /// Runs it in a thread, until it is stopped or a workspace is another's.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when there can be none.
+    pub(super) fn start(mut self, incoming: Receiver<Message>) -> std::io::Result<()> {
+        let run = move || while self.turn(&incoming) {};
+        let builder = thread::Builder::new().name("replication".to_owned());
+        builder.spawn(run).map(drop)
+    }
+
+    /// Waits for what comes next and deals with it; false at the end.
+    fn turn(&mut self, incoming: &Receiver<Message>) -> bool {
+        let now_ms = self.now_ms();
+        let wait_ms = self.node.due_ms().saturating_sub(now_ms);
+        // It looks at the clock often enough to notice that it was paused.
+        let wait = Duration::from_millis(wait_ms.min(PAUSE_LOOK_MS / 2));
+        match incoming.recv_timeout(wait) {
+            Ok(message) => self.take(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        let now_ms = self.now_ms();
+        if self.node.due_ms() <= now_ms {
+            self.give(Input::Tick);
+        }
+        self.give_up(now_ms);
+        self.deposed.is_some() && !self.has_stopped()
+    }
+
+    /// Lets nobody wait for a log that has been silent for long while the daemon is to end.
+    fn give_up(&mut self, now_ms: u64) {
+        if self.node.is_answered() {
+            self.silent_since_ms = None;
+            return;
+        }
+        let since_ms = *self.silent_since_ms.get_or_insert(now_ms);
+        if self.is_stopping && now_ms.saturating_sub(since_ms) >= REPLICATION_STOP_MS {
+            let why = "the daemon ends, and the log's server does not answer";
+            self.recording.end(why.to_owned());
+        }
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        let read = self.time.read(self.started.elapsed(), true);
+        u64::try_from(read.counted.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::HandedOver(HandedOver {
+                workspace,
+                batch,
+                operations,
+            }) => self.give(Input::Batch {
+                workspace,
+                batch,
+                operations,
+            }),
+            Message::Connected(asks) => {
+                self.asks = Some(asks);
+                self.give(Input::Connected(true));
+            }
+            Message::Disconnected => {
+                self.asks = None;
+                self.give(Input::Connected(false));
+            }
+            Message::Answered(Response { id, answer }) => self.give(Input::Answered { id, answer }),
+            Message::Joined {
+                chain,
+                files,
+                is_wanted,
+            } => {
+                let workspace = chain.workspace().clone();
+                self.give(Input::Joined { chain, files });
+                if is_wanted || self.waiting.contains_key(&workspace) {
+                    self.give(Input::Wanted(workspace));
+                }
+            }
+            Message::FilesDone(workspace, outcome) => {
+                self.give(Input::FilesDone { workspace, outcome });
+            }
+            Message::Acquire { workspace, answer } => {
+                self.waiting
+                    .entry(workspace.clone())
+                    .or_default()
+                    .push(answer);
+                if self.node.knows(&workspace) {
+                    self.give(Input::Wanted(workspace));
+                } else {
+                    self.file(Job::Join(workspace));
+                }
+            }
+            // Who asked may have gone.
+            Message::List(answer) => drop(answer.send(self.page())),
+            Message::Stopping => self.is_stopping = true,
+            Message::Stop(done) => {
+                self.is_stopping = true;
+                self.stopped = Some(done);
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        let now_ms = self.now_ms();
+        for effect in self.node.handle(now_ms, input) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Ask(request) => {
+                // When the program is gone, that is said next.
+                let asked = self.asks.as_ref().map(|asks| asks.send(request));
+                drop(asked);
+            }
+            Effect::Files { workspace, work } => self.file(Job::Work(workspace, work)),
+            Effect::Found(workspace) => self.file(Job::Join(workspace)),
+            Effect::Own(workspace) => self.own(workspace),
+            Effect::Acknowledge(workspace, batch) => self.recording.acknowledge(&workspace, batch),
+            Effect::Elsewhere(workspace, node) => {
+                for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
+                    drop(waiter.send(Err(NotHere::Elsewhere(node.clone()))));
+                }
+            }
+            Effect::Deposed(workspace, why) => {
+                tracing::error!(
+                    workspace_id = %workspace,
+                    error = &why as &dyn std::error::Error,
+                    "the workspace is this node's no longer; the daemon ends"
+                );
+                let why = format!("workspace `{workspace}` is this node's no longer: {why}");
+                self.recording.end(why.clone());
+                if let Some(deposed) = self.deposed.take() {
+                    drop(deposed.send(why));
+                }
+            }
+            Effect::Say(workspace, trouble) => tracing::error!(
+                workspace_id = %workspace,
+                error = &trouble as &dyn std::error::Error,
+                "the files of a workspace are not what its log says"
+            ),
+        }
+    }
+
+    fn own(&mut self, workspace: WorkspaceId) {
+        let waiters = self.waiting.remove(&workspace).unwrap_or_default();
+        if self.owned.insert(workspace.clone()) {
+            self.recording.own(&workspace);
+            tracing::info!(workspace_id = %workspace, "the workspace is this node's");
+        }
+        self.file(Job::Start(workspace, waiters));
+    }
+
+    fn file(&self, job: Job) {
+        if self.files.send(job).is_err() {
+            tracing::error!("the thread that changes the files of workspaces is gone");
+        }
+    }
+
+    /// Whether it was told to end and all is in the log; which files are what it says is noted then.
+    fn has_stopped(&mut self) -> bool {
+        if self.stopped.is_none() {
+            return false;
+        }
+        let is_quiet = |(chain, is_quiet): (&Chain, bool)| {
+            is_quiet && self.recording.is_quiet(chain.workspace())
+        };
+        if !self.node.owned().all(is_quiet) {
+            return false;
+        }
+        for (chain, _) in self.node.owned() {
+            self.file(Job::Leave(chain.clone()));
+        }
+        if let Some(done) = self.stopped.take() {
+            self.file(Job::End(done));
+        }
+        true
+    }
+
+    fn page(&self) -> NodesPage {
+        let own = self.node.id().as_str().to_owned();
+        let workspaces = self.node.standings().into_iter();
+        let workspaces = workspaces.map(|it| told(it, &own)).collect();
+        let mut page = NodesPage {
+            node: Some(own),
+            is_connected: self.node.is_connected(),
+            nodes: Vec::new(),
+            workspaces,
+            next: None,
+        };
+        page.nodes = nodes_of(&page);
+        page
+    }
+}
+
+fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
+    let mut replicas: Vec<ReplicaInfo> = standing
+        .nodes
+        .into_iter()
+        .filter(|(node, _)| node.as_str() != own)
+        .map(|(node, position)| ReplicaInfo {
+            node: node.as_str().to_owned(),
+            position: position.0,
+        })
+        .collect();
+    replicas.push(ReplicaInfo {
+        node: own.to_owned(),
+        position: standing.position.0,
+    });
+    replicas.sort_by(|one, other| one.node.cmp(&other.node));
+    ReplicatedWorkspace {
+        workspace_id: standing.workspace,
+        owner: standing.owner.map(|owner| owner.as_str().to_owned()),
+        is_here: standing.is_owned,
+        is_stopped: standing.is_stopped,
+        epoch: standing.epoch.0,
+        head: standing.head.0,
+        replicas,
+    }
+}
+
+/// The nodes that were heard, and how many workspaces each has.
+fn nodes_of(page: &NodesPage) -> Vec<NodeInfo> {
+    let mut nodes: Vec<NodeInfo> = Vec::new();
+    for workspace in &page.workspaces {
+        for replica in &workspace.replicas {
+            let at = nodes.iter().position(|it| it.node == replica.node);
+            let at = at.unwrap_or_else(|| {
+                nodes.push(NodeInfo {
+                    node: replica.node.clone(),
+                    owns: 0,
+                    follows: 0,
+                });
+                nodes.len() - 1
+            });
+            if let Some(info) = nodes.get_mut(at) {
+                let owns = workspace.owner.as_deref() == Some(&*replica.node);
+                info.owns += u64::from(owns);
+                info.follows += u64::from(!owns);
+            }
+        }
+    }
+    nodes.sort_by(|one, other| one.node.cmp(&other.node));
+    nodes
+}

@@ -1,0 +1,79 @@
+//! What the threads of replication say to each other, and who waits for them.
+
+use std::sync::mpsc::Sender;
+
+use goondan_protocol::control::NodesPage;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::HandedOver;
+use goondan_replication::chain::Chain;
+use goondan_replication::names::NodeId;
+use goondan_replication::node::{FilesWork, Outcome};
+use goondan_replication::standby::Files;
+use goondan_replication::wire::{Request, Response};
+use tokio::sync::mpsc;
+
+use crate::limits::ACQUIRE_TIMEOUT_MS;
+
+/// Why a workspace is not here.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(in crate::shell) enum NotHere {
+    /// Another node owns it, and was heard.
+    #[error("node {0} runs this workspace")]
+    Elsewhere(NodeId),
+    /// The log was not asked, or has not decided.
+    #[error("the workspace could not be taken over within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
+    Undecided {
+        /// What it waits for.
+        why: &'static str,
+    },
+}
+
+/// Whoever waits for a workspace to be this node's.
+pub(super) type Waiter = Sender<Result<(), NotHere>>;
+
+/// What comes to the thread that knows how all workspaces stand.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A batch is for its workspace's log.
+    HandedOver(HandedOver),
+    /// The program that speaks to the log is there, and takes requests.
+    Connected(mpsc::UnboundedSender<Request>),
+    /// It is gone.
+    Disconnected,
+    /// It has answered.
+    Answered(Response),
+    /// How far a workspace's log was followed here; `is_wanted` if what is here is in no log yet.
+    Joined {
+        chain: Chain,
+        files: Files,
+        is_wanted: bool,
+    },
+    /// Something was done with files.
+    FilesDone(WorkspaceId, Outcome),
+    /// A workspace is wanted here.
+    Acquire {
+        workspace: WorkspaceId,
+        answer: Waiter,
+    },
+    /// How all stands is asked.
+    List(Sender<NodesPage>),
+    /// The daemon is to end, and does not wait for a log that does not answer.
+    Stopping,
+    /// Nothing is written any more: the thread is to end when the log has all.
+    Stop(Sender<()>),
+}
+
+/// What the thread is to do that changes files.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Look how far a workspace's log was followed here.
+    Join(WorkspaceId),
+    /// Change files, or look at them.
+    Work(WorkspaceId, FilesWork),
+    /// The workspace is this node's: tell whoever waits for it, or run it.
+    Start(WorkspaceId, Vec<Waiter>),
+    /// The files are what the log says: note it.
+    Leave(Chain),
+    /// End, and say so.
+    End(Sender<()>),
+}

@@ -1,0 +1,103 @@
+//! What clients are told of the nodes that workspaces are on (`REP-1`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::WorkspaceId;
+use crate::limits::MAX_NODES_PAGE;
+
+use super::paging::page_of;
+
+/// `node.list`: the nodes, and one page of the workspaces with who has them, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListNodes {
+    /// Where the page begins: what the page before said in `next`; none for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<WorkspaceId>,
+    /// Most workspaces on the page, at most and if it is not said [`MAX_NODES_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Result of `node.list`: how one node sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesPage {
+    /// What the daemon that answers is called; none if its workspaces are on this machine alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Whether the program that speaks to the log's server runs.
+    #[serde(default)]
+    pub is_connected: bool,
+    /// The nodes that were heard, this one among them.
+    pub nodes: Vec<NodeInfo>,
+    /// The workspaces that have a log.
+    pub workspaces: Vec<ReplicatedWorkspace>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<WorkspaceId>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfo {
+    /// Its name.
+    pub node: String,
+    /// How many workspaces it runs.
+    pub owns: u64,
+    /// How many it could take over.
+    pub follows: u64,
+}
+
+/// A workspace that has a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicatedWorkspace {
+    /// Which.
+    pub workspace_id: WorkspaceId,
+    /// The node that runs it, as far as its log was read; none before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Whether that is the daemon that answers.
+    pub is_here: bool,
+    /// Whether a person has to decide what becomes of the files that the daemon that answers has.
+    pub is_stopped: bool,
+    /// How often it was taken over, the first time counted.
+    pub epoch: u64,
+    /// How far its log is written.
+    pub head: u64,
+    /// How far each node has followed it.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// How far a node has followed a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaInfo {
+    /// The node.
+    pub node: String,
+    /// The last record that its files have.
+    pub position: u64,
+}
+
+impl ListNodes {
+    /// The page of all there is that begins where this says.
+    #[must_use]
+    pub fn page_of(&self, all: NodesPage) -> NodesPage {
+        let NodesPage { workspaces, .. } = all;
+        let behind = workspaces.into_iter().filter(|it| {
+            self.after
+                .as_ref()
+                .is_none_or(|after| it.workspace_id > *after)
+        });
+        let (workspaces, next) = page_of(behind, self.limit, MAX_NODES_PAGE, |it| {
+            it.workspace_id.clone()
+        });
+        NodesPage {
+            workspaces,
+            next,
+            ..all
+        }
+    }
+}

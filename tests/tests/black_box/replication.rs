@@ -1,0 +1,373 @@
+//! Two daemons with one log: a workspace survives the loss of its node (`REP-1`).
+//!
+//! Each has a state root of its own, and both have the project at the same place. Without PostgreSQL these tests are
+//! left out, and say so.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{ORCHESTRATOR, Ran};
+use goondan_tests::postgres::Server;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use serde_json::{Value, json};
+
+/// The exit code of a daemon whose workspace another one has.
+const DEPOSED: i32 = 7;
+
+/// A place for a daemon that shares a log with others.
+struct Node {
+    home: Home,
+    /// Where the project is that all share.
+    project: String,
+}
+
+impl Node {
+    /// One with a project of its own, which others share.
+    fn first(server: &Server) -> Self {
+        let home = Home::new(LAB);
+        let project = home.project().to_str().unwrap().to_owned();
+        let node = Self { home, project };
+        node.joins(server, "a");
+        node
+    }
+
+    fn beside(&self, server: &Server, name: &str) -> Self {
+        let node = Self {
+            home: Home::without_project(),
+            project: self.project.clone(),
+        };
+        node.joins(server, name);
+        node
+    }
+
+    fn joins(&self, server: &Server, name: &str) {
+        let replication = json!({"node": name, "postgres": server.url()});
+        let config = json!({ "replication": replication }).to_string();
+        self.home.write("state/config.json", &config);
+    }
+
+    fn gdn(&self, args: &[&str]) -> Ran {
+        self.home
+            .gdn(&[&["--project", &self.project], args].concat())
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let ran = self.gdn(&[&["--json"], args].concat());
+        ran.exits(0).json()
+    }
+
+    fn ask(&self, key: &str, text: &str) -> String {
+        let ran = self.gdn(&["send", "--instance", key, text]).exits(0);
+        ran.stdout.trim_end().to_owned()
+    }
+
+    fn history(&self, key: &str) -> Value {
+        self.json(&["instance", "history", "--", key])["messages"].clone()
+    }
+
+    /// What `gdn node list` says of the one workspace, if it knows it.
+    fn workspace(&self) -> Option<Value> {
+        let listed = self.json(&["node", "list"]);
+        listed["workspaces"].as_array().unwrap().first().cloned()
+    }
+
+    fn waits_until_it_runs(&self) {
+        wait_until("the workspace runs here", || {
+            let ps = self.home.gdn(&["--json", "workspace", "list"]);
+            ps.code == 0 && ps.json()["workspaces"].as_array().unwrap().len() == 1
+        });
+    }
+
+    /// Waits until another node has followed all there is.
+    fn waits_until_followed_by(&self, other: &str) {
+        wait_until("the standby has read all", || {
+            let Some(workspace) = self.workspace() else {
+                return false;
+            };
+            let replicas = workspace["replicas"].as_array().unwrap();
+            let of = |node: &str| {
+                let replica = replicas.iter().find(|it| it["node"] == node);
+                replica.map(|it| it["position"].as_u64().unwrap())
+            };
+            let owner = workspace["owner"].as_str().unwrap().to_owned();
+            of(other).is_some() && of(other) == of(&owner)
+        });
+    }
+
+    /// All replicated files of its workspace, with what they hold.
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let dir = self.home.workspace_dir();
+        let mut files = BTreeMap::new();
+        let mut dirs = vec![dir.clone()];
+        while let Some(at) = dirs.pop() {
+            for entry in std::fs::read_dir(&at).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path
+                    .strip_prefix(&dir)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                let apart = ["work", ".checkpoints", "swarm-bundle", "sandboxes", "tasks"];
+                if path.is_file() {
+                    files.insert(name, std::fs::read(&path).unwrap());
+                } else if !apart.contains(&path.file_name().unwrap().to_str().unwrap()) {
+                    dirs.push(path);
+                }
+            }
+        }
+        files
+    }
+}
+
+fn says(messages: &Value, text: &str) -> bool {
+    messages.to_string().contains(text)
+}
+
+#[test]
+fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    for n in 0..3 {
+        assert_eq!(a.ask("x", &format!("echo {n}")), n.to_string());
+    }
+    a.gdn(&["node", "list"])
+        .exits(0)
+        .prints(&["this one", "RUNS ON"]);
+    a.waits_until_followed_by("b");
+    let before = a.history("x");
+    let sent = ["send", "--no-wait", "--instance", "x", "hold h"];
+    a.gdn(&sent).exits(0);
+    wait_until("the tool runs", || a.home.note("h.runs") == "run\n");
+    drop(daemon_a.kill());
+
+    b.waits_until_it_runs();
+    // What was under way ended with its node, and is said to be of unknown outcome.
+    a.home.write("notes/h.go", "");
+    wait_until("the turn is over", || says(&b.history("x"), "done h"));
+    let after = b.history("x");
+    for message in before.as_array().unwrap() {
+        assert!(
+            after.as_array().unwrap().contains(message),
+            "{message} is lost"
+        );
+    }
+    assert!(says(&after, "E_TOOL_INTERRUPTED"), "{after:#}");
+    assert_eq!(b.ask("x", "echo on"), "on");
+    let told = b.workspace().unwrap();
+    assert_eq!((&told["owner"], &told["epoch"]), (&json!("b"), &json!(2)));
+
+    // The first one is a standby now, and says so.
+    let daemon_a = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    let refused = a.gdn(&["run"]).exits(10);
+    refused.tells(&["node b runs this workspace", "gdn node list"]);
+    drop(daemon_b.kill());
+    a.waits_until_it_runs();
+    assert_eq!(a.ask("x", "echo back"), "back");
+    assert!(says(&a.history("x"), "on"));
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn rep_1_an_owner_that_slept_ends_and_its_children_with_it() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    a.waits_until_followed_by("b");
+    processes::signal(daemon_a.pid(), Signal::SIGSTOP);
+    b.waits_until_it_runs();
+    assert_eq!(b.ask("x", "echo 2"), "2");
+    processes::signal(daemon_a.pid(), Signal::SIGCONT);
+    let told = daemon_a.ends_with(DEPOSED);
+    assert!(
+        told.contains("node b has taken the workspace over"),
+        "{told}"
+    );
+
+    let daemon_a = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    // Neither writes any more, and both have the same.
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
+    assert_eq!(a.files(), b.files());
+}
+
+#[test]
+fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    server.crash();
+    let mut sending = a
+        .home
+        .start_gdn(&["send", "--no-wait", "--instance", "x", "echo 2"]);
+    daemon.log().wait_for("it is noticed", |line| {
+        line["process"] == "replica" && line["reason"] == "the connection was lost"
+    });
+    assert!(!sending.has_ended(), "acknowledged without the log");
+    server.start();
+    sending.wait().exits(0);
+    assert_eq!(a.ask("x", "echo 3"), "3");
+    let history = a.history("x").to_string();
+    assert_eq!(history.matches("echo 2").count(), 1, "{history}");
+    // Nor does it wait for ever when it is to end.
+    server.crash();
+    let sending = a
+        .home
+        .start_gdn(&["send", "--no-wait", "--instance", "x", "echo 4"]);
+    drop(daemon.stop());
+    assert_ne!(sending.wait().code, 0, "acknowledged without the log");
+}
+
+#[test]
+fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let config = a.home.state_root().join("config.json");
+    let replicating = std::fs::read(&config).unwrap();
+    a.home.write("state/config.json", "{}");
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo before"), "before");
+    let work = a.home.work_dir("x");
+    let own = work.join("own");
+    a.home.write(
+        own.strip_prefix(a.home.path()).unwrap().to_str().unwrap(),
+        "of the tools",
+    );
+    drop(daemon.stop());
+
+    a.home.write(
+        "state/config.json",
+        std::str::from_utf8(&replicating).unwrap(),
+    );
+    let daemon = Daemon::start(&a.home);
+    a.waits_until_it_runs();
+    assert!(says(&a.history("x"), "before"));
+    assert_eq!(std::fs::read(&own).unwrap(), b"of the tools");
+    let b = a.beside(&server, "b");
+    let daemon_b = Daemon::start(&b.home);
+    a.waits_until_followed_by("b");
+    drop(daemon.kill());
+    b.waits_until_it_runs();
+    assert!(says(&b.history("x"), "before"));
+    assert_eq!(b.ask("x", "echo after"), "after");
+
+    // Its files are made anew there, and what the tools left is not touched.
+    let daemon = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    drop(daemon_b.kill());
+    a.waits_until_it_runs();
+    assert!(says(&a.history("x"), "after"));
+    assert_eq!(std::fs::read(&own).unwrap(), b"of the tools");
+    drop(daemon.stop());
+}
+
+#[test]
+fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    for n in 0..5 {
+        a.ask("x", &format!("echo number {n}"));
+    }
+    a.waits_until_followed_by("b");
+    let workspace = b.home.workspace_dir();
+    let messages = workspace.join("instances/x/messages");
+    let altered = alter(&b.home, &messages, "number 2", "number 9");
+    assert!(altered, "nothing to alter");
+    drop(daemon_a.kill());
+    b.waits_until_it_runs();
+    daemon_b.log().wait_for("it is said", |line| {
+        line["message"] == "a file of a workspace is damaged on this node"
+    });
+    let history = b.history("x").to_string();
+    assert!(
+        history.contains("number 2") && !history.contains("number 9"),
+        "{history}"
+    );
+    b.gdn(&["verify"]).exits(0);
+    drop(daemon_b.stop());
+}
+
+/// Puts one text in the place of another of the same length, in the files of a directory of a home; whether it was
+/// there.
+fn alter(home: &Home, dir: &Path, from: &str, to: &str) -> bool {
+    let mut is_there = false;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        if text.contains(from) {
+            let within = path.strip_prefix(home.path()).unwrap();
+            home.write(within.to_str().unwrap(), &text.replace(from, to));
+            is_there = true;
+        }
+    }
+    is_there
+}
+
+#[test]
+fn rep_1_a_daemon_that_is_stopped_has_its_workspace_back_at_once_and_as_it_was() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    drop(daemon.stop());
+    let note = wait_for("it is noted", || {
+        let notes = std::fs::read_dir(a.home.state_root().join("replication")).unwrap();
+        let mut notes = notes.map(|entry| entry.unwrap().path());
+        let note = notes.find(|path| path.extension().is_some_and(|it| it == "json"))?;
+        Some(std::fs::read_to_string(note).unwrap())
+    });
+    assert!(
+        note.contains("asNoted"),
+        "its files are to be made anew: {note}"
+    );
+    let daemon = Daemon::start(&a.home);
+    a.waits_until_it_runs();
+    assert_eq!(a.ask("x", "echo 2"), "2");
+    assert!(says(&a.history("x"), "echo 1"));
+    drop(daemon.stop());
+}
+
+#[test]
+fn rep_1_a_daemon_does_not_write_past_the_log_it_has_followed() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    drop(daemon.stop());
+    a.home.write("state/config.json", "{}");
+    let refused = a.home.command(&bin(ORCHESTRATOR), &[]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("put `replication` back"), "{told}");
+}
