@@ -84,7 +84,10 @@ pub use instance::{
     ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage, WholeMessage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
-pub use node::{ListNodes, NodeInfo, NodesPage, ReplicaInfo, ReplicatedWorkspace};
+pub use node::{
+    CheckNodes, ListNodes, NodeInfo, NodesCheck, NodesPage, ReplicaInfo, ReplicatedWorkspace,
+    ServerFinding, ServerVerdict,
+};
 pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
     RefreshGrant, RevokeGrant, ShowGrant,
@@ -190,6 +193,8 @@ methods! {
     WatchProcesses = "process.watch" -> Done;
     /// The nodes, and which of them has which workspace.
     ListNodes = "node.list" -> NodesPage;
+    /// How the server is set that the logs of workspaces stand in.
+    CheckNodes = "node.check" -> NodesCheck;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.

@@ -50,6 +50,7 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(own::state_root(context));
     findings.extend(own::upgrade());
     findings.push(own::daemon(context).await);
+    findings.extend(own::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));
     findings.extend(kernel::findings());
     let (found, bundle) = project::findings(context);

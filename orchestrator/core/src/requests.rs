@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, InstanceDetail, InstanceSummary, ListInstances, NodesPage,
-    SendEvent, Sent,
+    Call, ControlError, Done, ErrorCode, InstanceDetail, InstanceSummary, ListInstances,
+    NodesCheck, NodesPage, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -85,6 +85,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListProcesses(_)
             | Call::WatchProcesses(_)
             | Call::ListNodes(_)
+            | Call::CheckNodes(_)
             | Call::ListWorkspaces(_)
             | Call::ListInstances(_)
             | Call::ListEvents(_)
@@ -526,6 +527,7 @@ impl Core {
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.
             Call::FollowLogs(_) | Call::WatchProcesses(_) => self.fleet.respond(token, &Done {}),
+            Call::CheckNodes(_) => self.fleet.respond(token, &NodesCheck::default()),
             Call::ListNodes(list) => {
                 let page = list.page_of(NodesPage::default());
                 self.fleet.respond(token, &page);

@@ -26,7 +26,7 @@ use crate::owner::{self, BatchId, Deposed};
 use crate::record::SnapshotReference;
 use crate::standby::{self, Files, Trouble};
 use crate::tree::DoesNotFit;
-use crate::wire::{Answer, Ask, Beat, Request};
+use crate::wire::{Answer, Ask, Beat, Finding, Request};
 
 mod answers;
 mod hearing;
@@ -74,6 +74,8 @@ pub enum Input {
     Connected(bool),
     /// Whether this node is to take no workspace that another can take.
     Drains(bool),
+    /// A person asks how the server is set.
+    Check,
     /// Time has passed.
     Tick,
 }
@@ -135,6 +137,8 @@ pub enum Effect {
     Elsewhere(WorkspaceId, NodeId),
     /// The workspace is this node's no longer. End: children must not go on, and nothing may be acknowledged.
     Deposed(WorkspaceId, Ended),
+    /// How the server is set; none if it cannot be told.
+    Checked(Option<Vec<Finding>>),
     /// People are to know.
     Say(WorkspaceId, Trouble),
 }
@@ -184,6 +188,7 @@ enum Asked {
     Heads,
     List,
     Beat,
+    Check,
 }
 
 /// All workspaces of a node.
@@ -313,6 +318,11 @@ impl Node {
                 self.drains = is_so;
                 self.rank(now_ms);
             }
+            Input::Check => {
+                if !self.ask(Asked::Check, Ask::Check) {
+                    self.effects.push(Effect::Checked(None));
+                }
+            }
             Input::Tick => self.tick(now_ms),
         }
         std::mem::take(&mut self.effects)
@@ -409,6 +419,7 @@ impl Node {
                     let none = standby::Input::Sealed(attempt, PutAnswer::Unknown);
                     self.tell_standby(now_ms, &workspace, none);
                 }
+                Asked::Check => self.effects.push(Effect::Checked(None)),
                 Asked::Heads | Asked::List | Asked::Beat => {}
             }
         }

@@ -158,6 +158,7 @@ impl World {
                 }
                 Answer::Noted
             }
+            Ask::Check => Answer::Checked(Vec::new()),
             other => panic!("{other:?}"),
         }
     }
@@ -309,7 +310,11 @@ fn a_node_that_drains_takes_over_when_nobody_else_is_there() {
 #[test]
 fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_node() {
     let mut world = three();
+    world.give(0, Input::Check);
+    assert!(world.has_seen(0, &Effect::Checked(Some(Vec::new()))));
     world.give(0, Input::Connected(false));
+    world.give(0, Input::Check);
+    assert!(world.has_seen(0, &Effect::Checked(None)));
     assert!(
         !world.shells[0]
             .seen

@@ -58,7 +58,7 @@ pub enum Input {
     Told,
     /// How many nodes are to try before this one; none if it is not to have the workspace.
     Rank(Option<u64>),
-    /// A person wants the workspace here, now.
+    /// The workspace is wanted here, now: until another node is found to have taken it meanwhile.
     TakeOver,
     /// A person wants the files made anew from the log, whatever is here.
     Rebuild,

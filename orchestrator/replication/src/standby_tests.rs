@@ -103,6 +103,25 @@ impl Bench {
 }
 
 #[test]
+fn what_was_asked_of_an_owner_that_is_gone_is_not_done_to_its_successor() {
+    let mut bench = Bench::new();
+    bench.standby.handle(0, Input::TakeOver);
+    // Another node was faster.
+    bench.write(Body::Seal {
+        node: node("c"),
+        life: Life(3),
+    });
+    let acknowledged = Position(2);
+    for _ in 0..20 {
+        assert_eq!(bench.turn(), None);
+        let heard = Input::Heard { acknowledged };
+        bench.standby.handle(bench.now_ms, heard);
+    }
+    bench.standby.handle(bench.now_ms, Input::TakeOver);
+    assert!(matches!(bench.wants(), Effect::Seal(..)));
+}
+
+#[test]
 fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
     let mut bench = Bench::new();
     for _ in 0..60 {

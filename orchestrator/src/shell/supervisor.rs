@@ -261,6 +261,13 @@ impl Supervisor {
                         result: replication.answer(&list),
                     });
                 }
+                if let (Call::CheckNodes(_), Some(replication)) = (&*call, &self.replication) {
+                    let replication = replication.clone();
+                    return self.in_background(move || Event::Answer {
+                        token,
+                        result: replication.check(),
+                    });
+                }
                 if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
                     return self.watch_processes(token, client, id, watch);
                 }

@@ -81,6 +81,47 @@ pub struct ReplicaInfo {
     pub position: u64,
 }
 
+/// `node.check`: looks at how the server is set that the logs stand in. Takes as long as that answers, some seconds at
+/// most.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CheckNodes {}
+
+/// Result of `node.check`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesCheck {
+    /// What was found; nothing if the workspaces are on this machine alone.
+    pub findings: Vec<ServerFinding>,
+}
+
+/// One thing about the server that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerFinding {
+    /// What: the name of a setting, `version`, `role`, or `connection`.
+    pub what: String,
+    /// What it is.
+    pub found: String,
+    /// Whether that will do.
+    pub verdict: ServerVerdict,
+    /// What to do about it, and why; missing if it will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+/// Whether something about the server will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServerVerdict {
+    /// It will.
+    Good,
+    /// It will, and less is kept when something fails.
+    Weak,
+    /// It will not.
+    Bad,
+}
+
 impl ListNodes {
     /// The page of all there is that begins where this says.
     #[must_use]

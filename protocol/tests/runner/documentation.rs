@@ -299,6 +299,7 @@ fn check_result(method: &str, result: &str) {
     match method {
         control::Connect::NAME => result_round_trip::<control::Connect>(result),
         control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
+        control::CheckNodes::NAME => result_round_trip::<control::CheckNodes>(result),
         control::ListNodes::NAME => result_round_trip::<control::ListNodes>(result),
         control::Status::NAME => result_round_trip::<control::Status>(result),
         control::Stop::NAME => result_round_trip::<control::Stop>(result),

@@ -11,11 +11,18 @@ use goondan_tests::home::{ORCHESTRATOR, Ran};
 use goondan_tests::postgres::Server;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
+use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
 /// The exit code of a daemon whose workspace another one has.
 const DEPOSED: i32 = 7;
+/// The exit code of `gdn` without a daemon.
+const NOT_RUNNING: i32 = 3;
+
+/// How many faults three daemons live through; the long form is 100.
+const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
+const FAULTS: u64 = 6;
 
 /// A place for a daemon that shares a log with others.
 struct Node {
@@ -74,11 +81,13 @@ impl Node {
         listed["workspaces"].as_array().unwrap().first().cloned()
     }
 
+    fn runs(&self) -> bool {
+        let listed = self.home.gdn(&["--json", "workspace", "list"]);
+        listed.code == 0 && listed.json()["workspaces"].as_array().unwrap().len() == 1
+    }
+
     fn waits_until_it_runs(&self) {
-        wait_until("the workspace runs here", || {
-            let ps = self.home.gdn(&["--json", "workspace", "list"]);
-            ps.code == 0 && ps.json()["workspaces"].as_array().unwrap().len() == 1
-        });
+        wait_until("the workspace runs here", || self.runs());
     }
 
     /// Waits until another node has followed all there is.
@@ -103,7 +112,7 @@ impl Node {
         let mut files = BTreeMap::new();
         let mut dirs = vec![dir.clone()];
         while let Some(at) = dirs.pop() {
-            for entry in std::fs::read_dir(&at).unwrap() {
+            for entry in std::fs::read_dir(&at).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 let name = path
                     .strip_prefix(&dir)
@@ -113,7 +122,8 @@ impl Node {
                     .to_owned();
                 let apart = ["work", ".checkpoints", "swarm-bundle", "sandboxes", "tasks"];
                 if path.is_file() {
-                    files.insert(name, std::fs::read(&path).unwrap());
+                    // What is gone meanwhile is in none.
+                    files.extend(std::fs::read(&path).ok().map(|bytes| (name, bytes)));
                 } else if !apart.contains(&path.file_name().unwrap().to_str().unwrap()) {
                     dirs.push(path);
                 }
@@ -142,6 +152,10 @@ fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
     a.gdn(&["node", "list"])
         .exits(0)
         .prints(&["this one", "RUNS ON"]);
+    // What the tests set for the sake of speed is no way to keep anything.
+    a.gdn(&["doctor"])
+        .exits(16)
+        .prints(&["log server", "fsync: off", "set `fsync = on`"]);
     a.waits_until_followed_by("b");
     let before = a.history("x");
     let sent = ["send", "--no-wait", "--instance", "x", "hold h"];
@@ -370,4 +384,169 @@ fn rep_1_a_daemon_does_not_write_past_the_log_it_has_followed() {
     assert_eq!(refused.status.code(), Some(1));
     let told = String::from_utf8(refused.stderr).unwrap();
     assert!(told.contains("put `replication` back"), "{told}");
+}
+
+#[test]
+fn rep_1_a_server_that_was_never_reached_changes_nothing() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("x", "echo before"), "before");
+    drop(daemon.stop());
+    let url = format!("postgres:///goondan?host={}", home.notes().display());
+    let config = json!({"replication": {"node": "a", "postgres": url}}).to_string();
+    home.write("state/config.json", &config);
+    let daemon = Daemon::start(&home);
+    daemon.log().wait_for("it is asked for", |line| {
+        line["process"] == "replica" && line["level"] == "warn"
+    });
+    drop(daemon.stop());
+    home.write("state/config.json", "{}");
+    let daemon = Daemon::serving(&home);
+    assert!(
+        home.history("x")
+            .iter()
+            .any(|it| it.to_string().contains("echo before"))
+    );
+    assert_eq!(home.ask("x", "echo after"), "after");
+    drop(daemon.stop());
+}
+
+/// Three daemons, and what is known of them.
+struct Swarm {
+    nodes: Vec<Node>,
+    daemons: Vec<Option<Daemon>>,
+    server: Server,
+    /// What was answered, and in which conversation.
+    answered: Vec<(String, String)>,
+    sent: u64,
+}
+
+impl Swarm {
+    fn new(server: Server) -> Self {
+        let a = Node::first(&server);
+        let others = ["b", "c"].map(|name| a.beside(&server, name));
+        let mut swarm = Self {
+            daemons: vec![Some(Daemon::serving(&a.home)), None, None],
+            nodes: vec![a],
+            server,
+            answered: Vec::new(),
+            sent: 0,
+        };
+        swarm.nodes.extend(others);
+        swarm.starts_all();
+        swarm
+    }
+
+    fn starts_all(&mut self) {
+        for (node, daemon) in self.nodes.iter().zip(&mut self.daemons) {
+            if daemon.is_none() {
+                *daemon = Some(Daemon::start(&node.home));
+            }
+        }
+    }
+
+    /// Which node runs the workspace, of those that are not left out.
+    fn owner(&self, but: Option<usize>) -> usize {
+        let mut all = 0..self.nodes.len();
+        wait_for("a node runs the workspace", || {
+            all.clone()
+                .find(|at| {
+                    Some(*at) != but && self.daemons[*at].is_some() && self.nodes[*at].runs()
+                })
+                .inspect(|_| all = 0..self.nodes.len())
+        })
+    }
+
+    /// Asks whoever runs the workspace until it answers; each time it is another question.
+    fn asks(&mut self, but: Option<usize>) {
+        let key = format!("k{}", self.sent % 3);
+        wait_for("a question is answered", || {
+            let text = format!("number {}.", self.sent);
+            self.sent += 1;
+            let owner = &self.nodes[self.owner(but)];
+            let asked = owner.gdn(&["send", "--instance", &key, &format!("echo {text}")]);
+            let is_answered = asked.code == 0 && asked.stdout.trim_end() == text;
+            is_answered.then(|| self.answered.push((key.clone(), text)))
+        });
+    }
+
+    fn kills(&mut self, at: usize) {
+        if let Some(daemon) = self.daemons[at].take() {
+            drop(daemon.kill());
+        }
+    }
+
+    /// Stops a daemon where it is until another one runs the workspace, or has answered.
+    fn pauses(&mut self, at: usize) {
+        let was_owner = self.owner(None) == at;
+        let pid = self.daemons[at].as_ref().unwrap().pid();
+        processes::signal(pid, Signal::SIGSTOP);
+        self.asks(Some(at));
+        processes::signal(pid, Signal::SIGCONT);
+        if was_owner {
+            let daemon = self.daemons[at].take().unwrap();
+            daemon.ends_with(DEPOSED);
+        }
+    }
+
+    /// Kills what speaks to the server. If a record was on its way then, the daemon ends, too.
+    fn kills_the_program(&mut self, at: usize) {
+        let home = &self.nodes[at].home;
+        for replica in processes::running(home.path(), "goondan-replica") {
+            processes::signal(replica.pid, Signal::SIGKILL);
+        }
+        let has_ended = wait_for("it is started again, or its daemon ends", || {
+            let listed = home.gdn(&["--json", "node", "list"]);
+            match listed.code {
+                0 => (listed.json()["isConnected"] == true).then_some(false),
+                NOT_RUNNING => Some(true),
+                _ => None,
+            }
+        });
+        if has_ended {
+            let daemon = self.daemons[at].take().unwrap();
+            daemon.ends_with(DEPOSED);
+        }
+    }
+}
+
+#[test]
+fn rep_1_nothing_that_was_answered_is_lost_or_doubled_whatever_fails() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let faults = std::env::var(FAULTS_VAR).map_or(FAULTS, |text| text.parse().unwrap());
+    let mut random = Random::announced();
+    let mut swarm = Swarm::new(server);
+    for _ in 0..faults {
+        swarm.asks(None);
+        let at = usize::try_from(random.below(3)).unwrap();
+        match random.below(4) {
+            0 => swarm.kills(at),
+            1 => swarm.pauses(at),
+            2 => {
+                swarm.server.crash();
+                swarm.server.start();
+            }
+            _ => swarm.kills_the_program(at),
+        }
+        swarm.asks(None);
+        swarm.starts_all();
+    }
+    let owner = swarm.owner(None);
+    for (key, text) in &swarm.answered {
+        let history = swarm.nodes[owner].history(key).to_string();
+        let said = history.matches(text.as_str()).count();
+        assert_eq!(
+            said, 2,
+            "{key}: `{text}` is not there once, with its answer: {history}"
+        );
+    }
+    for other in ["a", "b", "c"] {
+        swarm.nodes[owner].waits_until_followed_by(other);
+    }
+    wait_until("all nodes have the same files", || {
+        let of_owner = swarm.nodes[owner].files();
+        swarm.nodes.iter().all(|node| node.files() == of_owner)
+    });
 }

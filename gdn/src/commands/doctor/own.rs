@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use goondan_protocol::control::{CheckNodes, ServerFinding, ServerVerdict};
 use nix::unistd::Uid;
 
 use super::finding::Finding;
@@ -24,6 +25,9 @@ const OTHERS: u32 = 0o077;
 
 /// How far in the future a file may be before the clock is doubted, in seconds.
 const CLOCK_TOLERANCE_S: u64 = 60;
+
+/// What the server of workspaces' logs is called in the list.
+const LOG_SERVER: &str = "log server";
 
 /// Whether all programs are there, and of one version.
 pub(super) fn programs() -> Vec<Finding> {
@@ -174,6 +178,27 @@ pub(super) async fn daemon(context: &Context) -> Finding {
         return Finding::warn(CHECK, found, format!("look: `{look}`"));
     }
     Finding::ok(CHECK, found)
+}
+
+/// How the server is set that logs of workspaces stand in; nothing without a daemon that uses one.
+pub(super) async fn log_server(context: &Context) -> Vec<Finding> {
+    let Ok(mut client) = crate::client::Client::connect(&context.state_root).await else {
+        return Vec::new();
+    };
+    match client.query(CheckNodes {}).await {
+        Ok(check) => check.findings.into_iter().map(of_server).collect(),
+        Err(error) => vec![Finding::unknown(LOG_SERVER, error.to_string())],
+    }
+}
+
+fn of_server(finding: ServerFinding) -> Finding {
+    let found = format!("{}: {}", finding.what, finding.found);
+    let advice = finding.advice.unwrap_or_default();
+    match finding.verdict {
+        ServerVerdict::Good => Finding::ok(LOG_SERVER, found),
+        ServerVerdict::Weak => Finding::warn(LOG_SERVER, found, advice),
+        ServerVerdict::Bad => Finding::bad(LOG_SERVER, found, advice),
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ impl Node {
             }
             (Asked::Heads, Answer::Heads(heads)) => self.heads(now_ms, heads),
             (Asked::List, Answer::Listed(listed)) => self.listed(listed),
+            (Asked::Check, Answer::Checked(findings)) => {
+                self.effects.push(Effect::Checked(Some(findings)));
+            }
+            (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
             // They are asked again soon.
             (Asked::Heads | Asked::List | Asked::Beat, _) => {}
         }

@@ -134,6 +134,7 @@ impl Node {
             }
             return;
         }
+        place.is_told_to = false;
         let elsewhere = owner.filter(|owner| self.hearing.is_heard(now_ms, workspace, owner));
         if let Some(owner) = elsewhere.cloned()
             && std::mem::take(&mut place.is_wanted)

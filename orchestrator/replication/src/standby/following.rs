@@ -88,7 +88,12 @@ impl Standby {
                     return;
                 }
                 Body::Seal { .. } if self.sealed == Some(then.last()) => return self.own(),
-                Body::Seal { .. } | Body::Released { .. } => self.chain = then,
+                Body::Seal { .. } => {
+                    // Who asked did not know of this owner.
+                    self.is_asked_to_take_over = false;
+                    self.chain = then;
+                }
+                Body::Released { .. } => self.chain = then,
             }
         }
         self.ask(now_ms);

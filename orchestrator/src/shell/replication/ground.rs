@@ -45,6 +45,8 @@ pub(super) struct Ground {
     machine: Sender<Message>,
     replicas: HashMap<WorkspaceId, Replica>,
     owned: HashSet<WorkspaceId>,
+    /// Those whose files no log has yet.
+    unlogged: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
 }
@@ -74,6 +76,7 @@ impl Ground {
             machine,
             replicas: HashMap::new(),
             owned: HashSet::new(),
+            unlogged: HashSet::new(),
             ahead: HashMap::new(),
         };
         let builder = thread::Builder::new().name("replica files".to_owned());
@@ -87,7 +90,16 @@ impl Ground {
             match job {
                 Job::Join(workspace) => self.join(&workspace),
                 Job::Work(workspace, work) => self.work(workspace, work),
-                Job::Start(workspace, waiters) => self.start_workspace(&workspace, waiters),
+                Job::Start {
+                    workspace,
+                    waiters,
+                    is_new,
+                } => {
+                    let is_awaited = self.is_handed_to(&workspace, waiters);
+                    if is_new && is_awaited == Some(false) {
+                        self.load(&workspace);
+                    }
+                }
                 Job::Leave(chain) => {
                     self.owned.remove(chain.workspace());
                     self.note(chain);
@@ -173,14 +185,21 @@ impl Ground {
 
     /// How far a log was followed, and whether what is here is in no log yet.
     fn joined(
-        &self,
+        &mut self,
         workspace: &WorkspaceId,
     ) -> Result<(Note, bool), Box<dyn std::error::Error + Send + Sync>> {
         let path = note_path(&self.layout, workspace);
         if let Some(note) = note::read(self.disk.as_ref(), &path)? {
             return Ok((note, false));
         }
-        let is_wanted = importing::set_aside(self.disk.as_ref(), &self.layout, workspace)?;
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let is_begun = disk
+            .stat(&importing::unfinished(layout, workspace))?
+            .is_some();
+        if importing::has_files(disk, layout, workspace)? {
+            self.unlogged.insert(workspace.clone());
+        }
+        let is_wanted = is_begun || self.unlogged.contains(workspace);
         let note = Note {
             chain: Chain::new(workspace.clone()),
             ahead: 0,
@@ -197,23 +216,9 @@ impl Ground {
     }
 
     fn work(&mut self, workspace: WorkspaceId, work: FilesWork) {
-        let done = match work {
-            FilesWork::Note(chain) => return self.note(chain),
-            FilesWork::Apply(chain, operations) => {
-                self.apply(&chain, &operations).map(Outcome::Applied)
-            }
-            FilesWork::Compare => self.replica(&workspace).digest().map(Outcome::Compared),
-            FilesWork::Verify => Ok(Outcome::Verified(self.is_whole(&workspace))),
-            FilesWork::Restore(None) => self.clear(&workspace).map(|()| Outcome::Restored(true)),
-            FilesWork::Restore(Some(reference)) => {
-                tracing::error!(
-                    workspace_id = %workspace,
-                    snapshot = reference.as_str(),
-                    "this version cannot read snapshots; install the version of the other nodes"
-                );
-                Ok(Outcome::Restored(false))
-            }
-            FilesWork::Own(chain) => self.own(&workspace, chain).map(|()| Outcome::Owned),
+        let done = match self.make_way(&workspace, &work) {
+            Ok(()) => self.do_work(&workspace, work),
+            Err(error) => Err(error),
         };
         let outcome = done.unwrap_or_else(|error| {
             tracing::error!(
@@ -221,9 +226,63 @@ impl Ground {
                 error = &error as &dyn std::error::Error,
                 "the disk failed; this node leaves the workspace to others until it starts anew"
             );
-            Outcome::Failed
+            Some(Outcome::Failed)
         });
-        drop(self.machine.send(Message::FilesDone(workspace, outcome)));
+        if let Some(outcome) = outcome {
+            drop(self.machine.send(Message::FilesDone(workspace, outcome)));
+        }
+    }
+
+    /// Files that no log has are moved away before anything is done by a log: into this one, if it has nothing else.
+    fn make_way(&mut self, workspace: &WorkspaceId, work: &FilesWork) -> io::Result<()> {
+        let is_first = match work {
+            FilesWork::Verify => return Ok(()),
+            FilesWork::Note(chain) if has_seals_alone(chain) => return Ok(()),
+            FilesWork::Own(chain) => has_seals_alone(chain),
+            FilesWork::Apply(..)
+            | FilesWork::Compare
+            | FilesWork::Restore(_)
+            | FilesWork::Note(_) => false,
+        };
+        if self.unlogged.contains(workspace) {
+            importing::take_away(self.disk.as_ref(), &self.layout, workspace, is_first)?;
+            self.unlogged.remove(workspace);
+        }
+        Ok(())
+    }
+
+    /// What came of it; nothing of a note.
+    fn do_work(&mut self, workspace: &WorkspaceId, work: FilesWork) -> io::Result<Option<Outcome>> {
+        Ok(Some(match work {
+            FilesWork::Note(chain) => {
+                // With a note, what is here would be taken for what the log says.
+                if !self.unlogged.contains(workspace) {
+                    self.note(chain);
+                }
+                return Ok(None);
+            }
+            FilesWork::Apply(chain, operations) => {
+                Outcome::Applied(self.apply(&chain, &operations)?)
+            }
+            FilesWork::Compare => Outcome::Compared(self.replica(workspace).digest()?),
+            FilesWork::Verify => Outcome::Verified(self.is_whole(workspace)),
+            FilesWork::Restore(None) => {
+                self.clear(workspace)?;
+                Outcome::Restored(true)
+            }
+            FilesWork::Restore(Some(reference)) => {
+                tracing::error!(
+                    workspace_id = %workspace,
+                    snapshot = reference.as_str(),
+                    "this version cannot read snapshots; install the version of the other nodes"
+                );
+                Outcome::Restored(false)
+            }
+            FilesWork::Own(chain) => {
+                self.own(workspace, chain)?;
+                Outcome::Owned
+            }
+        }))
     }
 
     /// Makes the changes of the record behind `chain`. Where they could not be made again after a crash, it is noted in
@@ -273,7 +332,6 @@ impl Ground {
 
     /// Makes all changes durable and notes that the files may be ahead of the log from here on.
     fn own(&mut self, workspace: &WorkspaceId, chain: Chain) -> io::Result<()> {
-        let is_first = chain.position() == Position::START.next();
         self.dir(workspace)?;
         let aside = importing::aside(&self.layout, workspace);
         // What is put back is not replaced by a record that is made again: all of them are noted as made.
@@ -282,9 +340,6 @@ impl Ground {
             self.replica(workspace).put_back(&aside)?;
         }
         self.replicas.remove(workspace);
-        if is_first {
-            importing::begin(self.disk.as_ref(), &self.layout, workspace)?;
-        }
         self.owned.insert(workspace.clone());
         self.write_note(chain, 0)
     }
@@ -325,8 +380,8 @@ impl Ground {
     fn is_whole(&self, workspace: &WorkspaceId) -> bool {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         let record = layout.workspace(workspace).join(WORKSPACE_FILE);
-        if let Ok(None) = disk.stat(&record) {
-            // An owner that ended before it wrote whose it is wrote nothing else.
+        if self.unlogged.contains(workspace) || matches!(disk.stat(&record), Ok(None)) {
+            // No record made them; or an owner ended before it wrote whose they are, and wrote nothing else.
             return true;
         }
         let found = verify::workspace(disk, layout, workspace);
@@ -356,24 +411,42 @@ impl Ground {
         }
     }
 
-    fn start_workspace(&self, workspace: &WorkspaceId, waiters: Vec<Waiter>) {
-        let disk = self.recorded.as_ref();
-        if let Err(error) = importing::finish(self.disk.as_ref(), disk, &self.layout, workspace) {
+    /// Takes into the log what is not there yet, and tells whoever waits for the workspace; whether anybody does. None if
+    /// it cannot be run before the next start.
+    fn is_handed_to(&self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        if let Err(error) = importing::finish(disk, self.recorded.as_ref(), layout, workspace) {
             tracing::error!(
                 workspace_id = %workspace,
-                path = %importing::unfinished(&self.layout, workspace).display(),
+                path = %importing::unfinished(layout, workspace).display(),
                 error = &error as &dyn std::error::Error,
                 "what was here of a workspace before it had a log is not in its log yet; the next start goes on with it"
             );
-            return;
+            return None;
         }
-        let mut is_awaited = false;
-        for waiter in waiters {
-            // Whoever has waited for too long is gone.
-            is_awaited |= waiter.send(Ok(())).is_ok();
-        }
-        if !is_awaited {
-            self.load(workspace);
+        self.put_back_the_rest(workspace);
+        // Whoever has waited for too long is gone.
+        let told = waiters
+            .into_iter()
+            .filter(|waiter| waiter.send(Ok(())).is_ok());
+        Some(told.count() > 0)
+    }
+
+    /// What was put aside and had no place before all of the workspace was in its log.
+    fn put_back_the_rest(&self, workspace: &WorkspaceId) {
+        let (disk, layout) = (self.disk.clone(), &self.layout);
+        let aside = importing::aside(layout, workspace);
+        let put_back = || match disk.stat(&aside)? {
+            Some(_) => Replica::new(disk.clone(), layout.workspace(workspace)).put_back(&aside),
+            None => Ok(()),
+        };
+        if let Err(error) = put_back() {
+            tracing::warn!(
+                workspace_id = %workspace,
+                path = %aside.display(),
+                error = &error as &dyn std::error::Error,
+                "what is in no log could not be put back; it is kept aside"
+            );
         }
     }
 
@@ -407,6 +480,11 @@ impl Ground {
             drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
         });
     }
+}
+
+/// Whether nobody has written anything to a log but that they own it: each seal is one record, and one epoch.
+fn has_seals_alone(chain: &Chain) -> bool {
+    chain.position().0 == chain.epoch().0
 }
 
 const NOTE_SUFFIX: &str = ".json";

@@ -2,11 +2,15 @@
 //! workspace, and is kept aside otherwise.
 //!
 //! ```text
-//! workspaces/<id> ──▶ replication/before/<id> ──▶ replication/importing/<id> ──▶ workspaces/<id>, through the log
-//!        no note, no log          this node writes the first seal       each start goes on until it is done
+//!                 this node writes the first seal
+//! workspaces/<id> ──────────────────────────────▶ replication/importing/<id> ──▶ workspaces/<id>, through the log
+//!        │
+//!        └──────────────────────────────▶ replication/before/<id>
+//!          another node has written to the log
 //! ```
 //!
-//! The files stay where they are until the log has all of them: a crash at any moment loses none.
+//! The files stay where they are until the log has answered, and are kept until it has all of them: a crash at any moment
+//! loses none, and the next start goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use goondan_replicated_disk::scope;
 use goondan_replication::operation::RelativePath;
 use goondan_store::root::Layout;
 
-/// Files that no log has yet, of workspaces without a note.
+/// Files of workspaces whose logs are of other nodes.
 const BEFORE: &str = "before";
 /// Those that are on their way into a log.
 const IMPORTING: &str = "importing";
@@ -47,35 +51,40 @@ fn before(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
     layout.replication().join(BEFORE).join(workspace.as_str())
 }
 
-/// Puts the files of a workspace aside that no log has yet. Whether there are any, now or from an earlier start.
-pub(super) fn set_aside(
+/// Whether a workspace has any files here.
+pub(super) fn has_files(
     disk: &dyn Disk,
     layout: &Layout,
     workspace: &WorkspaceId,
 ) -> io::Result<bool> {
-    let (dir, before) = (layout.workspace(workspace), before(layout, workspace));
-    if disk.stat(&before)?.is_some() {
-        return Ok(true);
-    }
-    if disk.stat(&dir)?.is_none() || disk.list(&dir)?.is_empty() {
-        return Ok(false);
-    }
-    disk.rename(&dir, &before)?;
-    sync_parent(disk, &before)?;
-    disk.sync_dir(&layout.workspaces())?;
-    Ok(true)
+    let dir = layout.workspace(workspace);
+    Ok(disk.stat(&dir)?.is_some() && !disk.list(&dir)?.is_empty())
 }
 
-/// This node is the first that owns the workspace: what was put aside is to become part of the log.
-pub(super) fn begin(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<()> {
-    let before = before(layout, workspace);
-    if disk.stat(&before)?.is_none() {
-        return Ok(());
-    }
-    let to = unfinished(layout, workspace);
-    disk.rename(&before, &to)?;
+/// Moves the files of a workspace away that no log has: to where they become part of it, if this node is the first that
+/// owns the workspace; else to where they are kept.
+pub(super) fn take_away(
+    disk: &dyn Disk,
+    layout: &Layout,
+    workspace: &WorkspaceId,
+    is_first: bool,
+) -> io::Result<()> {
+    let to = if is_first {
+        unfinished(layout, workspace)
+    } else {
+        before(layout, workspace)
+    };
+    disk.rename(&layout.workspace(workspace), &to)?;
     sync_parent(disk, &to)?;
-    sync_parent(disk, &before)
+    disk.sync_dir(&layout.workspaces())?;
+    if !is_first {
+        tracing::warn!(
+            workspace_id = %workspace,
+            path = %to.display(),
+            "the log of the workspace is another node's; what this node had of it is kept aside, and in no log"
+        );
+    }
+    Ok(())
 }
 
 /// Has the log take what was begun, and waits until it has. `recorded` is the disk whose changes go there.

@@ -7,13 +7,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use goondan_clock::RunningTime;
-use goondan_protocol::control::{NodeInfo, NodesPage, ReplicaInfo, ReplicatedWorkspace};
+use goondan_protocol::control::{
+    NodeInfo, NodesCheck, NodesPage, ReplicaInfo, ReplicatedWorkspace, ServerFinding, ServerVerdict,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::limits::PAUSE_LOOK_MS;
 use goondan_replicated_disk::{HandedOver, Recording};
 use goondan_replication::chain::Chain;
 use goondan_replication::node::{Effect, Input, Node, Standing};
-use goondan_replication::wire::{Request, Response};
+use goondan_replication::wire::{Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{Job, Message, NotHere, Waiter};
@@ -28,6 +30,8 @@ pub(super) struct Machine {
     waiting: HashMap<WorkspaceId, Vec<Waiter>>,
     owned: HashSet<WorkspaceId>,
     deposed: Option<oneshot::Sender<String>>,
+    /// Who waits to hear how the server is set.
+    checking: Vec<Sender<NodesCheck>>,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
     /// Since when a log has not answered.
@@ -51,6 +55,7 @@ impl Machine {
             waiting: HashMap::new(),
             owned: HashSet::new(),
             deposed: Some(deposed),
+            checking: Vec::new(),
             is_stopping: false,
             stopped: None,
             silent_since_ms: None,
@@ -154,6 +159,10 @@ impl Machine {
             }
             // Who asked may have gone.
             Message::List(answer) => drop(answer.send(self.page())),
+            Message::Check(answer) => {
+                self.checking.push(answer);
+                self.give(Input::Check);
+            }
             Message::Stopping => self.is_stopping = true,
             Message::Stop(done) => {
                 self.is_stopping = true;
@@ -197,6 +206,13 @@ impl Machine {
                     drop(deposed.send(why));
                 }
             }
+            Effect::Checked(findings) => {
+                let found = checked(findings);
+                for answer in std::mem::take(&mut self.checking) {
+                    // Who asked may have gone.
+                    answer.send(found.clone()).ok();
+                }
+            }
             Effect::Say(workspace, trouble) => tracing::error!(
                 workspace_id = %workspace,
                 error = &trouble as &dyn std::error::Error,
@@ -207,11 +223,16 @@ impl Machine {
 
     fn own(&mut self, workspace: WorkspaceId) {
         let waiters = self.waiting.remove(&workspace).unwrap_or_default();
-        if self.owned.insert(workspace.clone()) {
+        let is_new = self.owned.insert(workspace.clone());
+        if is_new {
             self.recording.own(&workspace);
             tracing::info!(workspace_id = %workspace, "the workspace is this node's");
         }
-        self.file(Job::Start(workspace, waiters));
+        self.file(Job::Start {
+            workspace,
+            waiters,
+            is_new,
+        });
     }
 
     fn file(&self, job: Job) {
@@ -253,6 +274,33 @@ impl Machine {
         };
         page.nodes = nodes_of(&page);
         page
+    }
+}
+
+/// What was found of the server; none if the program that speaks to it does not run, or it did not answer.
+fn checked(findings: Option<Vec<Finding>>) -> NodesCheck {
+    let findings = findings.unwrap_or_else(|| {
+        vec![Finding {
+            what: "connection".to_owned(),
+            found: "none".to_owned(),
+            verdict: Verdict::Bad,
+            advice: "goondan-replica does not run, or the server did not answer it: see `gdn logs --all --process \
+                     replica`; until then nothing is acknowledged"
+                .to_owned(),
+        }]
+    });
+    let told = |it: Finding| ServerFinding {
+        what: it.what,
+        found: it.found,
+        verdict: match it.verdict {
+            Verdict::Good => ServerVerdict::Good,
+            Verdict::Weak => ServerVerdict::Weak,
+            Verdict::Bad => ServerVerdict::Bad,
+        },
+        advice: Some(it.advice).filter(|advice| !advice.is_empty()),
+    };
+    NodesCheck {
+        findings: findings.into_iter().map(told).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use goondan_protocol::control::NodesPage;
+use goondan_protocol::control::{NodesCheck, NodesPage};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::HandedOver;
 use goondan_replication::chain::Chain;
@@ -57,6 +57,8 @@ pub(super) enum Message {
     },
     /// How all stands is asked.
     List(Sender<NodesPage>),
+    /// How the logs' server is set is asked.
+    Check(Sender<NodesCheck>),
     /// The daemon is to end, and does not wait for a log that does not answer.
     Stopping,
     /// Nothing is written any more: the thread is to end when the log has all.
@@ -71,7 +73,14 @@ pub(super) enum Job {
     /// Change files, or look at them.
     Work(WorkspaceId, FilesWork),
     /// The workspace is this node's: tell whoever waits for it, or run it.
-    Start(WorkspaceId, Vec<Waiter>),
+    Start {
+        /// Which.
+        workspace: WorkspaceId,
+        /// Who waits.
+        waiters: Vec<Waiter>,
+        /// Whether it was not this node's before.
+        is_new: bool,
+    },
     /// The files are what the log says: note it.
     Leave(Chain),
     /// End, and say so.

@@ -9,6 +9,7 @@ use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, ErrorCode, ListNodes};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::messages::{Message, NotHere};
@@ -59,14 +60,20 @@ impl Replication {
 
     /// The nodes and workspaces, as this node knows them. Blocks for a moment.
     pub(in crate::shell) fn answer(&self, list: &ListNodes) -> Result<Value, ControlError> {
+        let all = self.ask(Message::List)?;
+        json(&list.page_of(all))
+    }
+
+    /// How the logs' server is set. Blocks for as long as it answers, some seconds at most.
+    pub(in crate::shell) fn check(&self) -> Result<Value, ControlError> {
+        json(&self.ask(Message::Check)?)
+    }
+
+    fn ask<A>(&self, message: impl FnOnce(Sender<A>) -> Message) -> Result<A, ControlError> {
         let (answer, answered) = channel();
         let ending = || ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
-        self.machine
-            .send(Message::List(answer))
-            .map_err(|_| ending())?;
-        let all = answered.recv().map_err(|_| ending())?;
-        serde_json::to_value(list.page_of(all))
-            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+        self.machine.send(message(answer)).map_err(|_| ending())?;
+        answered.recv().map_err(|_| ending())
     }
 
     /// The daemon is to end: it does not wait for a log that does not answer. May be said again and again.
@@ -89,4 +96,9 @@ impl Replication {
         }
         self.recording.end("the daemon ends".to_owned());
     }
+}
+
+fn json(answer: &impl Serialize) -> Result<Value, ControlError> {
+    serde_json::to_value(answer)
+        .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
 }
