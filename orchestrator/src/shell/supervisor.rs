@@ -235,46 +235,50 @@ impl Supervisor {
                 client,
                 id,
                 call,
-            } => {
-                let addition = match &*call {
-                    Call::Status(_) => Some(Addition::DroppedLogLines),
-                    Call::ListProcesses(_) => Some(Addition::Memory),
-                    _ => None,
-                };
-                let peer = client.peer;
-                let watch = match &*call {
-                    Call::WatchProcesses(_) => Some(client.clone()),
-                    _ => None,
-                };
-                self.requests.insert(
-                    token,
-                    OpenRequest {
-                        client,
-                        id,
-                        addition,
-                    },
-                );
-                if let (Call::ListNodes(list), Some(replication)) = (&*call, &self.replication) {
-                    let (list, replication) = (list.clone(), replication.clone());
+            } => self.on_request(token, client, id, call),
+            Event::Answer { token, result } => self.respond(token, result),
+        }
+    }
+
+    fn on_request(&mut self, token: RequestToken, client: Client, id: u64, call: Box<Call>) {
+        let addition = match &*call {
+            Call::Status(_) => Some(Addition::DroppedLogLines),
+            Call::ListProcesses(_) => Some(Addition::Memory),
+            _ => None,
+        };
+        let peer = client.peer;
+        let watch = match &*call {
+            Call::WatchProcesses(_) => Some(client.clone()),
+            _ => None,
+        };
+        let request = OpenRequest {
+            client,
+            id,
+            addition,
+        };
+        self.requests.insert(token, request);
+        if let Some(replication) = self.replication.clone() {
+            match &*call {
+                Call::ListNodes(list) => {
+                    let list = list.clone();
                     return self.in_background(move || Event::Answer {
                         token,
                         result: replication.answer(&list),
                     });
                 }
-                if let (Call::CheckNodes(_), Some(replication)) = (&*call, &self.replication) {
-                    let replication = replication.clone();
+                Call::CheckNodes(_) => {
                     return self.in_background(move || Event::Answer {
                         token,
                         result: replication.check(),
                     });
                 }
-                if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
-                    return self.watch_processes(token, client, id, watch);
-                }
-                self.step(Input::Request { token, peer, call });
+                _ => {}
             }
-            Event::Answer { token, result } => self.respond(token, result),
         }
+        if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
+            return self.watch_processes(token, client, id, watch);
+        }
+        self.step(Input::Request { token, peer, call });
     }
 
     /// Deals with what waits already, and then lets the core see what time it is: who has said something
