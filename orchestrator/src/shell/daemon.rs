@@ -43,7 +43,7 @@ use super::oauth::OAuthThread;
 use super::orphans::{self, Mark};
 use super::programs::Programs;
 use super::proposals;
-use super::replication::way::Replication;
+use super::replication::handle::Replication;
 use super::replication::{self, Prepared, Surroundings};
 use super::strays;
 use super::supervisor::Supervisor;
@@ -216,7 +216,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let syncs = disk.times();
     let plain: Arc<dyn Disk> = Arc::new(disk);
     let prepared = prepare_replication(root)?;
-    let replication = prepared.as_ref().map(|(way, _)| way.clone());
+    let replication = prepared.as_ref().map(|(handle, _)| handle.clone());
     let disk_that = |waits| match &replication {
         Some(replication) => replication.disk(plain.clone(), waits),
         None => plain.clone(),
@@ -246,7 +246,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let replicating = CancellationToken::new();
     let mut links = tokio::task::JoinSet::new();
     let mut deposed = None;
-    if let Some((way, prepared)) = prepared {
+    if let Some((handle, prepared)) = prepared {
         let with = Surroundings {
             disk: plain.clone(),
             projects: projects.clone(),
@@ -255,7 +255,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
             events: events.clone(),
             ending: replicating.clone(),
         };
-        deposed = Some(replication::start(&way, prepared, with, &mut links).map_err(io)?);
+        deposed = Some(replication::start(&handle, prepared, with, &mut links).map_err(io)?);
     }
     let opened = read_opened(args, &projects)?;
     let listener = listen(&layout)?;

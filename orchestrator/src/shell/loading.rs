@@ -22,8 +22,8 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::module_gate;
+use super::replication::handle::Replication;
 use super::replication::messages::NotHere;
-use super::replication::way::Replication;
 use super::secrets::SecretKeeper;
 use goondan_core::{
     Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, UnknownCalls, parked_among,

@@ -1,14 +1,14 @@
 //! Workspaces that other nodes have, too (`REP-1`): the daemon's part in it.
 //!
 //! What is decided is in `goondan_replication`: [`machine`] is the thread that asks it. [`link`] is the program that
-//! speaks to the log's server; [`ground`] is the thread that changes the files of workspaces that another node may
+//! speaks to the log's server; [`files`] is the thread that changes the files of workspaces that another node may
 //! own.
 //!
 //! ```text
 //!  store, loading ──▶ ReplicatedDisk ──▶ machine ──▶ link ──▶ goondan-replica ──▶ PostgreSQL
 //!                                         │   ▲
 //!                                         ▼   │
-//!                                        ground ──▶ files, workspaces that are to run
+//!                                        files ──▶ disk, workspaces that are to run
 //! ```
 //!
 //! Without `replication` in `config.json` nothing of this is there.
@@ -35,18 +35,18 @@ use super::launcher::Launcher;
 use super::loading::Projects;
 use super::logs::LogHub;
 use super::programs::{self, ProgramMissing};
-use ground::Ground;
+use files::FilesThread;
+use handle::Replication;
 use link::Link;
 use machine::Machine;
 use messages::Message;
-use way::Replication;
 
-mod ground;
+mod files;
+pub(super) mod handle;
 mod importing;
 mod link;
 mod machine;
 pub(super) mod messages;
-pub(super) mod way;
 
 /// The program that speaks to the log's server.
 const REPLICA: &str = "goondan-replica";
@@ -85,7 +85,7 @@ pub(super) struct Surroundings {
     pub(super) ending: CancellationToken,
 }
 
-/// Reads the settings, and makes the way.
+/// Reads the settings, and makes the handle.
 ///
 /// # Errors
 ///
@@ -105,7 +105,7 @@ pub(super) fn prepare(
     // It fails only when the daemon ends: who waits is told by `Recording::end`.
     let outlet = move |handed| drop(outlet.send(Message::HandedOver(handed)));
     let recording = Recording::new(layout.workspaces(), Box::new(outlet));
-    let way = Replication {
+    let handle = Replication {
         recording: Arc::new(recording),
         machine,
         pid: Arc::default(),
@@ -119,7 +119,7 @@ pub(super) fn prepare(
         program,
         incoming,
     };
-    Ok((way, prepared))
+    Ok((handle, prepared))
 }
 
 /// Starts it: threads that end when told to, and a task, which ends by the token. What comes out says why the daemon
@@ -129,7 +129,7 @@ pub(super) fn prepare(
 ///
 /// As the operating system says when there can be no thread.
 pub(super) fn start(
-    way: &Replication,
+    handle: &Replication,
     prepared: Prepared,
     with: Surroundings,
     tasks: &mut JoinSet<()>,
@@ -140,22 +140,22 @@ pub(super) fn start(
         program: prepared.program,
         welcome: prepared.welcome.clone(),
         hub: with.hub,
-        pid: way.pid.clone(),
-        machine: way.machine.clone(),
+        pid: handle.pid.clone(),
+        machine: handle.machine.clone(),
     };
     tasks.spawn(link.run(with.ending));
     // The second half of such an id is by chance.
     let (_, chance) = Uuid::now_v7().as_u64_pair();
     let life = Life(chance);
-    let files = Ground::start(
-        with.disk.clone(),
-        way.disk(with.disk, Waits::AtConfirm),
+    let files = FilesThread::start(
+        prepared.welcome.node.clone(),
+        (with.disk.clone(), handle.disk(with.disk, Waits::AtConfirm)),
         with.projects,
         with.events,
-        way.machine.clone(),
+        handle.machine.clone(),
     )?;
     let node = Node::new(prepared.welcome.node, life, 0);
-    let machine = Machine::new(node, files, way.recording.clone(), deposed);
+    let machine = Machine::new(node, files, handle.recording.clone(), deposed);
     machine.start(prepared.incoming)?;
     Ok(why)
 }

@@ -37,7 +37,7 @@ use super::memory;
 use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
-use super::replication::way::Replication;
+use super::replication::handle::Replication;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;

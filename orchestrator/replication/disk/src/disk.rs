@@ -47,17 +47,6 @@ impl ReplicatedDisk {
         }
     }
 
-    /// Takes down all replicated files of a workspace as they are, as if they were made now: for one that has files
-    /// before it has a log. Nothing is handed over but what is too much to be kept.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`] if the workspace is not this node's, or as the disk says.
-    pub fn take_in(&self, workspace: &WorkspaceId) -> io::Result<()> {
-        let workspace = self.recording.known(workspace);
-        workspace.change(self.inner.as_ref())?.take_in()
-    }
-
     fn locate(&self, path: &Path) -> io::Result<Place> {
         locate(self.recording.workspaces(), path)
     }

@@ -147,7 +147,7 @@ mod tests {
             "sandboxes/r/events.jsonl",
             "tasks/t",
             "instances/a/work",
-            "instances/.new-a/work/x",
+            "instances/.new-a/.checkpoints/x",
             "instances/a/.checkpoints",
             "instances/a/swarm-bundle/tools/x",
         ] {

@@ -127,20 +127,6 @@ fn take_content(
     }
 }
 
-/// Takes down all that is there, as if it were made now.
-///
-/// # Errors
-///
-/// As the disk says.
-pub(crate) fn take_in(
-    disk: &dyn Disk,
-    dir: &Path,
-    taken: &mut Taken,
-    relieve: Relieve<'_>,
-) -> io::Result<()> {
-    take_entries(disk, dir, walk::entries(disk, dir, None)?, taken, relieve)
-}
-
 fn take_entries(
     disk: &dyn Disk,
     dir: &Path,

@@ -13,7 +13,7 @@ use goondan_replication::owner::BatchId;
 use crate::confirmations::{Awaited, Confirmations, Term};
 use crate::error::Refused;
 use crate::taken::Taken;
-use crate::unsettled::{Unsettled, take_in};
+use crate::unsettled::Unsettled;
 
 /// One batch of a workspace for its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -330,18 +330,6 @@ impl Changing<'_> {
             record.unsettled.remove(0);
         }
         Ok(())
-    }
-
-    /// Takes down all that is there, as if it were made now.
-    ///
-    /// # Errors
-    ///
-    /// As the disk says.
-    pub(crate) fn take_in(&mut self) -> io::Result<()> {
-        self.record.has_taken = true;
-        let workspace = self.workspace;
-        let relieve = |taken: &mut Taken| workspace.relieve(taken);
-        take_in(self.disk, &workspace.dir, &mut self.record.taken, &relieve)
     }
 
     /// Hands over what was taken down, if there is any.

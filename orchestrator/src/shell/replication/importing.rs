@@ -6,7 +6,7 @@
 //! workspaces/<id> ──────────────────────────────▶ replication/importing/<id> ──▶ workspaces/<id>, through the log
 //!        │
 //!        └──────────────────────────────▶ replication/before/<id>
-//!          another node has written to the log
+//!          another node has written to the log, before or since
 //! ```
 //!
 //! The files stay where they are until the log has answered, and are kept until it has all of them: a crash at any moment
@@ -69,22 +69,35 @@ pub(super) fn take_away(
     workspace: &WorkspaceId,
     is_first: bool,
 ) -> io::Result<()> {
-    let to = if is_first {
-        unfinished(layout, workspace)
+    let dir = layout.workspace(workspace);
+    if is_first {
+        go(disk, &dir, &unfinished(layout, workspace))
     } else {
-        before(layout, workspace)
-    };
-    disk.rename(&layout.workspace(workspace), &to)?;
-    sync_parent(disk, &to)?;
-    disk.sync_dir(&layout.workspaces())?;
-    if !is_first {
-        tracing::warn!(
-            workspace_id = %workspace,
-            path = %to.display(),
-            "the log of the workspace is another node's; what this node had of it is kept aside, and in no log"
-        );
+        keep(disk, layout, workspace, &dir)
     }
+}
+
+/// Keeps what was on its way into the log, and is older than what another node has written there since.
+pub(super) fn give_up(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<()> {
+    keep(disk, layout, workspace, &unfinished(layout, workspace))
+}
+
+fn keep(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId, from: &Path) -> io::Result<()> {
+    let to = before(layout, workspace);
+    go(disk, from, &to)?;
+    tracing::warn!(
+        workspace_id = %workspace,
+        path = %to.display(),
+        "another node has written to the log of the workspace; what this node had of it before is kept aside"
+    );
     Ok(())
+}
+
+/// Moves something within the file system, durably.
+fn go(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
+    disk.rename(from, to)?;
+    sync_parent(disk, to)?;
+    sync_parent(disk, from)
 }
 
 /// Has the log take what was begun, and waits until it has. `recorded` is the disk whose changes go there.
@@ -126,9 +139,11 @@ impl Copy<'_> {
             let below = RelativePath::new(&below).map_err(io::Error::other)?;
             let (from, to) = (from.join(name), to.join(name));
             match entry.kind {
-                _ if !scope::is_replicated(&below) => self.go(&from, &to)?,
+                _ if !scope::is_replicated(&below) => go(self.disk, &from, &to)?,
                 EntryKind::Directory => {
                     self.recorded.create_dir(&to)?;
+                    // What is moved there would go with a directory that a crash takes.
+                    sync_parent(self.recorded, &to)?;
                     self.directory(&from, &to, Some(&below))?;
                 }
                 EntryKind::File => self.file(&from, &to)?,
@@ -139,11 +154,6 @@ impl Copy<'_> {
             }
         }
         self.recorded.sync_dir(to)
-    }
-
-    fn go(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)?;
-        sync_parent(self.disk, to)
     }
 
     fn file(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -163,4 +173,94 @@ impl Copy<'_> {
 
 fn sync_parent(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_durable::disk::{Crash, SimulatedDisk, read_all};
+
+    use super::*;
+
+    fn workspace() -> WorkspaceId {
+        WorkspaceId::new("w").unwrap()
+    }
+
+    /// A workspace that was there before its log, with a work directory.
+    fn former() -> (SimulatedDisk, Layout) {
+        let (disk, layout) = (SimulatedDisk::new(), Layout::new("/s"));
+        let dir = layout.workspace(&workspace());
+        let mut dirs = vec![
+            PathBuf::from("/s"),
+            layout.workspaces(),
+            layout.replication(),
+        ];
+        dirs.extend(DIRECTORIES.map(|name| layout.replication().join(name)));
+        dirs.extend(
+            ["", "instances", "instances/i", "instances/i/.checkpoints"].map(|it| dir.join(it)),
+        );
+        for dir in dirs {
+            disk.create_dir(&dir).unwrap();
+        }
+        for path in ["workspace.json", "instances/i/.checkpoints/own"] {
+            disk.plant(&dir.join(path), path.as_bytes()).unwrap();
+        }
+        (disk.after_crash(Crash::KeepUnsynced), layout)
+    }
+
+    fn has_all(disk: &SimulatedDisk, below: &Path) -> bool {
+        ["workspace.json", "instances/i/.checkpoints/own"]
+            .iter()
+            .all(|path| {
+                let file = disk.open_read(&below.join(path));
+                let read = file.and_then(|mut file| read_all(file.as_mut(), 1_000));
+                read.is_ok_and(|read| read == path.as_bytes())
+            })
+    }
+
+    #[test]
+    fn rep_1_a_crash_on_the_way_into_the_log_loses_nothing() {
+        let (before, layout) = former();
+        let workspace = workspace();
+        take_away(&before, &layout, &workspace, true).unwrap();
+        // The node owns it then, and so has a directory for it.
+        before.create_dir(&layout.workspace(&workspace)).unwrap();
+        before.sync_dir(&layout.workspaces()).unwrap();
+        let run = |disk: &SimulatedDisk| finish(disk, disk, &layout, &workspace);
+        for call in 1.. {
+            let stopped = before.after_crash(Crash::ProcessOnly);
+            stopped.crash_at(call);
+            let done = run(&stopped);
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(call),
+            ] {
+                let disk = stopped.after_crash(crash);
+                run(&disk).unwrap();
+                let dir = layout.workspace(&workspace);
+                assert!(has_all(&disk, &dir), "stopped at call {call}, {crash:?}");
+                let rest = disk.stat(&unfinished(&layout, &workspace)).unwrap();
+                assert_eq!(rest, None);
+            }
+            if !stopped.is_down() {
+                return done.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn rep_1_what_another_node_has_written_is_not_replaced_by_what_was_before() {
+        let (disk, layout) = former();
+        let workspace = workspace();
+        take_away(&disk, &layout, &workspace, true).unwrap();
+        give_up(&disk, &layout, &workspace).unwrap();
+        finish(&disk, &disk, &layout, &workspace).unwrap();
+        assert!(!has_files(&disk, &layout, &workspace).unwrap());
+        assert!(has_all(&disk, &before(&layout, &workspace)));
+
+        let (disk, layout) = former();
+        assert!(has_files(&disk, &layout, &workspace).unwrap());
+        take_away(&disk, &layout, &workspace, false).unwrap();
+        assert!(has_all(&disk, &before(&layout, &workspace)));
+    }
 }

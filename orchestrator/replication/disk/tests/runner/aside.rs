@@ -13,9 +13,9 @@ const ASIDE: &str = "/r/aside";
 const APART: [&str; 5] = [
     "sandboxes/r/events.jsonl",
     "tasks/t/a",
-    "instances/i/work/a",
+    "instances/i/swarm-bundle/a",
     "instances/i/.checkpoints/c",
-    "instances/j/work/a",
+    "instances/j/swarm-bundle/a",
 ];
 
 fn plant(disk: &SimulatedDisk, path: &str) {
@@ -150,7 +150,7 @@ fn rep_1_a_crash_while_things_are_put_back_loses_none() {
             let found = content(disk, &dir().join(path));
             assert_eq!(found.is_some(), is_back, "{path}: {context}");
         }
-        let kept = Path::new(ASIDE).join("1/instances/j/work/a");
+        let kept = Path::new(ASIDE).join("1/instances/j/swarm-bundle/a");
         assert!(content(disk, &kept).is_some(), "{context}");
         assert_eq!(replica(disk).digest().unwrap(), memory(&log()).digest());
     });
@@ -161,16 +161,28 @@ fn what_was_put_aside_twice_is_there_twice_and_the_later_one_comes_back() {
     let disk = former();
     clear(&disk).unwrap();
     plant(&disk, "instances/i/metadata.json");
-    plant(&disk, "instances/i/work/later");
+    plant(&disk, "instances/i/swarm-bundle/later");
     clear(&disk).unwrap();
     let mut made = replica(&disk);
     made.apply(&log()).unwrap().unwrap();
     made.put_back(Path::new(ASIDE)).unwrap();
-    assert!(content(&disk, &dir().join("instances/i/work/later")).is_some());
-    assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
+    assert!(content(&disk, &dir().join("instances/i/swarm-bundle/later")).is_some());
+    assert!(
+        content(
+            &disk,
+            &Path::new(ASIDE).join("1/instances/i/swarm-bundle/a")
+        )
+        .is_some()
+    );
     // It goes on being there until somebody takes it away.
     put_back(&disk).unwrap();
-    assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
+    assert!(
+        content(
+            &disk,
+            &Path::new(ASIDE).join("1/instances/i/swarm-bundle/a")
+        )
+        .is_some()
+    );
     let left = disk.list(Path::new(ASIDE)).unwrap();
     assert_eq!(left.len(), 1, "{left:?}");
 }

@@ -131,33 +131,6 @@ fn what_is_much_is_handed_over_without_a_sync() {
 }
 
 #[test]
-fn a_workspace_that_was_there_before_its_log_is_taken_in() {
-    let owner = Owner::new(Waits::AtConfirm);
-    for path in ["instances", "instances/i", "instances/i/work"] {
-        owner.disk.create_dir(&dir().join(path)).unwrap();
-    }
-    let planted = [
-        ("workspace.json", "{}"),
-        ("instances/i/metadata.json", "[]"),
-    ];
-    for (path, content) in planted {
-        owner
-            .disk
-            .plant(&dir().join(path), content.as_bytes())
-            .unwrap();
-    }
-    owner
-        .replicated
-        .take_in(&crate::world::workspace())
-        .unwrap();
-    owner.is_replayed("what was there");
-    let memory = memory(&owner.operations());
-    for (path, content) in planted {
-        assert_eq!(memory.file(&relative(path)), Some(content.as_bytes()));
-    }
-}
-
-#[test]
 fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made() {
     let owner = Owner::new(Waits::AtEachSync);
     std::thread::scope(|scope| {

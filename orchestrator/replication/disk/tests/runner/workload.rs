@@ -13,7 +13,7 @@ const FILES: [&str; 7] = [
     "d/b",
     "instances/i/a",
     "instances/i/messages/a",
-    "instances/i/work/a",
+    "instances/i/swarm-bundle/a",
 ];
 const DIRECTORIES: [&str; 7] = [
     "d",

@@ -17,7 +17,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::Replica;
 use goondan_replicated_disk::note::{self, Note};
 use goondan_replication::chain::Chain;
-use goondan_replication::names::Position;
+use goondan_replication::names::{NodeId, Position};
 use goondan_replication::node::{FilesWork, Outcome};
 use goondan_replication::operation::FileOperation;
 use goondan_replication::standby::Files;
@@ -34,7 +34,8 @@ use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 
 /// What the thread has.
-pub(super) struct Ground {
+pub(super) struct FilesThread {
+    node: NodeId,
     disk: Arc<dyn Disk>,
     /// Where changes go to the log.
     recorded: Arc<dyn Disk>,
@@ -47,26 +48,30 @@ pub(super) struct Ground {
     owned: HashSet<WorkspaceId>,
     /// Those whose files no log has yet.
     unlogged: HashSet<WorkspaceId>,
+    /// Those whose files are on their way into a log.
+    importing: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
 }
 
-impl Ground {
-    /// Starts the thread, which first looks which workspaces there are. Needs a runtime.
+impl FilesThread {
+    /// Starts the thread, which first looks which workspaces there are. `disk` is the one itself, `recorded` that whose
+    /// changes go to the log. Needs a runtime.
     ///
     /// # Errors
     ///
     /// As the operating system says when there can be none.
     pub(super) fn start(
-        disk: Arc<dyn Disk>,
-        recorded: Arc<dyn Disk>,
+        node: NodeId,
+        (disk, recorded): (Arc<dyn Disk>, Arc<dyn Disk>),
         projects: Projects,
         events: mpsc::Sender<Event>,
         machine: Sender<Message>,
     ) -> io::Result<Sender<Job>> {
         let (jobs, waiting) = channel();
         let layout = projects.layout.clone();
-        let ground = Self {
+        let this = Self {
+            node,
             disk,
             recorded,
             layout,
@@ -77,10 +82,11 @@ impl Ground {
             replicas: HashMap::new(),
             owned: HashSet::new(),
             unlogged: HashSet::new(),
+            importing: HashSet::new(),
             ahead: HashMap::new(),
         };
         let builder = thread::Builder::new().name("replica files".to_owned());
-        builder.spawn(move || ground.run(&waiting))?;
+        builder.spawn(move || this.run(&waiting))?;
         Ok(jobs)
     }
 
@@ -188,18 +194,20 @@ impl Ground {
         &mut self,
         workspace: &WorkspaceId,
     ) -> Result<(Note, bool), Box<dyn std::error::Error + Send + Sync>> {
-        let path = note_path(&self.layout, workspace);
-        if let Some(note) = note::read(self.disk.as_ref(), &path)? {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        if disk
+            .stat(&importing::unfinished(layout, workspace))?
+            .is_some()
+        {
+            self.importing.insert(workspace.clone());
+        }
+        if let Some(note) = note::read(disk, &note_path(layout, workspace))? {
             return Ok((note, false));
         }
-        let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        let is_begun = disk
-            .stat(&importing::unfinished(layout, workspace))?
-            .is_some();
         if importing::has_files(disk, layout, workspace)? {
             self.unlogged.insert(workspace.clone());
         }
-        let is_wanted = is_begun || self.unlogged.contains(workspace);
+        let is_wanted = self.importing.contains(workspace) || self.unlogged.contains(workspace);
         let note = Note {
             chain: Chain::new(workspace.clone()),
             ahead: 0,
@@ -244,9 +252,21 @@ impl Ground {
             | FilesWork::Restore(_)
             | FilesWork::Note(_) => false,
         };
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
         if self.unlogged.contains(workspace) {
-            importing::take_away(self.disk.as_ref(), &self.layout, workspace, is_first)?;
+            importing::take_away(disk, layout, workspace, is_first)?;
             self.unlogged.remove(workspace);
+            if is_first {
+                self.importing.insert(workspace.clone());
+            }
+        }
+        // What is older than what another node has written is not to take its place.
+        if let FilesWork::Apply(chain, _) = work
+            && chain.owner().is_some_and(|owner| owner.node != self.node)
+            && self.importing.contains(workspace)
+        {
+            importing::give_up(disk, layout, workspace)?;
+            self.importing.remove(workspace);
         }
         Ok(())
     }
@@ -413,7 +433,7 @@ impl Ground {
 
     /// Takes into the log what is not there yet, and tells whoever waits for the workspace; whether anybody does. None if
     /// it cannot be run before the next start.
-    fn is_handed_to(&self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
+    fn is_handed_to(&mut self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         if let Err(error) = importing::finish(disk, self.recorded.as_ref(), layout, workspace) {
             tracing::error!(
@@ -424,6 +444,7 @@ impl Ground {
             );
             return None;
         }
+        self.importing.remove(workspace);
         self.put_back_the_rest(workspace);
         // Whoever has waited for too long is gone.
         let told = waiters

@@ -1,4 +1,4 @@
-//! The way to what replicates workspaces, for those who need nothing of how it does.
+//! The handle of what replicates workspaces, for those who need nothing of how it does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::messages::{Message, NotHere};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, REPLICATION_STOP_MS};
 
-/// The way to what replicates workspaces.
+/// The handle of what replicates workspaces.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Replication {
     pub(super) recording: Arc<Recording>,
