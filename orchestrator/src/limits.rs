@@ -118,6 +118,10 @@ pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
 /// How long the end of the daemon waits for a log that does not answer, in milliseconds.
 pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
+/// How long a part of a snapshot is offered or asked for before the snapshot is given up, in milliseconds.
+pub(crate) const SNAPSHOT_PART_TIMEOUT_MS: u64 = 60_000;
+/// Pause before a part of a snapshot is offered or asked for again, in milliseconds.
+pub(crate) const SNAPSHOT_PART_PAUSE_MS: u64 = 500;
 /// Pause before goondan-replica is started again, in milliseconds; it doubles with each further end that follows its
 /// start up to [`REPLICA_RESTART_MAX_MS`].
 pub(crate) const REPLICA_RESTART_FIRST_MS: u64 = 100;

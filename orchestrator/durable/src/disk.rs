@@ -103,6 +103,16 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// As the file system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, which must be free. Both name the same content from then on, whatever becomes of the
+    /// other name.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says; [`io::ErrorKind::Unsupported`] on a disk that cannot.
+    fn link(&self, _file: &Path, _name: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file. One that is missing is no error.
     ///
     /// # Errors

@@ -52,14 +52,15 @@ ON CONFLICT (workspace, reference, number) DO UPDATE SET bytes = excluded.bytes"
 const READ_PART: &str = "
 SELECT bytes FROM goondan.parts WHERE workspace = $1 AND reference = $2 AND number = $3::bigint";
 
-const FORGET_SNAPSHOT: &str = "DELETE FROM goondan.parts WHERE workspace = $1 AND reference = $2";
+const FORGET_SNAPSHOTS: &str = r#"
+DELETE FROM goondan.parts WHERE workspace = $1 AND reference COLLATE "C" < $2"#;
 
 const STATEMENTS: &[&str] = &[
     PAGE,
     TRIM,
     KEEP_PART,
     READ_PART,
-    FORGET_SNAPSHOT,
+    FORGET_SNAPSHOTS,
     heads::HEADS,
     heads::LIST,
     heads::BEAT,
@@ -190,14 +191,14 @@ impl Reads {
         bytes.map_or(Answer::Unavailable, Answer::Part)
     }
 
-    /// Forgets a snapshot.
-    pub(crate) async fn forget_snapshot(
+    /// Forgets the snapshots before one.
+    pub(crate) async fn forget_snapshots(
         &self,
         workspace: &WorkspaceId,
-        reference: &SnapshotReference,
+        before: &SnapshotReference,
     ) -> Answer {
-        let values: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &reference.as_str()];
-        noted(self.ask(FORGET_SNAPSHOT, &values).await)
+        let values: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &before.as_str()];
+        noted(self.ask(FORGET_SNAPSHOTS, &values).await)
     }
 
     /// Looks at the server's settings.

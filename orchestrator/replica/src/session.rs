@@ -130,10 +130,9 @@ impl Desk {
             Ask::Beat(beats) => self.reads.beat(beats).await,
             Ask::KeepPart(part, bytes) => self.reads.keep_part(&part, &bytes).await,
             Ask::ReadPart(part) => self.reads.read_part(&part).await,
-            Ask::ForgetSnapshot {
-                workspace,
-                reference,
-            } => self.reads.forget_snapshot(&workspace, &reference).await,
+            Ask::ForgetSnapshots { workspace, before } => {
+                self.reads.forget_snapshots(&workspace, &before).await
+            }
             Ask::Check => Answer::Checked(self.reads.check().await),
         }
     }

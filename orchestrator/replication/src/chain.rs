@@ -43,6 +43,8 @@ pub struct Chain {
     followed: Hash,
     epoch: Epoch,
     owner: Option<Ownership>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Position>,
 }
 
 /// What the next record is.
@@ -107,10 +109,12 @@ impl Chain {
             followed: origin,
             epoch: Epoch::default(),
             owner: None,
+            snapshot: None,
         }
     }
 
-    /// Behind the record of a snapshot, for whoever begins with its files; none if the record is none.
+    /// Behind the record of a snapshot that a log begins with, for whoever begins with its files; none if the record is
+    /// none.
     #[must_use]
     pub fn behind_snapshot(encoded: &Encoded, record: &Record) -> Option<Self> {
         let Body::Snapshot { node, life, .. } = &record.body else {
@@ -127,6 +131,7 @@ impl Chain {
                 life: *life,
                 released: None,
             }),
+            snapshot: Some(record.position),
         })
     }
 
@@ -166,6 +171,12 @@ impl Chain {
         self.owner.as_ref()
     }
 
+    /// Where the record of the last snapshot stands that is kept.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Position> {
+        self.snapshot
+    }
+
     /// A record with this body behind the last one.
     ///
     /// # Errors
@@ -174,7 +185,10 @@ impl Chain {
     pub fn next(&self, body: Body) -> Result<Encoded, RecordFault> {
         let epoch = match body {
             Body::Seal { .. } => self.epoch.next(),
-            Body::Operations(_) | Body::Snapshot { .. } | Body::Released { .. } => self.epoch,
+            Body::Operations(_)
+            | Body::Snapshot { .. }
+            | Body::SnapshotKept { .. }
+            | Body::Released { .. } => self.epoch,
         };
         let record = Record {
             workspace: self.workspace.clone(),
@@ -213,7 +227,10 @@ impl Chain {
             .is_some_and(|owner| owner.released.is_some());
         let fits = match &record.body {
             Body::Seal { .. } => record.epoch == self.epoch.next(),
-            Body::Operations(_) | Body::Snapshot { .. } | Body::Released { .. } => {
+            Body::Operations(_)
+            | Body::Snapshot { .. }
+            | Body::SnapshotKept { .. }
+            | Body::Released { .. } => {
                 record.epoch == self.epoch && self.owner.is_some() && !is_released
             }
         };
@@ -254,6 +271,7 @@ impl Chain {
                     owner.released = Some(to.clone());
                 }
             }
+            Body::SnapshotKept { at, .. } => self.snapshot = Some(*at),
             Body::Operations(_) | Body::Snapshot { .. } => {}
         }
         Ok(link)

@@ -65,6 +65,8 @@ pub const HEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SNAPSHOT_RECORDS: u64 = 100_000;
 /// Bytes of records since the last snapshot after which the next is due.
 pub const SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
+/// How long it takes until a snapshot is tried again that failed, in milliseconds.
+pub const SNAPSHOT_RETRY_MS: u64 = 60_000;
 /// How far a standby may be behind for the log to be kept for it, in records; one further behind takes a snapshot.
 pub const KEPT_FOR_STANDBY_RECORDS: u64 = 200_000;
 

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use goondan_protocol::ids::WorkspaceId;
 
 use crate::chain::Chain;
-use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS};
+use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS, SNAPSHOT_RECORDS};
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
 use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
@@ -31,6 +31,7 @@ use crate::wire::{Answer, Ask, Beat, Finding, Request};
 mod answers;
 mod hearing;
 mod places;
+mod snapshots;
 
 use hearing::Hearing;
 use places::{Place, Role};
@@ -56,6 +57,15 @@ pub enum Input {
         /// What it did.
         operations: Vec<FileOperation>,
     },
+    /// The files of a workspace were captured as all its batches before made them, which is a batch itself.
+    Snapshot {
+        /// Whose.
+        workspace: WorkspaceId,
+        /// Which batch.
+        batch: BatchId,
+        /// Under which name they are kept.
+        reference: SnapshotReference,
+    },
     /// [`Effect::Files`] is done.
     FilesDone {
         /// Whose.
@@ -76,6 +86,13 @@ pub enum Input {
     Drains(bool),
     /// A person asks how the server is set.
     Check,
+    /// Whoever keeps or reads a snapshot asks the log for a part of it.
+    Forward {
+        /// Which question.
+        id: u64,
+        /// What.
+        ask: Ask,
+    },
     /// Time has passed.
     Tick,
 }
@@ -86,11 +103,13 @@ pub enum FilesWork {
     /// Make the changes of the record behind those that were followed.
     Apply(Chain, Vec<FileOperation>),
     /// Tell the digest of all files.
-    Compare,
+    Digest,
     /// Tell whether the files are those that the records make.
     Verify,
     /// Make the files those of a snapshot, or none at all.
     Restore(Option<SnapshotReference>),
+    /// Capture the files of a workspace that this node owns, hand that over as a batch, and keep them as a snapshot.
+    Capture(SnapshotReference),
     /// Note durably how far this node is, behind all changes before. Nothing is waited for, and nothing comes of it.
     Note(Chain),
     /// The seal stands: make all changes durable, note that the files may be ahead of the log from here on, and let the
@@ -103,14 +122,16 @@ pub enum FilesWork {
 pub enum Outcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
     Applied(Result<(), DoesNotFit>),
-    /// The digest that [`FilesWork::Compare`] asked for.
-    Compared(Hash),
+    /// The digest that [`FilesWork::Digest`] asked for.
+    Digested(Hash),
     /// What [`FilesWork::Verify`] asked for.
     Verified(bool),
     /// The files are what [`FilesWork::Restore`] asked for; false if they could not be got.
     Restored(bool),
     /// [`FilesWork::Own`] is done.
     Owned,
+    /// All parts of a snapshot are kept, and its files have this digest; none if that failed.
+    Captured(SnapshotReference, Option<Hash>),
     /// The disk failed. The workspace is left as it is until the next start.
     Failed,
 }
@@ -139,6 +160,13 @@ pub enum Effect {
     Deposed(WorkspaceId, Ended),
     /// How the server is set; none if it cannot be told.
     Checked(Option<Vec<Finding>>),
+    /// What the log answered to [`Input::Forward`]; none if it was not asked, or the answer is lost.
+    Forwarded {
+        /// Which question.
+        id: u64,
+        /// What.
+        answer: Option<Answer>,
+    },
     /// People are to know.
     Say(WorkspaceId, Trouble),
 }
@@ -189,6 +217,9 @@ enum Asked {
     List,
     Beat,
     Check,
+    Trim(WorkspaceId),
+    ForgetSnapshots,
+    Forwarded(u64),
 }
 
 /// All workspaces of a node.
@@ -201,6 +232,7 @@ pub struct Node {
     requests: u64,
     is_connected: bool,
     drains: bool,
+    snapshot_records: u64,
     hearing: Hearing,
     heads_due_ms: u64,
     beat_due_ms: u64,
@@ -221,11 +253,19 @@ impl Node {
             requests: 0,
             is_connected: false,
             drains: false,
+            snapshot_records: SNAPSHOT_RECORDS,
             heads_due_ms: now_ms,
             beat_due_ms: now_ms,
             list_due_ms: now_ms,
             effects: Vec::new(),
         }
+    }
+
+    /// Has a snapshot be due after so many records, in the place of [`SNAPSHOT_RECORDS`].
+    #[must_use]
+    pub fn with_snapshots_after(mut self, records: u64) -> Self {
+        self.snapshot_records = records;
+        self
     }
 
     /// Its name.
@@ -304,9 +344,22 @@ impl Node {
                 batch,
                 operations,
             } => {
-                // Who hands a batch on syncs its files before it tells anybody.
                 let id = batch;
+                let bytes = operations.iter().map(FileOperation::encoded_bytes_max);
+                if let Some(place) = self.places.get_mut(&workspace) {
+                    place.snapshots.wrote(bytes.sum());
+                }
+                // Who hands a batch on syncs its files before it tells anybody.
                 self.tell_owner(now_ms, &workspace, owner::Input::Batch { id, operations });
+                self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
+            }
+            Input::Snapshot {
+                workspace,
+                batch: id,
+                reference,
+            } => {
+                let input = owner::Input::Snapshot { id, reference };
+                self.tell_owner(now_ms, &workspace, input);
                 self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
             }
             Input::FilesDone { workspace, outcome } => {
@@ -321,6 +374,11 @@ impl Node {
             Input::Check => {
                 if !self.ask(Asked::Check, Ask::Check) {
                     self.effects.push(Effect::Checked(None));
+                }
+            }
+            Input::Forward { id, ask } => {
+                if !self.ask(Asked::Forwarded(id), ask) {
+                    self.effects.push(Effect::Forwarded { id, answer: None });
                 }
             }
             Input::Tick => self.tick(now_ms),
@@ -420,7 +478,14 @@ impl Node {
                     self.tell_standby(now_ms, &workspace, none);
                 }
                 Asked::Check => self.effects.push(Effect::Checked(None)),
-                Asked::Heads | Asked::List | Asked::Beat => {}
+                Asked::Forwarded(id) => {
+                    self.effects.push(Effect::Forwarded { id, answer: None });
+                }
+                Asked::Heads
+                | Asked::List
+                | Asked::Beat
+                | Asked::Trim(_)
+                | Asked::ForgetSnapshots => {}
             }
         }
     }

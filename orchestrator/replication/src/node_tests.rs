@@ -19,10 +19,15 @@ struct Shell {
     is_still: bool,
 }
 
+/// Records after which a snapshot is due.
+const SNAPSHOT_AFTER: u64 = 10;
+
 struct World {
     now_ms: u64,
     logs: BTreeMap<WorkspaceId, MemoryLog>,
     beats: BTreeMap<(WorkspaceId, NodeId), Heard>,
+    snapshots: BTreeMap<String, MemoryTree>,
+    batches: u64,
     shells: Vec<Shell>,
     lives: u64,
 }
@@ -41,6 +46,8 @@ impl World {
             now_ms: 0,
             logs: BTreeMap::new(),
             beats: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            batches: 1_000,
             shells: Vec::new(),
             lives: 0,
         };
@@ -55,7 +62,8 @@ impl World {
         self.lives += 1;
         let at = self.shells.len();
         self.shells.push(Shell {
-            node: Node::new(node(name), Life(self.lives), self.now_ms),
+            node: Node::new(node(name), Life(self.lives), self.now_ms)
+                .with_snapshots_after(SNAPSHOT_AFTER),
             trees: BTreeMap::new(),
             notes: BTreeMap::new(),
             seen: Vec::new(),
@@ -81,12 +89,12 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, at: usize, effect: Effect) -> Option<Input> {
+    fn carry_out(&mut self, at: usize, effect: Effect) -> Vec<Input> {
         match effect {
-            Effect::Ask(Request { id, ask }) => Some(Input::Answered {
+            Effect::Ask(Request { id, ask }) => vec![Input::Answered {
                 id,
                 answer: self.answer(ask),
-            }),
+            }],
             Effect::Files { workspace, work } => {
                 let shell = &mut self.shells[at];
                 let tree = shell.trees.entry(workspace.clone()).or_default();
@@ -95,27 +103,41 @@ impl World {
                         let applied = operations.iter().try_for_each(|it| tree.apply(it));
                         Outcome::Applied(applied)
                     }
-                    FilesWork::Compare => Outcome::Compared(tree.digest()),
+                    FilesWork::Digest => Outcome::Digested(tree.digest()),
                     FilesWork::Verify => Outcome::Verified(true),
-                    FilesWork::Restore(_) => {
-                        *tree = MemoryTree::default();
+                    FilesWork::Restore(reference) => {
+                        let kept = reference.map(|it| self.snapshots[it.as_str()].clone());
+                        *tree = kept.unwrap_or_default();
                         Outcome::Restored(true)
                     }
                     FilesWork::Note(chain) => {
                         shell.notes.insert(workspace, chain);
-                        return None;
+                        return Vec::new();
                     }
                     FilesWork::Own(_) => Outcome::Owned,
+                    FilesWork::Capture(reference) => {
+                        let digest = tree.digest();
+                        let name = reference.as_str().to_owned();
+                        self.snapshots.insert(name, tree.clone());
+                        self.batches += 1;
+                        let snapshot = Input::Snapshot {
+                            workspace: workspace.clone(),
+                            batch: BatchId(self.batches),
+                            reference: reference.clone(),
+                        };
+                        let outcome = Outcome::Captured(reference, Some(digest));
+                        return vec![snapshot, Input::FilesDone { workspace, outcome }];
+                    }
                 };
-                Some(Input::FilesDone { workspace, outcome })
+                vec![Input::FilesDone { workspace, outcome }]
             }
-            Effect::Found(workspace) => Some(Input::Joined {
+            Effect::Found(workspace) => vec![Input::Joined {
                 chain: Chain::new(workspace),
                 files: Files::AsNoted,
-            }),
+            }],
             seen => {
                 self.shells[at].seen.push(seen);
-                None
+                Vec::new()
             }
         }
     }
@@ -159,6 +181,15 @@ impl World {
                 Answer::Noted
             }
             Ask::Check => Answer::Checked(Vec::new()),
+            Ask::Trim { workspace, before } => {
+                let log = self.logs.entry(workspace).or_default();
+                log.trim(before);
+                Answer::Trimmed(log.read(before).oldest)
+            }
+            Ask::ForgetSnapshots { before, .. } => {
+                self.snapshots.retain(|name, _| &**name >= before.as_str());
+                Answer::Noted
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -355,4 +386,56 @@ fn a_failing_disk_leaves_a_workspace_to_others() {
     world.shells[0].is_still = true;
     world.pass(30_000);
     assert_eq!(world.owners("w"), [0, 2]);
+}
+
+#[test]
+fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_that() {
+    let mut world = three();
+    for batch in 1..=35 {
+        world.batch(0, "w", batch);
+        world.pass(1_000);
+    }
+    let oldest = world.logs[&workspace("w")].read(Position(1)).oldest;
+    assert!(oldest > Position(20), "{oldest}");
+    assert_eq!(world.snapshots.len(), 1, "of which one is left");
+    world.begin("d");
+    world.pass(8_000);
+    let files = |world: &World, at: usize| world.shells[at].trees[&workspace("w")].digest();
+    for at in 1..=3 {
+        assert_eq!(files(&world, at), files(&world, 0));
+    }
+    let is_trouble =
+        |effect: &Effect| !matches!(effect, Effect::Say(_, Trouble::TooFarBehind { .. }));
+    let is_said = |effect: &&Effect| matches!(effect, Effect::Say(..));
+    let mut said = world
+        .shells
+        .iter()
+        .flat_map(|it| it.seen.iter().filter(is_said));
+    assert!(!said.any(is_trouble));
+
+    // Whoever takes over goes on from where the last snapshot is.
+    world.shells[0].is_still = true;
+    world.pass(10_000);
+    let successor = world.owners("w")[1];
+    for batch in 50..=75 {
+        world.batch(successor, "w", batch);
+        world.pass(1_000);
+    }
+    let later = world.logs[&workspace("w")].read(Position(1)).oldest;
+    assert!(later > oldest && world.snapshots.len() == 1, "{later}");
+}
+
+#[test]
+fn a_log_is_kept_for_a_standby_that_is_a_little_behind() {
+    let mut world = three();
+    world.shells[2].is_still = true;
+    for batch in 1..=15 {
+        world.batch(0, "w", batch);
+        world.pass(200);
+    }
+    let oldest = |world: &World| world.logs[&workspace("w")].read(Position(1)).oldest;
+    assert_eq!(oldest(&world), Position(1));
+    world.shells[2].is_still = false;
+    world.pass(3_000);
+    assert!(oldest(&world) > Position(10));
 }

@@ -33,7 +33,7 @@ mod kept;
 mod queue;
 
 use kept::Kept;
-use queue::Queue;
+use queue::{Next, Queue};
 
 /// A writer batch, as whoever made it knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,12 +55,19 @@ pub enum Input {
     Put(Attempt, PutAnswer),
     /// The log has answered [`Effect::Look`].
     Looked(Attempt, ReadAnswer),
-    /// A snapshot is kept of the files as they are; see [`Owner::is_quiet`].
+    /// The files as all batches before make them are being copied. It is a batch as others are.
     Snapshot {
-        /// Their digest.
-        digest: Hash,
-        /// Where they are.
+        /// Which batch.
+        id: BatchId,
+        /// Under which name they will be kept.
         reference: SnapshotReference,
+    },
+    /// All of that copy is kept, durably once a later record stands.
+    SnapshotKept {
+        /// Where its record stands, as [`Effect::SnapshotBegins`] said.
+        at: Position,
+        /// The digest of its files.
+        digest: Hash,
     },
     /// The workspace is to be given up, behind all that waits.
     Release {
@@ -80,7 +87,9 @@ pub enum Effect {
     Look(Attempt, Position),
     /// A batch is durable here and stands in the log: tell whoever waits for it.
     Acknowledge(BatchId),
-    /// A snapshot's record stands, here: what is before it may be forgotten ([`crate::retention`]).
+    /// The record of a snapshot that is being copied stands there.
+    SnapshotBegins(SnapshotReference, Position),
+    /// The snapshot whose record stands there is kept: what is before it may be forgotten ([`crate::retention`]).
     SnapshotStands(Position),
     /// The workspace is this node's no longer: kill its children, acknowledge nothing, end the machine.
     Fence(Deposed),
@@ -179,7 +188,8 @@ pub struct Owner {
     offered: Option<Offered>,
     kept: Kept,
     progress: HashMap<BatchId, Progress>,
-    snapshot: Option<(Hash, SnapshotReference)>,
+    /// A snapshot that is kept, until the log says so: its record's place and its digest.
+    snapshot: Option<(Position, Hash)>,
     release: Option<Option<NodeId>>,
     /// While looked for: the first of the acknowledged records known to be lost, others standing in their place.
     taken_from: Option<Position>,
@@ -248,7 +258,7 @@ impl Owner {
         self.phase != Phase::Over && self.failures == 0
     }
 
-    /// Whether the files are what the log says, so that a snapshot may be taken: no batch is on its way.
+    /// Whether the files are what the log says: nothing is on its way.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.offered.is_none() && self.queue.is_empty() && self.snapshot.is_none()
@@ -282,11 +292,11 @@ impl Owner {
             }
             Input::Put(attempt, answer) => self.put_answered(now_ms, attempt, answer),
             Input::Looked(attempt, answer) => self.looked(now_ms, attempt, answer),
-            Input::Snapshot { digest, reference } => {
-                if self.is_quiet() {
-                    self.snapshot = Some((digest, reference));
-                }
+            Input::Snapshot { id, reference } => {
+                self.progress.entry(id).or_default();
+                self.queue.push_snapshot(id, reference);
             }
+            Input::SnapshotKept { at, digest } => self.snapshot = Some((at, digest)),
             Input::Release { to } => self.release = Some(to),
             Input::Tick => self.tick(now_ms),
         }
@@ -345,23 +355,31 @@ impl Owner {
 
     /// The next record: of all that waits, as much as fits.
     fn next_record(&mut self) -> Option<Offered> {
-        let (operations, completes) = self.queue.next();
-        if !operations.is_empty() {
-            return self.offer(Body::Operations(operations), completes);
+        // First, as it waits for nothing that is queued.
+        if let Some((at, digest)) = self.snapshot {
+            return self.offer(Body::SnapshotKept { at, digest }, Vec::new());
         }
-        // Batches that did nothing to files have nothing to wait for, once all before them stand.
-        for id in completes {
-            self.appended(id);
-        }
-        if let Some((digest, reference)) = self.snapshot.clone() {
-            let Ownership { node, life, .. } = self.chain.owner().cloned()?;
-            let body = Body::Snapshot {
-                digest,
-                reference,
-                node,
-                life,
-            };
-            return self.offer(body, Vec::new());
+        while !self.queue.is_empty() {
+            match self.queue.next() {
+                // Batches that did nothing to files have nothing to wait for, once all before them stand.
+                Next::Operations(operations, completes) if operations.is_empty() => {
+                    for id in completes {
+                        self.appended(id);
+                    }
+                }
+                Next::Operations(operations, completes) => {
+                    return self.offer(Body::Operations(operations), completes);
+                }
+                Next::Snapshot(reference, id) => {
+                    let Ownership { node, life, .. } = self.chain.owner().cloned()?;
+                    let body = Body::Snapshot {
+                        reference,
+                        node,
+                        life,
+                    };
+                    return self.offer(body, vec![id]);
+                }
+            }
         }
         let to = self.release.clone()?;
         self.offer(Body::Released { to }, Vec::new())

@@ -10,8 +10,9 @@
 //! | --- | --- |
 //! | 1 operations | count 4, then each: code 1, path, and what it needs |
 //! | 2 seal | life 8, node |
-//! | 3 snapshot | digest 32, reference, life 8, node of the owner |
+//! | 3 snapshot | reference, life 8, node of the owner |
 //! | 4 released | node that is to take over, or an empty text |
+//! | 5 snapshot is kept | position 8 of the snapshot's record, digest 32 |
 //!
 //! A record is known by the SHA-256 of all these bytes. There is one encoding of each record and one record of each
 //! encoding: what is left over, out of range or written otherwise is refused.
@@ -27,6 +28,7 @@ use crate::operation::FileOperation;
 mod bytes;
 mod decoding;
 mod encoding;
+pub mod parts;
 
 /// The format that records are written in.
 pub const RECORD_FORMAT: u8 = 1;
@@ -106,11 +108,10 @@ pub enum Body {
         /// Which life of it.
         life: Life,
     },
-    /// The files as the records before this one make them are kept elsewhere, too: records before it can go.
+    /// The files as the records before this one make them are being copied to where snapshots are kept. A log that
+    /// begins with this record has the copy.
     Snapshot {
-        /// The digest of those files ([`crate::tree::TreeDigest`]).
-        digest: Hash,
-        /// Where they are.
+        /// Under which name.
         reference: SnapshotReference,
         /// Whose the workspace is: whoever begins here has not read the seal.
         node: NodeId,
@@ -121,6 +122,13 @@ pub enum Body {
     Released {
         /// Which node is to take over; any, if none is named.
         to: Option<NodeId>,
+    },
+    /// A snapshot is kept as a whole: records before its own can go.
+    SnapshotKept {
+        /// Where the record of the snapshot stands.
+        at: Position,
+        /// The digest of its files ([`crate::tree::TreeDigest`]).
+        digest: Hash,
     },
 }
 

@@ -40,15 +40,18 @@ fn body() -> impl Strategy<Value = Body> {
             node,
             life: Life(life)
         }),
-        (any::<[u8; 32]>(), "[a-z0-9/:-]{1,30}", node(), any::<u64>()).prop_map(
-            |(digest, reference, node, life)| Body::Snapshot {
-                digest: Hash(digest),
+        ("[a-z0-9/:-]{1,30}", node(), any::<u64>()).prop_map(|(reference, node, life)| {
+            Body::Snapshot {
                 reference: SnapshotReference::new(&reference).unwrap(),
                 node,
                 life: Life(life),
             }
-        ),
+        }),
         prop::option::of(node()).prop_map(|to| Body::Released { to }),
+        (any::<u64>(), any::<[u8; 32]>()).prop_map(|(at, digest)| Body::SnapshotKept {
+            at: Position(at),
+            digest: Hash(digest),
+        }),
     ]
 }
 

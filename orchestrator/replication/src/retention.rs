@@ -3,7 +3,7 @@
 //! A snapshot holds the files as the records before its own record make them. So whatever stands before that record can
 //! be forgotten once a snapshot is kept, and is kept a while longer for standbys that have nearly read it.
 
-use crate::limits::{KEPT_FOR_STANDBY_RECORDS, SNAPSHOT_BYTES, SNAPSHOT_RECORDS};
+use crate::limits::{KEPT_FOR_STANDBY_RECORDS, SNAPSHOT_BYTES};
 use crate::names::Position;
 
 /// How much was written since the last snapshot.
@@ -16,16 +16,10 @@ pub struct SinceSnapshot {
 }
 
 impl SinceSnapshot {
-    /// One more record.
-    pub fn wrote(&mut self, bytes: usize) {
-        self.records = self.records.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes as u64);
-    }
-
-    /// Whether the next snapshot is due.
+    /// Whether the next snapshot is due, after so many records or [`SNAPSHOT_BYTES`].
     #[must_use]
-    pub fn is_due(&self) -> bool {
-        self.records >= SNAPSHOT_RECORDS || self.bytes >= SNAPSHOT_BYTES
+    pub fn is_due(&self, records_max: u64) -> bool {
+        self.records >= records_max || self.bytes >= SNAPSHOT_BYTES
     }
 }
 
@@ -76,18 +70,9 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_due_after_many_records_or_bytes() {
-        let mut since = SinceSnapshot::default();
-        for _ in 1..SNAPSHOT_RECORDS {
-            since.wrote(1);
-        }
-        assert!(!since.is_due());
-        since.wrote(1);
-        assert!(since.is_due());
-        let mut since = SinceSnapshot::default();
-        for _ in 0..SNAPSHOT_BYTES / 1024 / 1024 {
-            assert!(!since.is_due());
-            since.wrote(1024 * 1024);
-        }
-        assert!(since.is_due());
+        let since = |records, bytes| SinceSnapshot { records, bytes };
+        assert!(!since(9, SNAPSHOT_BYTES - 1).is_due(10));
+        assert!(since(10, 0).is_due(10));
+        assert!(since(0, SNAPSHOT_BYTES).is_due(10));
     }
 }

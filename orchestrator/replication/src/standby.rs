@@ -43,8 +43,8 @@ pub enum Input {
     Sealed(Attempt, PutAnswer),
     /// [`Effect::Apply`] is done, or does not fit the files.
     Applied(Result<(), DoesNotFit>),
-    /// The digest that [`Effect::Compare`] asked for.
-    Compared(Hash),
+    /// The digest that [`Effect::Digest`] asked for.
+    Digested(Hash),
     /// Whether the files are those that the records make, as [`Effect::Verify`] asked.
     Verified(bool),
     /// The files are those that [`Effect::Restore`] asked for; false if they could not be got.
@@ -74,7 +74,7 @@ pub enum Effect {
     /// Make the changes of a record, then note durably how far this node is ([`Standby::chain`], at the next input).
     Apply(Position, Vec<FileOperation>),
     /// Tell the digest of all files as they are.
-    Compare,
+    Digest,
     /// Tell whether the files are those that the records make; what was looked at lately need not be again.
     Verify,
     /// Offer a seal to the log.
@@ -200,7 +200,7 @@ enum Step {
     /// A record's changes are made; afterwards the chain is this one.
     Applying { then: Chain },
     /// The digest is awaited; afterwards the chain is this one.
-    Comparing { expected: Hash, then: Chain },
+    Digesting { then: Chain },
     /// The files are looked at before a seal.
     Verifying,
     /// A seal is offered.
@@ -242,6 +242,8 @@ pub struct Standby {
     is_rebuild_asked: bool,
     is_rebuild_due: bool,
     is_told: bool,
+    /// The digest of the files at the last snapshot's record, until it is said what it should be.
+    digest: Option<(Position, Hash)>,
     /// Where files differed when they were last made anew.
     differed: Option<Position>,
     attempts: u64,
@@ -266,6 +268,7 @@ impl Standby {
             is_rebuild_asked: false,
             is_rebuild_due: files == Files::PerhapsAhead,
             is_told: false,
+            digest: None,
             differed: None,
             attempts: 0,
             effects: Vec::new(),
@@ -276,6 +279,15 @@ impl Standby {
     #[must_use]
     pub fn chain(&self) -> &Chain {
         &self.chain
+    }
+
+    /// Whether the files are being made anew, and are not those of any record.
+    #[must_use]
+    pub fn is_rebuilding(&self) -> bool {
+        matches!(
+            self.step,
+            Step::Finding { .. } | Step::FindingLater { .. } | Step::Restoring { .. }
+        )
     }
 
     /// Whether a person has to decide what becomes of this node's files.
@@ -294,7 +306,7 @@ impl Standby {
             | Step::Finding { until_ms, .. }
             | Step::FindingLater { until_ms } => Some(*until_ms),
             Step::Applying { .. }
-            | Step::Comparing { .. }
+            | Step::Digesting { .. }
             | Step::Verifying
             | Step::Restoring { .. }
             | Step::Stopped => None,
@@ -307,7 +319,7 @@ impl Standby {
             Input::Read(attempt, answer) => self.read(now_ms, attempt, answer),
             Input::Sealed(attempt, answer) => self.sealed(now_ms, attempt, answer),
             Input::Applied(outcome) => self.applied(now_ms, outcome),
-            Input::Compared(found) => self.compared(now_ms, found),
+            Input::Digested(found) => self.digested(now_ms, found),
             Input::Verified(is_so) => self.verified(now_ms, is_so),
             Input::Restored(is_so) => self.restored(now_ms, is_so),
             Input::Heard { acknowledged } => {
@@ -347,7 +359,7 @@ impl Standby {
             // Whatever became of a seal: it is found where it would stand.
             Step::Resting { .. } | Step::Reading { .. } | Step::Sealing { .. } => self.ask(now_ms),
             Step::Applying { .. }
-            | Step::Comparing { .. }
+            | Step::Digesting { .. }
             | Step::Verifying
             | Step::Restoring { .. }
             | Step::Stopped => {}

@@ -54,12 +54,13 @@ impl Bench {
     }
 
     fn snapshot(&mut self, digest: Hash) {
-        self.write(Body::Snapshot {
-            digest,
+        let taken = self.write(Body::Snapshot {
             reference: SnapshotReference::new("s").unwrap(),
             node: node("a"),
             life: Life(1),
         });
+        let at = taken.record.position();
+        self.write(Body::SnapshotKept { at, digest });
     }
 
     /// Lets time pass until something is due, and answers what is asked until it rests, stops, or asks what is not
@@ -205,10 +206,10 @@ fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
     let mut bench = Bench::new();
     bench.batch();
     bench.snapshot(Hash([1; 32]));
-    assert_eq!(bench.turn(), Some(Effect::Compare));
+    assert_eq!(bench.turn(), Some(Effect::Digest));
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Compared(Hash([2; 32])));
+        .handle(bench.now_ms, Input::Digested(Hash([2; 32])));
     assert_eq!(
         bench.answer(effects),
         Some(Effect::Restore(None)),
@@ -226,10 +227,10 @@ fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
         bench.said
     );
     let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
-    assert_eq!(bench.answer(effects), Some(Effect::Compare));
+    assert_eq!(bench.answer(effects), Some(Effect::Digest));
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Compared(Hash([2; 32])));
+        .handle(bench.now_ms, Input::Digested(Hash([2; 32])));
     assert_eq!(bench.answer(effects), None);
     assert!(bench.standby.is_stopped());
     assert!(

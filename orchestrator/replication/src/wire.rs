@@ -96,12 +96,13 @@ pub enum Ask {
     KeepPart(Part, Vec<u8>),
     /// Read a part of a snapshot; answered by [`Answer::Part`].
     ReadPart(Part),
-    /// Forget a snapshot with all its parts; answered by [`Answer::Noted`].
-    ForgetSnapshot {
+    /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Answered
+    /// by [`Answer::Noted`].
+    ForgetSnapshots {
         /// Whose.
         workspace: WorkspaceId,
-        /// Which.
-        reference: SnapshotReference,
+        /// The first that stays.
+        before: SnapshotReference,
     },
     /// Whether the server is set as its records need it; answered by [`Answer::Checked`].
     Check,

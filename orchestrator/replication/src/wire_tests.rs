@@ -106,11 +106,11 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             vec![],
         ),
         (
-            Ask::ForgetSnapshot {
+            Ask::ForgetSnapshots {
                 workspace: workspace(),
-                reference: part().reference,
+                before: part().reference,
             },
-            r#"{"id":1,"message":{"ask":"forget_snapshot","workspace":"w","reference":"s 1"}}"#,
+            r#"{"id":1,"message":{"ask":"forget_snapshots","workspace":"w","before":"s 1"}}"#,
             vec![],
         ),
         (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),

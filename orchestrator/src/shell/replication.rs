@@ -2,7 +2,7 @@
 //!
 //! What is decided is in `goondan_replication`: [`machine`] is the thread that asks it. [`link`] is the program that
 //! speaks to the log's server; [`files`] is the thread that changes the files of workspaces that another node may
-//! own.
+//! own, and [`snapshots`] has those that copy them.
 //!
 //! ```text
 //!  store, loading ──▶ ReplicatedDisk ──▶ machine ──▶ link ──▶ goondan-replica ──▶ PostgreSQL
@@ -14,6 +14,7 @@
 //! Without `replication` in `config.json` nothing of this is there.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -47,6 +48,7 @@ mod importing;
 mod link;
 mod machine;
 pub(super) mod messages;
+mod snapshots;
 
 /// The program that speaks to the log's server.
 const REPLICA: &str = "goondan-replica";
@@ -71,6 +73,7 @@ pub(super) enum ReplicationFault {
 pub(super) struct Prepared {
     welcome: Welcome,
     program: PathBuf,
+    snapshot_after_records: Option<NonZeroU64>,
     incoming: Receiver<Message>,
 }
 
@@ -117,6 +120,7 @@ pub(super) fn prepare(
             node,
         },
         program,
+        snapshot_after_records: config.snapshot_after_records,
         incoming,
     };
     Ok((handle, prepared))
@@ -150,11 +154,15 @@ pub(super) fn start(
     let files = FilesThread::start(
         prepared.welcome.node.clone(),
         (with.disk.clone(), handle.disk(with.disk, Waits::AtConfirm)),
+        handle.recording.clone(),
         with.projects,
         with.events,
         handle.machine.clone(),
     )?;
-    let node = Node::new(prepared.welcome.node, life, 0);
+    let mut node = Node::new(prepared.welcome.node, life, 0);
+    if let Some(records) = prepared.snapshot_after_records {
+        node = node.with_snapshots_after(records.get());
+    }
     let machine = Machine::new(node, files, handle.recording.clone(), deposed);
     machine.start(prepared.incoming)?;
     Ok(why)

@@ -84,6 +84,10 @@ impl Disk for TimedDisk {
         self.disk.rename(from, to)
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.disk.link(file, name)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.disk.remove_file(path)
     }

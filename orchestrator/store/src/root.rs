@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -162,6 +163,9 @@ pub struct ReplicationConfig {
     pub node: Option<String>,
     /// The URL of the server that the logs stand in, with its password if it has one.
     pub postgres: SecretValue,
+    /// Records of a workspace's log after which the next snapshot of it is taken; 100,000 if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_after_records: Option<NonZeroU64>,
 }
 
 /// Bounds of the rotated log files (`LOG-4`).

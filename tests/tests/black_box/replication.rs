@@ -20,6 +20,9 @@ const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
 const NOT_RUNNING: i32 = 3;
 
+/// Records after which a snapshot is taken here.
+const SNAPSHOT_AFTER: u64 = 25;
+
 /// How many faults three daemons live through; the long form is 100.
 const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
 const FAULTS: u64 = 6;
@@ -51,7 +54,11 @@ impl Node {
     }
 
     fn joins(&self, server: &Server, name: &str) {
-        let replication = json!({"node": name, "postgres": server.url()});
+        let replication = json!({
+            "node": name,
+            "postgres": server.url(),
+            "snapshotAfterRecords": SNAPSHOT_AFTER,
+        });
         let config = json!({ "replication": replication }).to_string();
         self.home.write("state/config.json", &config);
     }
@@ -324,6 +331,54 @@ fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
     );
     b.gdn(&["verify"]).exits(0);
     drop(daemon_b.stop());
+}
+
+#[test]
+fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let oldest = || server.sql("SELECT coalesce(min(seq), 0) FROM goondan.records");
+    let snapshots = || server.sql("SELECT count(DISTINCT reference) FROM goondan.parts");
+    let mut asked = 0;
+    let mut ask_until = |is_enough: &dyn Fn() -> bool| {
+        wait_until("the log has forgotten what a snapshot has", || {
+            a.ask("x", &format!("echo number {asked}."));
+            asked += 1;
+            is_enough()
+        });
+    };
+    ask_until(&|| oldest() != "1");
+    let first = oldest();
+    ask_until(&|| oldest() != first);
+    wait_until("one snapshot is left", || snapshots() == "1");
+
+    // One that has nothing yet begins with it.
+    let daemon_b = Daemon::start(&b.home);
+    a.waits_until_followed_by("b");
+    let restored = "the files of the workspace are those of a snapshot";
+    let is_restored = |line: &Value| line["message"] == restored;
+    daemon_b.log().wait_for("it is restored", is_restored);
+    drop(daemon_a.kill());
+    b.waits_until_it_runs();
+    let history = b.history("x").to_string();
+    for n in 0..asked {
+        let said = history.matches(&format!("number {n}.")).count();
+        assert_eq!(said, 2, "number {n}: {history}");
+    }
+    b.gdn(&["verify"]).exits(0);
+    assert_eq!(b.ask("x", "echo on"), "on");
+
+    // So does one that was killed while it ran the workspace: its files may have what no log has.
+    let daemon_a = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    daemon_a.log().wait_for("it is restored", is_restored);
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
+    assert_eq!(a.files(), b.files());
 }
 
 /// Puts one text in the place of another of the same length, in the files of a directory of a home; whether it was

@@ -98,6 +98,10 @@ impl Disk for RealDisk {
         fs::rename(from, to)
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        fs::hard_link(file, name)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         ignore(io::ErrorKind::NotFound, fs::remove_file(path))
     }

@@ -248,6 +248,19 @@ impl Disk for SimulatedDisk {
         })
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.call(|machine| {
+            let ino = machine.find(file)?;
+            machine.file(ino)?;
+            let (dir, name) = machine.place(name)?;
+            if machine.names(dir)?.contains_key(name) {
+                return Err(errno(nix::errno::Errno::EEXIST));
+            }
+            machine.change_dir(dir, DirChange::link(name, ino));
+            Ok(())
+        })
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;

@@ -245,12 +245,18 @@ fn snapshots_are_kept_in_parts_and_forgotten() {
         let read = replica.ask(Ask::ReadPart(part(number)));
         assert_eq!(read, Answer::Part(Some(vec![byte; 1_000_000])));
     }
-    let forget = Ask::ForgetSnapshot {
-        workspace: workspace("w"),
-        reference: part(0).reference,
-    };
-    assert_eq!(replica.ask(forget), Answer::Noted);
-    assert_eq!(replica.ask(Ask::ReadPart(part(0))), Answer::Part(None));
+    // Those stay that sort behind the one that is named, and so does that one.
+    for (before, is_there) in [("s", true), ("S-later", true), ("s-later", false)] {
+        let forget = Ask::ForgetSnapshots {
+            workspace: workspace("w"),
+            before: SnapshotReference::new(before).unwrap(),
+        };
+        assert_eq!(replica.ask(forget), Answer::Noted);
+        let Answer::Part(found) = replica.ask(Ask::ReadPart(part(0))) else {
+            panic!("no answer");
+        };
+        assert_eq!(found.is_some(), is_there, "{before}");
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Node {
                 let mut each = operations.iter();
                 Input::Applied(each.try_for_each(|operation| self.files.apply(operation)))
             }
-            Effect::Compare => Input::Compared(self.files.digest()),
+            Effect::Digest => Input::Digested(self.files.digest()),
             Effect::Verify => Input::Verified(true),
             Effect::Seal(attempt, put) => Input::Sealed(attempt, self.replica.put(&put)),
             Effect::Restore(None) => {
@@ -109,7 +109,7 @@ impl Node {
                         inputs.push_back(owner::Input::Looked(attempt, read));
                     }
                     owner::Effect::Acknowledge(id) => assert!(waiting.remove(&id)),
-                    owner::Effect::SnapshotStands(_) => {}
+                    owner::Effect::SnapshotBegins(..) | owner::Effect::SnapshotStands(_) => {}
                     owner::Effect::Fence(reason) => return Err(reason),
                 }
             }

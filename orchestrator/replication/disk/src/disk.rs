@@ -182,6 +182,9 @@ impl Disk for ReplicatedDisk {
             return self.inner.create(path);
         };
         let mut changing = workspace.change(self.inner.as_ref())?;
+        if self.inner.stat(path)?.is_some() {
+            changing.cuts();
+        }
         let operation = FileOperation::Create {
             path: relative.clone(),
         };

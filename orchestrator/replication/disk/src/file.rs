@@ -88,6 +88,7 @@ impl DiskFile for ReplicatedFile {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let (mut changing, path) = changing(&self.shared, self.opened)?;
+        changing.cuts();
         let Some(path) = path else {
             return self.file.set_len(len);
         };

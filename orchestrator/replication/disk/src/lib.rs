@@ -10,7 +10,8 @@
 //!
 //! [`scope`] says what is replicated. [`Recording`] knows which workspaces are this node's, and who waits for what;
 //! [`ReplicatedDisk`] is the [`Disk`](goondan_durable::disk::Disk) that the daemon changes their files by. [`Replica`]
-//! makes records' changes again, [`redo`] says when that has to be noted, and [`note`] is where.
+//! makes records' changes again, [`redo`] says when that has to be noted, and [`note`] is where. A [`Capture`] has the
+//! files of one moment, for a snapshot.
 //!
 //! # Invariants
 //!
@@ -19,6 +20,7 @@
 //! * The files of a workspace that is not this node's are changed by a [`Replica`] alone.
 //! * Waits have no deadline: they end with an acknowledgement, or when it is known that none will come.
 
+mod capture;
 mod confirmations;
 mod disk;
 mod error;
@@ -34,8 +36,10 @@ mod unsettled;
 mod walk;
 mod workspace;
 
+pub use capture::{Capture, CaptureError};
 pub use disk::{ReplicatedDisk, Waits};
 pub use error::Refused;
 pub use recording::Recording;
 pub use replica::Replica;
-pub use workspace::{HandedOver, Outlet};
+pub use replica::restore::RestoreError;
+pub use workspace::{Content, HandedOver, Outlet};

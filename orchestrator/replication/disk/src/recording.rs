@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use goondan_durable::disk::Disk;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::owner::BatchId;
+use goondan_replication::record::SnapshotReference;
 
+use crate::capture::Capture;
 use crate::workspace::{Outlet, Workspace};
 
 /// What is taken down, shared by all disks of the daemon and by who speaks to the log.
@@ -62,6 +66,23 @@ impl Recording {
     /// forgotten. When it returns, no change is under way and none will be handed over.
     pub fn disown(&self, workspace: &WorkspaceId, why: String) {
         self.known(workspace).disown(why);
+    }
+
+    /// Captures the files of a workspace that is this node's, under second names in `dir`, which is made anew on the
+    /// same file system; its parent is there. `disk` is the one that all changes are made on. That they will be kept as
+    /// `reference` is handed over as a batch. Nobody changes anything meanwhile: some microseconds for each file.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::Refused) if the workspace is not this node's, or as the disk says.
+    pub fn capture(
+        &self,
+        workspace: &WorkspaceId,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        reference: SnapshotReference,
+    ) -> io::Result<Capture> {
+        self.known(workspace).capture(disk, dir, reference)
     }
 
     /// All batches up to this one stand in the log. One that was not handed over says nothing.

@@ -18,6 +18,7 @@ use crate::redo::Window;
 
 mod aside;
 mod digest;
+pub(crate) mod restore;
 
 /// Makes changes of records to the files of a standby.
 ///

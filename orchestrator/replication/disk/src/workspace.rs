@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::owner::BatchId;
+use goondan_replication::record::SnapshotReference;
 
+use crate::capture::{Capture, Voided};
 use crate::confirmations::{Awaited, Confirmations, Term};
 use crate::error::Refused;
 use crate::taken::Taken;
@@ -22,8 +24,17 @@ pub struct HandedOver {
     pub workspace: WorkspaceId,
     /// Which: the first is 1, and each further one is one more, however often the workspace comes and goes.
     pub batch: BatchId,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// What a batch holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
     /// What was done, in that order. Never empty.
-    pub operations: Vec<FileOperation>,
+    Operations(Vec<FileOperation>),
+    /// The files as all batches before make them were captured, and will be kept under this name.
+    Snapshot(SnapshotReference),
 }
 
 /// Where batches go.
@@ -53,6 +64,8 @@ struct Record {
     unsettled: Vec<Unsettled>,
     /// Directories that are being removed.
     removals: usize,
+    /// Of the last capture.
+    capture: Voided,
 }
 
 impl fmt::Debug for Workspace {
@@ -79,6 +92,7 @@ impl Workspace {
                 has_taken: false,
                 unsettled: Vec::new(),
                 removals: 0,
+                capture: Voided::default(),
             }),
             removed: Condvar::new(),
             confirmations: Confirmations::new(refused),
@@ -246,8 +260,42 @@ impl Workspace {
         (self.outlet)(HandedOver {
             workspace: self.id.clone(),
             batch: self.confirmations.hand_over(),
-            operations: taken.take_out(),
+            content: Content::Operations(taken.take_out()),
         });
+    }
+
+    /// Captures all files in `dir`, and hands over that it did behind all that was done before. Nobody changes anything
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`change`](Self::change), or as the disk says.
+    pub(crate) fn capture(
+        &self,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        reference: SnapshotReference,
+    ) -> io::Result<Capture> {
+        let mut changing = self.change(disk.as_ref())?;
+        while changing.record.removals > 0 {
+            let waited = self.removed.wait(changing.record);
+            changing.record = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(refused) = &changing.record.refused {
+            return Err(refused.clone().into());
+        }
+        changing.settle()?;
+        changing.hand_over();
+        let voided = Voided::default();
+        let capture = Capture::take(Arc::clone(disk), &self.dir, dir, voided.clone())?;
+        changing.record.capture = voided;
+        changing.record.has_taken = true;
+        (self.outlet)(HandedOver {
+            workspace: self.id.clone(),
+            batch: self.confirmations.hand_over(),
+            content: Content::Snapshot(reference),
+        });
+        Ok(capture)
     }
 
     /// Waits until what was handed over is acknowledged.
@@ -340,6 +388,11 @@ impl Changing<'_> {
     /// Gives a file that is opened a number, for the term it is opened in.
     pub(crate) fn open(&mut self, path: RelativePath) -> (Term, u64) {
         (self.record.term, self.record.taken.open(path))
+    }
+
+    /// A file is about to be cut in place: what was captured of it is not there any more.
+    pub(crate) fn cuts(&self) {
+        self.record.capture.set();
     }
 
     /// Which name an open file has by now; none if it was removed or replaced.

@@ -39,12 +39,20 @@ impl Node {
             }
             (Asked::Heads, Answer::Heads(heads)) => self.heads(now_ms, heads),
             (Asked::List, Answer::Listed(listed)) => self.listed(listed),
+            (Asked::Trim(workspace), Answer::Trimmed(oldest)) => self.trimmed(&workspace, oldest),
+            (Asked::Forwarded(id), answer) => {
+                let answer = Some(answer);
+                self.effects.push(Effect::Forwarded { id, answer });
+            }
             (Asked::Check, Answer::Checked(findings)) => {
                 self.effects.push(Effect::Checked(Some(findings)));
             }
             (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
             // They are asked again soon.
-            (Asked::Heads | Asked::List | Asked::Beat, _) => {}
+            (
+                Asked::Heads | Asked::List | Asked::Beat | Asked::Trim(_) | Asked::ForgetSnapshots,
+                _,
+            ) => {}
         }
     }
 
@@ -86,6 +94,8 @@ impl Node {
             if is_news {
                 self.tell_standby(now_ms, &workspace, standby::Input::Told);
             }
+            self.snapshot_if_due(now_ms, &workspace);
+            self.trim_if_due(now_ms, &workspace);
         }
         self.rank(now_ms);
     }

@@ -1,6 +1,6 @@
 //! Who was heard of which workspace, and when: by how often nodes have said something, never by their clocks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use goondan_protocol::ids::WorkspaceId;
 
@@ -73,6 +73,14 @@ impl Hearing {
         heard
             .map(|(node, last)| (node.clone(), last.position))
             .collect()
+    }
+
+    /// How far the others are of a workspace that were heard of it and live.
+    pub(super) fn living_of(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<Position> {
+        let living: BTreeSet<_> = self.living(now_ms).collect();
+        let last = self.last.get(workspace).into_iter().flatten();
+        let others = last.filter(|(node, _)| living.contains(node) && **node != self.own);
+        others.map(|(_, last)| last.position).collect()
     }
 
     /// How many nodes were heard lately, this one among them.

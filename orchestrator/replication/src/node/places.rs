@@ -2,6 +2,7 @@
 
 use goondan_protocol::ids::WorkspaceId;
 
+use super::snapshots::Snapshots;
 use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
 use crate::chain::Chain;
 use crate::limits::NOTE_MS;
@@ -32,9 +33,11 @@ pub(super) struct Place {
     pub(super) head: Position,
     /// Whether a client wants to work with it here.
     pub(super) is_wanted: bool,
+    pub(super) snapshots: Snapshots,
     /// Whether its machine was told that it is to take over.
     is_told_to: bool,
-    noted: Position,
+    /// What was noted last; none if the files were made anew since.
+    noted: Option<Position>,
     note_due_ms: u64,
 }
 
@@ -44,8 +47,9 @@ impl Place {
             role,
             head: noted,
             is_wanted: false,
+            snapshots: Snapshots::default(),
             is_told_to: false,
-            noted,
+            noted: Some(noted),
             note_due_ms: now_ms.saturating_add(NOTE_MS),
         }
     }
@@ -78,7 +82,9 @@ impl Place {
             Role::Owner(owner) => owner.due_ms(),
             Role::TakingOver { .. } | Role::Left => None,
         };
-        let is_behind = self.chain().is_some_and(|it| it.position() != self.noted);
+        let is_behind = self
+            .chain()
+            .is_some_and(|it| Some(it.position()) != self.noted);
         let note = is_behind.then_some(self.note_due_ms);
         machine.into_iter().chain(note).min()
     }
@@ -192,14 +198,14 @@ impl Node {
                         .push(files(FilesWork::Apply(chain, operations)));
                 }
             }
-            standby::Effect::Compare => self.effects.push(files(FilesWork::Compare)),
+            standby::Effect::Digest => self.effects.push(files(FilesWork::Digest)),
             standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),
             standby::Effect::Restore(from) => self.effects.push(files(FilesWork::Restore(from))),
             standby::Effect::Own { chain, seal } => {
                 let work = FilesWork::Own(chain.as_ref().clone());
                 self.effects.push(files(work));
                 if let Some(place) = self.places.get_mut(workspace) {
-                    place.noted = chain.position();
+                    place.noted = Some(chain.position());
                     place.role = Role::TakingOver { chain, seal };
                 }
             }
@@ -243,7 +249,10 @@ impl Node {
                 let acknowledged = Effect::Acknowledge(workspace.clone(), batch);
                 self.effects.push(acknowledged);
             }
-            owner::Effect::SnapshotStands(_) => {}
+            owner::Effect::SnapshotBegins(reference, at) => {
+                self.snapshot_begins(now_ms, workspace, &reference, at);
+            }
+            owner::Effect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
             owner::Effect::Fence(why) => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.role = Role::Left;
@@ -257,10 +266,18 @@ impl Node {
     pub(super) fn files_done(&mut self, now_ms: u64, workspace: &WorkspaceId, outcome: Outcome) {
         let input = match outcome {
             Outcome::Applied(outcome) => standby::Input::Applied(outcome),
-            Outcome::Compared(digest) => standby::Input::Compared(digest),
+            Outcome::Digested(digest) => standby::Input::Digested(digest),
             Outcome::Verified(is_so) => standby::Input::Verified(is_so),
-            Outcome::Restored(is_so) => standby::Input::Restored(is_so),
+            Outcome::Restored(is_so) => {
+                if let Some(place) = self.places.get_mut(workspace) {
+                    place.noted = None;
+                }
+                standby::Input::Restored(is_so)
+            }
             Outcome::Owned => return self.owned_now(now_ms, workspace),
+            Outcome::Captured(reference, digest) => {
+                return self.captured(now_ms, workspace, &reference, digest);
+            }
             Outcome::Failed => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.role = Role::Left;
@@ -298,7 +315,12 @@ impl Node {
         let Some(chain) = place.chain().cloned() else {
             return;
         };
-        if chain.position() != std::mem::replace(&mut place.noted, chain.position()) {
+        // What is here then is not what any record makes.
+        if matches!(&place.role, Role::Standby(standby) if standby.is_rebuilding()) {
+            return;
+        }
+        let noted = place.noted.replace(chain.position());
+        if noted != Some(chain.position()) {
             self.effects.push(Effect::Files {
                 workspace: workspace.clone(),
                 work: FilesWork::Note(chain),

@@ -77,9 +77,13 @@ impl Owner {
         let position = self.chain.position();
         match body {
             Body::Operations(_) | Body::Seal { .. } => {}
-            Body::Snapshot { .. } => {
+            Body::Snapshot { reference, .. } => {
+                let begins = Effect::SnapshotBegins(reference, position);
+                self.effects.push(begins);
+            }
+            Body::SnapshotKept { at, .. } => {
                 self.snapshot = None;
-                self.effects.push(Effect::SnapshotStands(position));
+                self.effects.push(Effect::SnapshotStands(at));
             }
             Body::Released { .. } => self.depose(Deposed::Released { position }),
         }

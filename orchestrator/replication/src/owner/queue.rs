@@ -5,14 +5,30 @@ use std::collections::VecDeque;
 use super::BatchId;
 use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::operation::FileOperation;
+use crate::record::SnapshotReference;
 
 /// Bytes that a record has for operations: what comes before them is short.
 const OPERATIONS_BYTES_MAX: usize = RECORD_BYTES_MAX - 1_024;
 
+/// What a record is made of.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Operations, of which there may be none, and the batches whose last is among them.
+    Operations(Vec<FileOperation>, Vec<BatchId>),
+    /// The files as all that came before makes them are being copied.
+    Snapshot(SnapshotReference, BatchId),
+}
+
+#[derive(Debug)]
+enum Work {
+    Operations(VecDeque<FileOperation>),
+    Snapshot(SnapshotReference),
+}
+
 /// Batches in the order in which they came; the first may have begun.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    batches: VecDeque<(BatchId, VecDeque<FileOperation>)>,
+    batches: VecDeque<(BatchId, Work)>,
     bytes: usize,
 }
 
@@ -21,7 +37,11 @@ impl Queue {
         let operations: VecDeque<_> = operations.into_iter().flat_map(fitting).collect();
         let bytes = operations.iter().map(FileOperation::encoded_bytes_max);
         self.bytes += bytes.sum::<usize>();
-        self.batches.push_back((id, operations));
+        self.batches.push_back((id, Work::Operations(operations)));
+    }
+
+    pub(super) fn push_snapshot(&mut self, id: BatchId, reference: SnapshotReference) {
+        self.batches.push_back((id, Work::Snapshot(reference)));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -36,16 +56,25 @@ impl Queue {
         self.bytes
     }
 
-    /// As many operations as one record holds, and the batches whose last is among them.
-    pub(super) fn next(&mut self) -> (Vec<FileOperation>, Vec<BatchId>) {
+    /// What the next record is made of: as many operations as it holds, or a snapshot.
+    pub(super) fn next(&mut self) -> Next {
         let (mut taken, mut completes, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while let Some((id, operations)) = self.batches.front_mut() {
+        while let Some((id, work)) = self.batches.front_mut() {
+            let operations = match work {
+                Work::Operations(operations) => operations,
+                Work::Snapshot(reference) if taken.is_empty() && completes.is_empty() => {
+                    let next = Next::Snapshot(reference.clone(), *id);
+                    self.batches.pop_front();
+                    return next;
+                }
+                Work::Snapshot(_) => break,
+            };
             while let Some(operation) = operations.front() {
                 let len = operation.encoded_bytes_max();
                 let is_full =
                     bytes + len > OPERATIONS_BYTES_MAX || taken.len() == RECORD_OPERATIONS_MAX;
                 if is_full && !taken.is_empty() {
-                    return (taken, completes);
+                    return Next::Operations(taken, completes);
                 }
                 bytes += len;
                 self.bytes -= len;
@@ -54,7 +83,7 @@ impl Queue {
             completes.push(*id);
             self.batches.pop_front();
         }
-        (taken, completes)
+        Next::Operations(taken, completes)
     }
 }
 

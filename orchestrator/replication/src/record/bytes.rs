@@ -8,6 +8,7 @@ pub(super) mod code {
     pub(in crate::record) const SEAL: u8 = 2;
     pub(in crate::record) const SNAPSHOT: u8 = 3;
     pub(in crate::record) const RELEASED: u8 = 4;
+    pub(in crate::record) const SNAPSHOT_KEPT: u8 = 5;
 
     pub(in crate::record) const CREATE: u8 = 1;
     pub(in crate::record) const APPEND: u8 = 2;

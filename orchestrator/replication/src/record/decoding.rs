@@ -62,21 +62,12 @@ impl Encoded {
 
 fn body(reader: &mut Reader<'_>) -> Result<Body, RecordFault> {
     let body = match reader.u8()? {
-        code::OPERATIONS => {
-            let count = reader.count("operations", RECORD_OPERATIONS_MAX)?;
-            // Room is made as they are found, not as many as a number says.
-            let mut operations = Vec::new();
-            for _ in 0..count {
-                operations.push(operation(reader)?);
-            }
-            Body::Operations(operations)
-        }
+        code::OPERATIONS => Body::Operations(operations(reader)?),
         code::SEAL => Body::Seal {
             life: Life(reader.u64()?),
             node: node(reader.text("node")?)?,
         },
         code::SNAPSHOT => Body::Snapshot {
-            digest: Hash(reader.array()?),
             reference: SnapshotReference::new(reader.text("name of a snapshot")?)?,
             life: Life(reader.u64()?),
             node: node(reader.text("node")?)?,
@@ -86,6 +77,10 @@ fn body(reader: &mut Reader<'_>) -> Result<Body, RecordFault> {
             let to = (!to.is_empty()).then(|| node(to)).transpose()?;
             Body::Released { to }
         }
+        code::SNAPSHOT_KEPT => Body::SnapshotKept {
+            at: Position(reader.u64()?),
+            digest: Hash(reader.array()?),
+        },
         _ => return Err(RecordFault::Bad("kind")),
     };
     Ok(body)
@@ -98,6 +93,16 @@ fn node(text: &str) -> Result<NodeId, RecordFault> {
 fn path(reader: &mut Reader<'_>) -> Result<RelativePath, RecordFault> {
     let text = reader.text("path")?;
     RelativePath::new(text).map_err(|_| RecordFault::Bad("path"))
+}
+
+pub(super) fn operations(reader: &mut Reader<'_>) -> Result<Vec<FileOperation>, RecordFault> {
+    let count = reader.count("operations", RECORD_OPERATIONS_MAX)?;
+    // Room is made as they are found, not as many as a number says.
+    let mut operations = Vec::new();
+    for _ in 0..count {
+        operations.push(operation(reader)?);
+    }
+    Ok(operations)
 }
 
 fn operation(reader: &mut Reader<'_>) -> Result<FileOperation, RecordFault> {

@@ -36,12 +36,9 @@ impl Record {
 
 fn body(out: &mut Writer, body: &Body) -> Result<(), RecordFault> {
     match body {
-        Body::Operations(operations) => {
+        Body::Operations(changes) => {
             out.put(&[code::OPERATIONS]);
-            out.count("operations", operations.len(), RECORD_OPERATIONS_MAX)?;
-            for it in operations {
-                operation(out, it)?;
-            }
+            operations(out, changes)?;
         }
         Body::Seal { node, life } => {
             out.put(&[code::SEAL]);
@@ -49,13 +46,11 @@ fn body(out: &mut Writer, body: &Body) -> Result<(), RecordFault> {
             out.text("node", node.as_str())?;
         }
         Body::Snapshot {
-            digest,
             reference,
             node,
             life,
         } => {
             out.put(&[code::SNAPSHOT]);
-            out.put(&digest.0);
             out.text("name of a snapshot", reference.as_str())?;
             out.u64(life.0);
             out.text("node", node.as_str())?;
@@ -64,8 +59,21 @@ fn body(out: &mut Writer, body: &Body) -> Result<(), RecordFault> {
             out.put(&[code::RELEASED]);
             out.text("node", to.as_ref().map_or("", |to| to.as_str()))?;
         }
+        Body::SnapshotKept { at, digest } => {
+            out.put(&[code::SNAPSHOT_KEPT]);
+            out.u64(at.0);
+            out.put(&digest.0);
+        }
     }
     Ok(())
+}
+
+pub(super) fn operations(
+    out: &mut Writer,
+    operations: &[FileOperation],
+) -> Result<(), RecordFault> {
+    out.count("operations", operations.len(), RECORD_OPERATIONS_MAX)?;
+    operations.iter().try_for_each(|it| operation(out, it))
 }
 
 fn operation(out: &mut Writer, operation: &FileOperation) -> Result<(), RecordFault> {

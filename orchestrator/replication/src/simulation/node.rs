@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::application::Said;
 use crate::chain::Chain;
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
-use crate::names::{Life, NodeId, Position};
+use crate::names::{Hash, Life, NodeId, Position};
 use crate::owner::{BatchId, Owner};
 use crate::standby::{Files, Standby};
 use crate::tree::MemoryTree;
@@ -21,6 +21,7 @@ pub(super) enum Arrival {
     Synced(BatchId),
     Event(u64),
     ToolEnded(u64),
+    SnapshotKept(Position, Hash),
     Tick,
 }
 
@@ -38,6 +39,7 @@ pub(super) struct Disk {
 pub(super) enum Purpose {
     Line(u64, Said),
     Chore,
+    Snapshot,
 }
 
 /// What an owner knows of its work.
@@ -48,6 +50,8 @@ pub(super) struct Ownership {
     /// The last thing that was written of each event, acknowledged or not.
     pub(super) events: BTreeMap<u64, Said>,
     pub(super) next_batch: u64,
+    /// Snapshots that are on their way.
+    pub(super) snapshots: usize,
     pub(super) heartbeat_due_ms: u64,
 }
 

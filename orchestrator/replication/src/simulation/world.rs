@@ -104,7 +104,10 @@ pub(super) struct World {
     pub(super) has_said: Vec<String>,
     pub(super) steps: u64,
     pub(super) seen: Seen,
-    snapshots: HashMap<String, MemoryTree>,
+    /// Each with whether it was taken when all had healed.
+    snapshots: HashMap<String, (MemoryTree, bool)>,
+    /// Where the records of the latter stand.
+    last_snapshots: BTreeSet<Position>,
     snapshot_positions: BTreeSet<Position>,
     placement: Nodes,
     rng: fastrand::Rng,
@@ -140,6 +143,7 @@ impl World {
             steps: 0,
             seen: Seen::default(),
             snapshots: HashMap::new(),
+            last_snapshots: BTreeSet::new(),
             snapshot_positions: BTreeSet::new(),
             placement,
             rng: fastrand::Rng::with_seed(seed),
@@ -212,8 +216,8 @@ impl World {
                 .everything
                 .last()
                 .map(|bytes| Record::decode(bytes).unwrap().body);
-            is_last = matches!(last, Some(Body::Snapshot { .. }));
-            if !is_last {
+            is_last = matches!(last, Some(Body::SnapshotKept { at, .. }) if self.last_snapshots.contains(&at));
+            if !is_last && owner.snapshots == 0 {
                 self.snapshot(n);
             }
         }
@@ -315,10 +319,7 @@ impl World {
             }
             _ if self.plan.loses_tails => self.lose_tail(),
             _ => {
-                if self.nodes[n]
-                    .owner()
-                    .is_some_and(|it| it.machine.is_quiet())
-                {
+                if self.nodes[n].owner().is_some_and(|it| it.snapshots == 0) {
                     self.snapshot(n);
                 }
             }
@@ -386,14 +387,20 @@ impl World {
         self.everything.truncate(usize::try_from(last.0).unwrap());
     }
 
+    /// The files are captured as they are, whatever is on its way.
     fn snapshot(&mut self, n: usize) {
         let tree = self.nodes[n].tree.clone();
         let name = format!("snapshot {}", self.snapshots.len());
-        let input = owner::Input::Snapshot {
-            digest: tree.digest(),
-            reference: SnapshotReference::new(&name).unwrap(),
+        let reference = SnapshotReference::new(&name).unwrap();
+        self.snapshots.insert(name, (tree, self.is_healed));
+        let Some(owner) = self.nodes[n].owner() else {
+            return;
         };
-        self.snapshots.insert(name, tree);
-        self.owner_input(n, input);
+        owner.next_batch += 1;
+        owner.snapshots += 1;
+        let id = BatchId(owner.next_batch);
+        owner.batches.insert(id, Purpose::Snapshot);
+        self.owner_input(n, owner::Input::Snapshot { id, reference });
+        self.owner_input(n, owner::Input::Synced(id));
     }
 }

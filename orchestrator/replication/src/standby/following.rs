@@ -79,13 +79,20 @@ impl Standby {
                     self.effects.push(Effect::Apply(position, operations));
                     return;
                 }
-                Body::Snapshot { digest, .. } => {
-                    self.step = Step::Comparing {
-                        expected: digest,
-                        then,
-                    };
-                    self.effects.push(Effect::Compare);
+                Body::Snapshot { .. } => {
+                    self.step = Step::Digesting { then };
+                    self.effects.push(Effect::Digest);
                     return;
+                }
+                Body::SnapshotKept { at, digest } => {
+                    let found = self.digest.take_if(|(position, _)| *position == at);
+                    if let Some((_, found)) = found {
+                        if found != digest {
+                            return self.differs_from(now_ms, at, digest, found);
+                        }
+                        self.differed = None;
+                    }
+                    self.chain = then;
                 }
                 Body::Seal { .. } if self.sealed == Some(then.last()) => return self.own(),
                 Body::Seal { .. } => {
@@ -113,16 +120,17 @@ impl Standby {
         }
     }
 
-    pub(super) fn compared(&mut self, now_ms: u64, found: Hash) {
-        let Step::Comparing { expected, then } = &self.step else {
+    /// What the files are at a snapshot's record: what they should be is said when it is kept.
+    pub(super) fn digested(&mut self, now_ms: u64, found: Hash) {
+        let Step::Digesting { then } = &self.step else {
             return;
         };
-        let (expected, position) = (*expected, then.position());
-        if found == expected {
-            self.chain = then.clone();
-            self.differed = None;
-            return self.go_on(now_ms);
-        }
+        self.digest = Some((then.position(), found));
+        self.chain = then.clone();
+        self.go_on(now_ms);
+    }
+
+    fn differs_from(&mut self, now_ms: u64, position: Position, expected: Hash, found: Hash) {
         let trouble = Trouble::Differs {
             position,
             expected,

@@ -15,6 +15,7 @@ impl Standby {
 
     fn find(&mut self, now_ms: u64, from: Position) {
         self.page.clear();
+        self.digest = None;
         let attempt = self.attempt();
         self.step = Step::Finding {
             attempt,

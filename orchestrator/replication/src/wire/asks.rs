@@ -43,9 +43,9 @@ enum Head {
         reference: String,
         number: u32,
     },
-    ForgetSnapshot {
+    ForgetSnapshots {
         workspace: WorkspaceId,
-        reference: String,
+        before: String,
     },
     Check {},
 }
@@ -94,12 +94,9 @@ impl Request {
                 reference: part.reference.as_str().to_owned(),
                 number: part.number,
             },
-            Ask::ForgetSnapshot {
-                workspace,
-                reference,
-            } => Head::ForgetSnapshot {
+            Ask::ForgetSnapshots { workspace, before } => Head::ForgetSnapshots {
                 workspace: workspace.clone(),
-                reference: reference.as_str().to_owned(),
+                before: before.as_str().to_owned(),
             },
             Ask::Check => Head::Check {},
         };
@@ -151,15 +148,9 @@ impl Ask {
                 },
                 [],
             ) => Ok(Self::ReadPart(part(workspace, &reference, number)?)),
-            (
-                Head::ForgetSnapshot {
-                    workspace,
-                    reference,
-                },
-                [],
-            ) => Ok(Self::ForgetSnapshot {
+            (Head::ForgetSnapshots { workspace, before }, []) => Ok(Self::ForgetSnapshots {
                 workspace,
-                reference: named(&reference)?,
+                before: named(&before)?,
             }),
             (Head::Check {}, []) => Ok(Self::Check),
             _ => Err(WireFault::Pieces),
@@ -176,7 +167,7 @@ impl Ask {
             | Self::Trim { .. }
             | Self::List { .. }
             | Self::ReadPart(_)
-            | Self::ForgetSnapshot { .. }
+            | Self::ForgetSnapshots { .. }
             | Self::Check => true,
         };
         is_good.then_some(()).ok_or(WireFault::TooMuch)

@@ -14,12 +14,13 @@ use goondan_core::{Input, LoadPurpose, Loaded};
 use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::{Severity, files};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::Replica;
 use goondan_replicated_disk::note::{self, Note};
+use goondan_replicated_disk::{Recording, Replica};
 use goondan_replication::chain::Chain;
 use goondan_replication::names::{NodeId, Position};
 use goondan_replication::node::{FilesWork, Outcome};
 use goondan_replication::operation::FileOperation;
+use goondan_replication::record::SnapshotReference;
 use goondan_replication::standby::Files;
 use goondan_replication::tree::DoesNotFit;
 use goondan_store::root::Layout;
@@ -30,6 +31,7 @@ use tokio::sync::mpsc;
 
 use super::importing;
 use super::messages::{Job, Message, Waiter};
+use super::snapshots::{self, Parts, SNAPSHOTS};
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 
@@ -40,6 +42,7 @@ pub(super) struct FilesThread {
     /// Where changes go to the log.
     recorded: Arc<dyn Disk>,
     layout: Layout,
+    recording: Arc<Recording>,
     projects: Projects,
     runtime: Handle,
     events: mpsc::Sender<Event>,
@@ -64,6 +67,7 @@ impl FilesThread {
     pub(super) fn start(
         node: NodeId,
         (disk, recorded): (Arc<dyn Disk>, Arc<dyn Disk>),
+        recording: Arc<Recording>,
         projects: Projects,
         events: mpsc::Sender<Event>,
         machine: Sender<Message>,
@@ -75,6 +79,7 @@ impl FilesThread {
             disk,
             recorded,
             layout,
+            recording,
             projects,
             runtime: Handle::current(),
             events,
@@ -122,10 +127,13 @@ impl FilesThread {
     /// All that have files or a note here.
     fn join_all(&mut self) {
         let (layout, disk) = (&self.layout, self.disk.as_ref());
-        let made = importing::DIRECTORIES.iter().try_for_each(|name| {
+        // Whoever copied from there is gone.
+        let emptied = disk.remove_tree(&layout.replication().join(SNAPSHOTS));
+        let mut names = importing::DIRECTORIES.iter().chain([&SNAPSHOTS]);
+        let made = names.try_for_each(|name| {
             files::ensure_dir(disk, layout.root(), &layout.replication().join(name))
         });
-        if let Err(error) = made {
+        if let Err(error) = emptied.and(made.map_err(io::Error::other)) {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "what replication keeps on this node cannot be written"
@@ -154,7 +162,7 @@ impl FilesThread {
                 ),
             }
         }
-        for name in importing::DIRECTORIES {
+        for name in importing::DIRECTORIES.into_iter().chain([SNAPSHOTS]) {
             names.retain(|workspace| workspace.as_str() != name);
         }
         for workspace in names {
@@ -244,11 +252,11 @@ impl FilesThread {
     /// Files that no log has are moved away before anything is done by a log: into this one, if it has nothing else.
     fn make_way(&mut self, workspace: &WorkspaceId, work: &FilesWork) -> io::Result<()> {
         let is_first = match work {
-            FilesWork::Verify => return Ok(()),
+            FilesWork::Verify | FilesWork::Capture(_) => return Ok(()),
             FilesWork::Note(chain) if has_seals_alone(chain) => return Ok(()),
             FilesWork::Own(chain) => has_seals_alone(chain),
             FilesWork::Apply(..)
-            | FilesWork::Compare
+            | FilesWork::Digest
             | FilesWork::Restore(_)
             | FilesWork::Note(_) => false,
         };
@@ -284,20 +292,27 @@ impl FilesThread {
             FilesWork::Apply(chain, operations) => {
                 Outcome::Applied(self.apply(&chain, &operations)?)
             }
-            FilesWork::Compare => Outcome::Compared(self.replica(workspace).digest()?),
+            FilesWork::Digest => Outcome::Digested(self.replica(workspace).digest()?),
             FilesWork::Verify => Outcome::Verified(self.is_whole(workspace)),
             FilesWork::Restore(None) => {
                 self.clear(workspace)?;
                 Outcome::Restored(true)
             }
             FilesWork::Restore(Some(reference)) => {
-                tracing::error!(
-                    workspace_id = %workspace,
-                    snapshot = reference.as_str(),
-                    "this version cannot read snapshots; install the version of the other nodes"
-                );
-                Outcome::Restored(false)
+                self.restore(workspace, reference)?;
+                return Ok(None);
             }
+            FilesWork::Capture(reference) => match self.capture(workspace, reference.clone()) {
+                Ok(()) => return Ok(None),
+                Err(error) => {
+                    tracing::warn!(
+                        workspace_id = %workspace,
+                        error = &error as &dyn std::error::Error,
+                        "a snapshot of the workspace cannot be taken; its log is kept whole until another one is"
+                    );
+                    Outcome::Captured(reference, None)
+                }
+            },
             FilesWork::Own(chain) => {
                 self.own(workspace, chain)?;
                 Outcome::Owned
@@ -344,8 +359,49 @@ impl FilesThread {
         Ok(())
     }
 
-    fn clear(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
+    /// From here on the files are not what any record makes: a crash finds that out.
+    fn unmake(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
         self.ahead.remove(workspace);
+        let (disk, path) = (self.disk.as_ref(), note_path(&self.layout, workspace));
+        let noted = note::read(disk, &path).map_err(io::Error::other)?;
+        let Some(note) = noted.filter(|note| note.files == Files::AsNoted) else {
+            return Ok(());
+        };
+        let files = Files::PerhapsAhead;
+        note::write(disk, &path, &Note { files, ..note }).map_err(io::Error::other)
+    }
+
+    /// Has the files be those of a snapshot; what comes of it is told when it is done.
+    fn restore(&mut self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
+        self.unmake(workspace)?;
+        self.replicas.remove(workspace);
+        let (dir, aside) = (
+            self.layout.workspace(workspace),
+            importing::aside(&self.layout, workspace),
+        );
+        let parts = self.parts(workspace, reference);
+        parts.restore(self.disk.clone(), dir, aside)
+    }
+
+    /// Has the files as they are now be kept as a snapshot; what comes of it is told when it is done.
+    fn capture(&self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
+        let dir = snapshots::captured(&self.layout, workspace);
+        let captured = self
+            .recording
+            .capture(workspace, &self.disk, &dir, reference.clone())?;
+        self.parts(workspace, reference).keep(captured)
+    }
+
+    fn parts(&self, workspace: &WorkspaceId, reference: SnapshotReference) -> Parts {
+        Parts {
+            machine: self.machine.clone(),
+            workspace: workspace.clone(),
+            reference,
+        }
+    }
+
+    fn clear(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
+        self.unmake(workspace)?;
         let aside = importing::aside(&self.layout, workspace);
         self.replica(workspace).clear(&aside)
     }

@@ -12,10 +12,10 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::limits::PAUSE_LOOK_MS;
-use goondan_replicated_disk::{HandedOver, Recording};
+use goondan_replicated_disk::{Content, HandedOver, Recording};
 use goondan_replication::chain::Chain;
 use goondan_replication::node::{Effect, Input, Node, Standing};
-use goondan_replication::wire::{Finding, Request, Response, Verdict};
+use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{Job, Message, NotHere, Waiter};
@@ -32,6 +32,9 @@ pub(super) struct Machine {
     deposed: Option<oneshot::Sender<String>>,
     /// Who waits to hear how the server is set.
     checking: Vec<Sender<NodesCheck>>,
+    /// Who waits for a part of a snapshot.
+    forwarded: HashMap<u64, Sender<Option<Answer>>>,
+    forwards: u64,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
     /// Since when a log has not answered.
@@ -56,6 +59,8 @@ impl Machine {
             owned: HashSet::new(),
             deposed: Some(deposed),
             checking: Vec::new(),
+            forwarded: HashMap::new(),
+            forwards: 0,
             is_stopping: false,
             stopped: None,
             silent_since_ms: None,
@@ -117,11 +122,18 @@ impl Machine {
             Message::HandedOver(HandedOver {
                 workspace,
                 batch,
-                operations,
-            }) => self.give(Input::Batch {
-                workspace,
-                batch,
-                operations,
+                content,
+            }) => self.give(match content {
+                Content::Operations(operations) => Input::Batch {
+                    workspace,
+                    batch,
+                    operations,
+                },
+                Content::Snapshot(reference) => Input::Snapshot {
+                    workspace,
+                    batch,
+                    reference,
+                },
             }),
             Message::Connected(asks) => {
                 self.asks = Some(asks);
@@ -156,6 +168,12 @@ impl Machine {
                 } else {
                     self.file(Job::Join(workspace));
                 }
+            }
+            Message::Forward { ask, answer } => {
+                self.forwards += 1;
+                let id = self.forwards;
+                self.forwarded.insert(id, answer);
+                self.give(Input::Forward { id, ask });
             }
             // Who asked may have gone.
             Message::List(answer) => drop(answer.send(self.page())),
@@ -204,6 +222,12 @@ impl Machine {
                 self.recording.end(why.clone());
                 if let Some(deposed) = self.deposed.take() {
                     drop(deposed.send(why));
+                }
+            }
+            Effect::Forwarded { id, answer } => {
+                if let Some(asker) = self.forwarded.remove(&id) {
+                    // Who asked may have gone.
+                    asker.send(answer).ok();
                 }
             }
             Effect::Checked(findings) => {

@@ -9,7 +9,7 @@ use goondan_replication::chain::Chain;
 use goondan_replication::names::NodeId;
 use goondan_replication::node::{FilesWork, Outcome};
 use goondan_replication::standby::Files;
-use goondan_replication::wire::{Request, Response};
+use goondan_replication::wire::{Answer, Ask, Request, Response};
 use tokio::sync::mpsc;
 
 use crate::limits::ACQUIRE_TIMEOUT_MS;
@@ -54,6 +54,12 @@ pub(super) enum Message {
     Acquire {
         workspace: WorkspaceId,
         answer: Waiter,
+    },
+    /// Whoever keeps or reads a snapshot asks the log.
+    Forward {
+        ask: Ask,
+        /// None is told if the log was not asked, or the answer is lost.
+        answer: Sender<Option<Answer>>,
     },
     /// How all stands is asked.
     List(Sender<NodesPage>),

@@ -7,6 +7,8 @@ mod ownership;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod stored;
 #[cfg(test)]
 mod taking_down;

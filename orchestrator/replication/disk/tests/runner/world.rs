@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use goondan_durable::disk::{Disk, SimulatedDisk, read_all};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::{HandedOver, Recording, Replica, ReplicatedDisk, Waits};
+use goondan_replicated_disk::{Content, HandedOver, Recording, Replica, ReplicatedDisk, Waits};
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::tree::MemoryTree;
 
@@ -78,7 +78,22 @@ impl Owner {
         let expected: Vec<u64> = (1..=batches.len() as u64).collect();
         assert_eq!(numbers, expected, "batches are not numbered one by one");
         let batches = batches.iter();
-        batches.map(|handed| handed.operations.clone()).collect()
+        batches
+            .map(|handed| operations_of(&handed.content))
+            .collect()
+    }
+
+    pub(crate) fn contents(&self) -> Vec<Content> {
+        let batches = self.batches.lock().unwrap();
+        batches.iter().map(|it| it.content.clone()).collect()
+    }
+
+    /// What was handed over before a snapshot was.
+    pub(crate) fn operations_before_snapshot(&self) -> Vec<FileOperation> {
+        let contents = self.contents();
+        let is_snapshot = |content: &Content| matches!(content, Content::Snapshot(_));
+        let at = contents.iter().position(is_snapshot).unwrap();
+        contents[..at].iter().flat_map(operations_of).collect()
     }
 
     /// Everything that was taken down, after all of it was handed over.
@@ -98,6 +113,13 @@ impl Owner {
         let found = crate::world::replica(&self.disk).digest().unwrap();
         assert_eq!(memory.digest(), found, "{context}: {operations:#?}");
         assert_eq!(replica.digest().unwrap(), found, "{context}");
+    }
+}
+
+fn operations_of(content: &Content) -> Vec<FileOperation> {
+    match content {
+        Content::Operations(operations) => operations.clone(),
+        Content::Snapshot(_) => Vec::new(),
     }
 }
 

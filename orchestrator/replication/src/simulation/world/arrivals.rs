@@ -50,6 +50,9 @@ impl World {
             }
             Arrival::Event(event) => self.accept(n, event),
             Arrival::ToolEnded(event) => self.write_line(n, event, Said::Ended),
+            Arrival::SnapshotKept(at, digest) => {
+                self.owner_input(n, owner::Input::SnapshotKept { at, digest });
+            }
             Arrival::Tick => self.tick(n),
         }
     }

@@ -21,8 +21,24 @@ impl World {
                 self.send(n, Question::Look(attempt, position));
             }
             owner::Effect::Acknowledge(id) => self.acknowledge(n, id),
+            owner::Effect::SnapshotBegins(reference, at) => {
+                let (tree, is_last) = &self.snapshots[reference.as_str()];
+                let digest = tree.digest();
+                if *is_last {
+                    self.last_snapshots.insert(at);
+                }
+                let life = self.nodes[n].life;
+                let ms = self.rng.u64(1..3_000);
+                self.after(
+                    ms,
+                    What::Arrives(n, life, Arrival::SnapshotKept(at, digest)),
+                );
+            }
             owner::Effect::SnapshotStands(position) => {
                 self.seen.note("snapshot");
+                if let Some(owner) = self.nodes[n].owner() {
+                    owner.snapshots -= 1;
+                }
                 self.snapshot_positions.insert(position);
                 let standbys = self.nodes.iter().filter_map(|node| match &node.role {
                     Role::Standby(standby) => Some(standby.chain().position()),
@@ -98,6 +114,7 @@ impl World {
         let operations = match purpose {
             Purpose::Line(event, said) => application::line(&node.tree, event, said),
             Purpose::Chore => application::chore(&node.tree, &mut self.rng),
+            Purpose::Snapshot => return,
         };
         let Some(owner) = node.owner() else {
             return;

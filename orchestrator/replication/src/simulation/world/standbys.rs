@@ -52,8 +52,8 @@ impl World {
                 }
                 return Some(standby::Input::Applied(outcome));
             }
-            standby::Effect::Compare => {
-                return Some(standby::Input::Compared(self.nodes[n].tree.digest()));
+            standby::Effect::Digest => {
+                return Some(standby::Input::Digested(self.nodes[n].tree.digest()));
             }
             standby::Effect::Verify => {
                 let node = &self.nodes[n];
@@ -73,7 +73,7 @@ impl World {
             }
             standby::Effect::Restore(reference) => {
                 self.seen.note("made anew");
-                let restored = reference.map(|it| self.snapshots[it.as_str()].clone());
+                let restored = reference.map(|it| self.snapshots[it.as_str()].0.clone());
                 let node = &mut self.nodes[n];
                 node.tree = restored.unwrap_or_default();
                 node.should_be = node.tree.clone();
@@ -134,6 +134,7 @@ impl World {
                 .map(|(event, said)| (*event, *said.last().unwrap()))
                 .collect(),
             next_batch: 0,
+            snapshots: 0,
             heartbeat_due_ms: self.now_ms,
         }));
         // What was under way at the seal has an outcome that nobody knows.

@@ -1,0 +1,221 @@
+//! A workspace's files as they were at one moment, while they go on to change: what a snapshot is made of.
+//!
+//! At that moment every file gets a second name in a directory of its own, and its length is noted. What is appended
+//! later is behind that length; what is removed, renamed or replaced goes on under the second name. So nobody waits for
+//! the copying. Only what is cut in place is lost, which stores do when they repair a file: the capture is void then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use goondan_durable::disk::{Disk, DiskFile, EntryKind, read_full};
+use goondan_replication::limits::APPEND_BYTES_MAX;
+use goondan_replication::names::Hash;
+use goondan_replication::operation::{FileOperation, RelativePath};
+use goondan_replication::record::RecordFault;
+use goondan_replication::record::parts::{PartBuilder, SnapshotPart};
+use goondan_replication::tree::TreeDigest;
+use sha2::{Digest as _, Sha256};
+
+use crate::walk;
+
+/// Why a capture is no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The disk failed, or whoever keeps the parts.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A file was cut in place meanwhile.
+    #[error("a file was cut while it was copied; a later snapshot will do")]
+    Void,
+    /// A part cannot be written.
+    #[error("a part cannot be written: {0}")]
+    Part(#[from] RecordFault),
+}
+
+/// Tells a capture that a file was cut in place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Voided(Arc<AtomicBool>);
+
+impl Voided {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Captured {
+    Directory,
+    /// Under which number, and how long.
+    File(u64, u64),
+}
+
+/// The files of a workspace as they were. Its directory is removed when it is dropped.
+pub struct Capture {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    entries: BTreeMap<RelativePath, Captured>,
+    voided: Voided,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("dir", &self.dir)
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Captures what is replicated in `workspace`, under names in `dir`, which is made anew. Nobody may change anything
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says.
+    pub(crate) fn take(
+        disk: Arc<dyn Disk>,
+        workspace: &Path,
+        dir: &Path,
+        voided: Voided,
+    ) -> io::Result<Self> {
+        disk.remove_tree(dir)?;
+        disk.create_dir(dir)?;
+        // From here on what was made goes with it.
+        let mut capture = Self {
+            disk,
+            dir: dir.to_owned(),
+            entries: BTreeMap::new(),
+            voided,
+        };
+        for (path, kind) in walk::entries(capture.disk.as_ref(), workspace, None)? {
+            let captured = if kind == EntryKind::Directory {
+                Captured::Directory
+            } else {
+                capture.link(&workspace.join(path.as_str()))?
+            };
+            capture.entries.insert(path, captured);
+        }
+        Ok(capture)
+    }
+
+    fn link(&self, file: &Path) -> io::Result<Captured> {
+        let number = self.entries.len() as u64;
+        let name = self.name(number);
+        self.disk.link(file, &name)?;
+        let found = self.disk.stat(&name)?;
+        let found = found.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Captured::File(number, found.len))
+    }
+
+    fn name(&self, number: u64) -> PathBuf {
+        self.dir.join(number.to_string())
+    }
+
+    /// Gives all files to `keep`, in parts that [`Replica::restore`](crate::Replica::restore) makes them of again, and
+    /// returns their digest.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError`]. The parts that were given are of no use then.
+    pub fn give(
+        &self,
+        keep: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> Result<Hash, CaptureError> {
+        let mut parts = Parts {
+            builder: PartBuilder::default(),
+            keep,
+        };
+        let mut digest = TreeDigest::default();
+        for (path, captured) in &self.entries {
+            match captured {
+                Captured::Directory => {
+                    digest.directory(path);
+                    parts.push(FileOperation::CreateDir { path: path.clone() })?;
+                }
+                Captured::File(number, len) => {
+                    let content = self.file(path, *number, *len, &mut parts)?;
+                    digest.file(path, *len, content);
+                }
+            }
+        }
+        let digest = digest.finish();
+        let Parts { builder, keep } = parts;
+        keep(builder.finish(digest).encode()?)?;
+        // Whatever was read after a cut is told by this.
+        if self.voided.is_so() {
+            return Err(CaptureError::Void);
+        }
+        Ok(digest)
+    }
+
+    fn file(
+        &self,
+        path: &RelativePath,
+        number: u64,
+        len: u64,
+        parts: &mut Parts<'_>,
+    ) -> Result<Hash, CaptureError> {
+        parts.push(FileOperation::Create { path: path.clone() })?;
+        let mut file = self.disk.open_read(&self.name(number))?;
+        let (mut offset, mut hash) = (0, Sha256::new());
+        while offset < len {
+            let bytes = read_some(file.as_mut(), offset, len)?;
+            if bytes.is_empty() {
+                return Err(CaptureError::Void);
+            }
+            hash.update(&bytes);
+            let read = bytes.len() as u64;
+            parts.push(FileOperation::Append {
+                path: path.clone(),
+                offset,
+                bytes,
+            })?;
+            offset += read;
+        }
+        Ok(Hash(hash.finalize().into()))
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Err(error) = self.disk.remove_tree(&self.dir) {
+            tracing::warn!(
+                path = %self.dir.display(),
+                error = &error as &dyn std::error::Error,
+                "what a snapshot was made of could not be removed; the next start does it"
+            );
+        }
+    }
+}
+
+/// What a file holds from `offset` on, as much as one operation may have, and nothing behind `len`.
+fn read_some(file: &mut dyn DiskFile, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+    let rest = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; rest.min(APPEND_BYTES_MAX)];
+    let read = read_full(file, &mut bytes, offset)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+struct Parts<'k> {
+    builder: PartBuilder,
+    keep: &'k mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+}
+
+impl Parts<'_> {
+    fn push(&mut self, operation: FileOperation) -> Result<(), CaptureError> {
+        let full = self.builder.push(operation);
+        full.map_or(Ok(()), |part: SnapshotPart| {
+            Ok((self.keep)(part.encode()?)?)
+        })
+    }
+}

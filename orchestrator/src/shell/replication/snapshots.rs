@@ -1,0 +1,168 @@
+//! Snapshots on their way: to where parts of them are kept, and from there to the files of a workspace.
+//!
+//! Either takes as long as it takes, so it has a thread of its own; what is asked of the log goes through the machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use goondan_durable::disk::Disk;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_replicated_disk::{Capture, Replica, RestoreError};
+use goondan_replication::node::Outcome;
+use goondan_replication::record::SnapshotReference;
+use goondan_replication::wire::{Answer, Ask, Part};
+use goondan_store::root::Layout;
+
+use super::messages::Message;
+use crate::limits::{SNAPSHOT_PART_PAUSE_MS, SNAPSHOT_PART_TIMEOUT_MS};
+
+/// The directory in `replication/` with the second names of files that are being copied.
+pub(super) const SNAPSHOTS: &str = "snapshots";
+
+/// Where the files of a workspace have second names while they are copied.
+pub(super) fn captured(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    let dir = layout.replication().join(SNAPSHOTS);
+    dir.join(workspace.as_str())
+}
+
+/// The parts of one snapshot, as the log's server keeps them.
+pub(super) struct Parts {
+    pub(super) machine: Sender<Message>,
+    pub(super) workspace: WorkspaceId,
+    pub(super) reference: SnapshotReference,
+}
+
+impl Parts {
+    /// Keeps all that was captured, in a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when there can be none.
+    pub(super) fn keep(self, capture: Capture) -> io::Result<()> {
+        let builder = thread::Builder::new().name("snapshot".to_owned());
+        builder.spawn(move || self.keep_all(&capture)).map(drop)
+    }
+
+    /// Makes the files of a workspace those of the snapshot, in a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`keep`](Self::keep).
+    pub(super) fn restore(
+        self,
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        aside: PathBuf,
+    ) -> io::Result<()> {
+        let builder = thread::Builder::new().name("snapshot".to_owned());
+        let run = move || self.restore_all(disk, dir, &aside);
+        builder.spawn(run).map(drop)
+    }
+
+    fn keep_all(self, capture: &Capture) {
+        let began = Instant::now();
+        let (mut number, mut bytes) = (0_u32, 0);
+        let given = capture.give(&mut |part| {
+            bytes += part.len();
+            self.keep_part(number, &part)?;
+            number = number.saturating_add(1);
+            Ok(())
+        });
+        match &given {
+            Ok(_) => tracing::info!(
+                workspace_id = %self.workspace,
+                snapshot = self.reference.as_str(),
+                parts = number,
+                bytes,
+                duration_ms = millis(began),
+                "a snapshot of the workspace is kept"
+            ),
+            Err(error) => tracing::warn!(
+                workspace_id = %self.workspace,
+                snapshot = self.reference.as_str(),
+                error = error as &dyn std::error::Error,
+                "a snapshot of the workspace was not kept; its log is kept whole until another one is"
+            ),
+        }
+        self.done(Outcome::Captured(self.reference.clone(), given.ok()));
+    }
+
+    fn restore_all(self, disk: Arc<dyn Disk>, dir: PathBuf, aside: &Path) {
+        let mut replica = Replica::new(disk, dir);
+        let cleared = replica.clear(aside).map_err(RestoreError::from);
+        let restored = cleared.and_then(|()| replica.restore(&mut |number| self.read(number)));
+        match &restored {
+            Ok(()) => tracing::info!(
+                workspace_id = %self.workspace,
+                snapshot = self.reference.as_str(),
+                "the files of the workspace are those of a snapshot"
+            ),
+            Err(error) => tracing::error!(
+                workspace_id = %self.workspace,
+                snapshot = self.reference.as_str(),
+                error = error as &dyn std::error::Error,
+                "the files of the workspace could not be made of a snapshot; it is tried again"
+            ),
+        }
+        self.done(Outcome::Restored(restored.is_ok()));
+    }
+
+    fn done(&self, outcome: Outcome) {
+        let done = Message::FilesDone(self.workspace.clone(), outcome);
+        // Without the machine nobody waits any more.
+        self.machine.send(done).ok();
+    }
+
+    fn part(&self, number: u32) -> Part {
+        Part {
+            workspace: self.workspace.clone(),
+            reference: self.reference.clone(),
+            number,
+        }
+    }
+
+    fn keep_part(&self, number: u32, bytes: &[u8]) -> io::Result<()> {
+        let ask = || Ask::KeepPart(self.part(number), bytes.to_vec());
+        self.ask(ask, |answer| matches!(answer, Answer::Noted).then_some(()))
+    }
+
+    fn read(&self, number: u32) -> io::Result<Option<Vec<u8>>> {
+        let ask = || Ask::ReadPart(self.part(number));
+        self.ask(ask, |answer| match answer {
+            Answer::Part(part) => Some(part),
+            _ => None,
+        })
+    }
+
+    /// Asks until it is answered, for a while.
+    fn ask<T>(
+        &self,
+        ask: impl Fn() -> Ask,
+        answered: impl Fn(Answer) -> Option<T>,
+    ) -> io::Result<T> {
+        let began = Instant::now();
+        loop {
+            let (answer, told) = channel();
+            let ask = ask();
+            let ending = |_| io::Error::other("the daemon ends");
+            let forward = Message::Forward { ask, answer };
+            self.machine.send(forward).map_err(|_| ending(()))?;
+            let answer = told.recv().map_err(|_| ending(()))?;
+            if let Some(answer) = answer.and_then(&answered) {
+                return Ok(answer);
+            }
+            if millis(began) >= SNAPSHOT_PART_TIMEOUT_MS {
+                return Err(io::Error::other("the log's server does not answer"));
+            }
+            thread::sleep(Duration::from_millis(SNAPSHOT_PART_PAUSE_MS));
+        }
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
