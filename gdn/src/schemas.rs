@@ -202,6 +202,10 @@ pub const OAUTH_SHOW: &str = "gdn.oauth.show/v1";
 pub const OAUTH_REVOKE: &str = "gdn.oauth.revoke/v1";
 /// `gdn node list`.
 pub const NODE_LIST: &str = "gdn.node.list/v1";
+/// `gdn node move`, and each workspace that `gdn node drain` moves.
+pub const NODE_MOVE: &str = "gdn.node.move/v1";
+/// `gdn node drain`.
+pub const NODE_DRAIN: &str = "gdn.node.drain/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -334,6 +338,8 @@ pub const ALL: &[&str] = &[
     OAUTH_SHOW,
     OAUTH_REVOKE,
     NODE_LIST,
+    NODE_MOVE,
+    NODE_DRAIN,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,

@@ -116,6 +116,8 @@ pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 
 /// How long a client waits for a workspace to become this node's, in milliseconds: as long as taking one over may take.
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
+/// How often a workspace is looked at whether all of it is in its log, before it is not given up after all.
+pub(crate) const RELEASE_TRIES: u32 = 10;
 /// How long the end of the daemon waits for a log that does not answer, in milliseconds.
 pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
 /// How long a part of a snapshot is offered or asked for before the snapshot is given up, in milliseconds.

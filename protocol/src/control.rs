@@ -85,8 +85,8 @@ pub use instance::{
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use node::{
-    CheckNodes, ListNodes, NodeInfo, NodesCheck, NodesPage, ReplicaInfo, ReplicatedWorkspace,
-    ServerFinding, ServerVerdict,
+    CheckNodes, DrainNode, ListNodes, MoveWorkspace, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
+    ReplicatedWorkspace, ServerFinding, ServerVerdict,
 };
 pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
@@ -195,6 +195,10 @@ methods! {
     ListNodes = "node.list" -> NodesPage;
     /// How the server is set that the logs of workspaces stand in.
     CheckNodes = "node.check" -> NodesCheck;
+    /// Has another node run a workspace.
+    MoveWorkspace = "node.move" -> Done;
+    /// Whether this node is to take workspaces over.
+    DrainNode = "node.drain" -> Done;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.

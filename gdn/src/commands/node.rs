@@ -1,15 +1,29 @@
 //! `gdn node …`: the machines that workspaces are on.
 
-use clap::Subcommand;
-use goondan_protocol::control::{ListNodes, NodeInfo, NodesPage, ReplicatedWorkspace};
-use serde_json::json;
+use std::time::Duration;
 
+use clap::{Args, Subcommand};
+use goondan_protocol::control::{
+    DrainNode, ListNodes, MoveWorkspace, NodeInfo, NodesPage, ReplicatedWorkspace,
+};
+use goondan_protocol::ids::WorkspaceId;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::draining::while_draining;
+use crate::client::Client;
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::table::{Cell, Column, Table};
 use crate::schemas;
 
-/// See which machine runs which workspace
+/// How long it is waited until another node runs a workspace that was moved, in milliseconds.
+const MOVED_WITHIN_MS: u64 = 30_000;
+/// How often it is looked whether it does, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// See which machine runs which workspace, and change it
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List the nodes, and who runs each workspace
@@ -21,16 +35,125 @@ Examples:
 Nodes share workspaces through logs in PostgreSQL, which config.json names: `replication`. One of them runs a
 workspace; those that follow it have its files, and one of them takes it over when that one is gone.")]
     List,
+    /// Have another node run a workspace
+    #[command(after_help = "\
+Examples:
+  gdn node move srv_shop__no-package
+  gdn node move srv_shop__no-package --to b
+
+Turns in progress finish first, as with `gdn stop`. To be run on the node that runs the workspace.")]
+    Move(MoveArgs),
+    /// Have other nodes run all workspaces of this one, and take none
+    #[command(after_help = "\
+Examples:
+  gdn node drain            before this machine is shut down
+  gdn node drain --undo     it may take workspaces again
+
+Until the daemon starts again, it takes a workspace only if no other node does.")]
+    Drain(DrainArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MoveArgs {
+    /// The workspace, as `gdn node list` calls it
+    #[arg(value_name = "WORKSPACE")]
+    workspace: WorkspaceId,
+    /// The node that is to run it [default: one of those that follow it]
+    #[arg(long, value_name = "NODE")]
+    to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    /// Let this node take workspaces again
+    #[arg(long)]
+    undo: bool,
 }
 
 pub(crate) async fn run(command: &NodeCommand, context: &Context) -> Result<(), Failure> {
     match command {
         NodeCommand::List => list(context).await,
+        NodeCommand::Move(args) => {
+            let mut client = context.connect().await?;
+            move_one(context, &mut client, &args.workspace, args.to.clone()).await
+        }
+        NodeCommand::Drain(args) => drain(context, args).await,
     }
 }
 
-async fn list(context: &Context) -> Result<(), Failure> {
+/// Moves a workspace, and waits until another node runs it.
+async fn move_one(
+    context: &Context,
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    to: Option<String>,
+) -> Result<(), Failure> {
+    let since = Instant::now();
+    let workspace_id = workspace_id.clone();
+    let moving = MoveWorkspace {
+        workspace_id: workspace_id.clone(),
+        to,
+    };
+    let moving = client.change(moving);
+    while_draining(context, Some(workspace_id.clone()), moving).await?;
+    let until = Instant::now() + Duration::from_millis(MOVED_WITHIN_MS);
+    let node = loop {
+        let all = pages(client).await?;
+        let own = all.node.as_deref();
+        let mut workspaces = all.workspaces.into_iter();
+        let found = workspaces.find(|it| it.workspace_id == workspace_id);
+        let owner = found.and_then(|it| it.owner);
+        // As far as its log was read here: that it was given up, and not yet who took it, is this node still.
+        if let Some(owner) = owner.filter(|owner| Some(owner.as_str()) != own) {
+            break owner;
+        }
+        if Instant::now() >= until {
+            return Err(Failure::new(
+                Exit::TimedOut,
+                format!("workspace {workspace_id} was given up, and no other node runs it yet"),
+                "see who does: `gdn node list`",
+            ));
+        }
+        sleep(Duration::from_millis(LOOK_MS)).await;
+    };
+    let output = context.output;
+    let took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    output.object(
+        schemas::NODE_MOVE,
+        &json!({ "workspaceId": workspace_id, "node": node, "durationMs": took_ms }),
+    )?;
+    output.data(format!("Workspace {workspace_id} runs on {node}"))
+}
+
+async fn drain(context: &Context, args: &DrainArgs) -> Result<(), Failure> {
     let mut client = context.connect().await?;
+    let drains = !args.undo;
+    client.change(DrainNode { drains }).await?;
+    let output = context.output;
+    let all = pages(&mut client).await?;
+    if drains {
+        for workspace in all.workspaces.iter().filter(|it| it.is_here) {
+            move_one(context, &mut client, &workspace.workspace_id, None).await?;
+        }
+    }
+    output.object(
+        schemas::NODE_DRAIN,
+        &json!({ "node": all.node, "isDraining": drains }),
+    )?;
+    let node = all.node.unwrap_or_default();
+    if drains {
+        output.data(format!(
+            "Node {node} takes no workspace that another one can run"
+        ))?;
+        output.note("Until its daemon starts again, or: gdn node drain --undo");
+    } else {
+        output.data(format!("Node {node} takes workspaces again"))?;
+    }
+    Ok(())
+}
+
+/// All pages of the list.
+async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
     let mut asked = ListNodes::default();
     let mut all = client.query(asked.clone()).await?;
     while let Some(after) = all.next.take() {
@@ -41,12 +164,19 @@ async fn list(context: &Context) -> Result<(), Failure> {
         all.workspaces.extend(workspaces);
         all.next = next;
     }
+    Ok(all)
+}
+
+async fn list(context: &Context) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    let all = pages(&mut client).await?;
     let output = context.output;
     output.object(
         schemas::NODE_LIST,
         &json!({
             "node": all.node,
             "isConnected": all.is_connected,
+            "isDraining": all.is_draining,
             "nodes": all.nodes,
             "workspaces": all.workspaces,
         }),
@@ -67,6 +197,9 @@ async fn list(context: &Context) -> Result<(), Failure> {
         output.note(
             "warning: goondan-replica does not run: nothing is acknowledged. See why: `gdn logs`",
         );
+    }
+    if all.is_draining {
+        output.note(format!("{own} takes no workspace that another node can run; it does again with `gdn node drain --undo`"));
     }
     for workspace in all.workspaces.iter().filter(|it| it.is_stopped) {
         output.note(format!(

@@ -91,6 +91,16 @@ pub enum Effect {
     },
     /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),
+    /// Give a workspace up to another node: nothing of it runs here. Answered by a client's answer if a token is named,
+    /// else by [`Input::WorkspaceWritten`](crate::Input::WorkspaceWritten).
+    HandOver {
+        /// Which.
+        workspace_id: WorkspaceId,
+        /// To which node.
+        to: String,
+        /// Who is answered.
+        token: Option<RequestToken>,
+    },
     /// Read what a connection remembers, or keep something in its place.
     ConnectionState {
         /// The workspace.

@@ -221,6 +221,8 @@ impl Workspace {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) requests: Vec<RequestToken>,
+    /// The node that is to run it then; it stays registered for that.
+    to: Option<String>,
     /// Whether all has ended but the writing of its record.
     is_writing: bool,
 }

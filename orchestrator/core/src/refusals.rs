@@ -88,6 +88,14 @@ pub(crate) fn no_workspace(id: &WorkspaceId) -> ControlError {
     .suggest("start it with `gdn run`; `gdn workspace list` shows those that run")
 }
 
+pub(crate) fn no_other_nodes() -> ControlError {
+    ControlError::new(
+        ErrorCode::InvalidRequest,
+        "the workspaces of this daemon are on this machine alone",
+    )
+    .suggest("to have them on others, too, name a PostgreSQL server in config.json: `replication`")
+}
+
 pub(crate) fn stopping_error() -> ControlError {
     ControlError::new(ErrorCode::Stopping, "the daemon is stopping")
         .suggest("an accepted event is safe and is answered after `gdn run`; ask for the answer with the same `--event-id`")

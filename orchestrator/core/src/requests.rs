@@ -6,7 +6,7 @@ use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     Call, ControlError, Done, ErrorCode, InstanceDetail, InstanceSummary, ListInstances,
-    NodesCheck, NodesPage, SendEvent, Sent,
+    MoveWorkspace, NodesCheck, NodesPage, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -25,7 +25,7 @@ use crate::fleet::instance::DeleteReply;
 use crate::fleet::mailbox::AcceptReply;
 use crate::fleet::parking::Decision;
 use crate::jobs::{Asked, Continuation, continuation};
-use crate::refusals::{no_workspace, stopping_error};
+use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
 use crate::router::{SENT_EVENT, Unroutable};
 use crate::{Core, Effect, LoadPurpose, Peer, RequestToken, control_error, router};
 
@@ -286,6 +286,14 @@ impl Core {
                 self.fleet.close_workspace(token, &close.workspace_id);
                 self.tasks.on_close(&mut self.fleet, &close.workspace_id);
             }
+            Call::MoveWorkspace(MoveWorkspace { workspace_id, to }) => match to {
+                Some(to) => {
+                    self.fleet.move_workspace(token, &workspace_id, to);
+                    self.tasks.on_close(&mut self.fleet, &workspace_id);
+                }
+                None => self.fleet.respond_error(token, no_other_nodes()),
+            },
+            Call::DrainNode(_) => self.fleet.respond_error(token, no_other_nodes()),
             Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {
                 Ok(workspace) => {
                     let project_root = workspace.record.project_root.clone();

@@ -4,9 +4,9 @@
 //! an answer is, who was heard of which workspace, who is to try next, and when it is noted how far a log was
 //! followed.
 //!
-//! A node owns a workspace until its life ends. Deposed, it has children that believe in it and batches that nobody
-//! will acknowledge: there is one way out of that which is known to work, and that is to end and to begin again as a
-//! standby ([`Effect::Deposed`]).
+//! A node that was deposed has children that believe in it and batches that nobody will acknowledge: there is one way
+//! out of that which is known to work, and that is to end and to begin again as a standby ([`Effect::Deposed`]). One that
+//! gives a workspace up of its own accord, with nothing under way ([`Input::Release`]), goes on as its standby.
 //!
 //! # When it takes a workspace over
 //!
@@ -65,6 +65,13 @@ pub enum Input {
         batch: BatchId,
         /// Under which name they are kept.
         reference: SnapshotReference,
+    },
+    /// A workspace that this node owns is to be another's: nothing changes its files any more.
+    Release {
+        /// Which.
+        workspace: WorkspaceId,
+        /// To which node.
+        to: NodeId,
     },
     /// [`Effect::Files`] is done.
     FilesDone {
@@ -152,6 +159,8 @@ pub enum Effect {
     Found(WorkspaceId),
     /// The workspace is this node's: run it.
     Own(WorkspaceId),
+    /// The workspace was given up: its files are what its log says up to here.
+    Released(Chain),
     /// A batch stands in the log.
     Acknowledge(WorkspaceId, BatchId),
     /// A client wants the workspace here, and another node has it.
@@ -280,6 +289,23 @@ impl Node {
         self.is_connected
     }
 
+    /// Whether it is to take no workspace that another can take.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.drains
+    }
+
+    /// The nodes that a workspace which this node owns can be moved to, the best first; none if it does not own it.
+    #[must_use]
+    pub fn successors(&self, now_ms: u64, workspace: &WorkspaceId) -> Option<Vec<NodeId>> {
+        let place = self.places.get(workspace)?;
+        let Role::Owner(owner) = &place.role else {
+            return None;
+        };
+        let head = owner.chain().position();
+        Some(self.hearing.successors(now_ms, workspace, head))
+    }
+
     /// Whether this node has joined a workspace's log.
     #[must_use]
     pub fn knows(&self, workspace: &WorkspaceId) -> bool {
@@ -362,6 +388,7 @@ impl Node {
                 self.tell_owner(now_ms, &workspace, input);
                 self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
             }
+            Input::Release { workspace, to } => self.release(now_ms, &workspace, to),
             Input::FilesDone { workspace, outcome } => {
                 self.files_done(now_ms, &workspace, outcome);
             }

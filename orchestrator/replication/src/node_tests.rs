@@ -339,6 +339,41 @@ fn a_node_that_drains_takes_over_when_nobody_else_is_there() {
 }
 
 #[test]
+fn a_workspace_is_moved_and_its_former_owner_follows_it() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.pass(2_000);
+    let at = world.now_ms;
+    let successors = world.shells[0].node.successors(at, &workspace("w"));
+    assert_eq!(successors.unwrap().len(), 2);
+    assert_eq!(world.shells[1].node.successors(at, &workspace("w")), None);
+    let release = |to: &str| Input::Release {
+        workspace: workspace("w"),
+        to: node(to),
+    };
+    world.give(0, release("c"));
+    world.pass(1_500);
+    assert_eq!(world.owners("w"), [0, 2], "at once");
+    let is_end = |effect: &Effect| matches!(effect, Effect::Deposed(..));
+    assert!(!world.shells[0].seen.iter().any(is_end));
+    world.batch(2, "w", 2);
+    world.pass(2_000);
+    let files = |world: &World, at: usize| world.shells[at].trees[&workspace("w")].digest();
+    for at in 0..2 {
+        assert_eq!(files(&world, at), files(&world, 2));
+    }
+    // A node that is gone does not get it for long; the one that gave it up can have it again.
+    world.shells[1].is_still = true;
+    world.shells[0].seen.clear();
+    world.give(2, release("b"));
+    world.pass(15_000);
+    let standing = world.shells[0].node.standings();
+    let owner = standing[0].owner.clone().unwrap();
+    assert!([node("a"), node("c")].contains(&owner), "{owner}");
+    assert_eq!(standing[0].epoch, Epoch(3));
+}
+
+#[test]
 fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_node() {
     let mut world = three();
     world.give(0, Input::Check);

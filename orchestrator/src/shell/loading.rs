@@ -501,6 +501,15 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Forgets a workspace that another node may change from here on.
+    pub(super) fn forget(&self, id: &WorkspaceId) {
+        self.index.forget(id);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.remove(id);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(id);
+    }
+
     /// Opens a workspace, and registers one that this daemon has opened before.
     fn open(
         &self,

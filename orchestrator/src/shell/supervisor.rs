@@ -13,7 +13,7 @@ use goondan_clock::RunningTime;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, ProcessesPage, WatchProcesses,
+    Call, ControlError, Done, ErrorCode, MoveWorkspace, ProcessesPage, WatchProcesses,
 };
 use goondan_protocol::metrics::{MetricsSnapshot, Sample};
 use goondan_protocol::time::Timestamp;
@@ -265,6 +265,27 @@ impl Supervisor {
                         token,
                         result: replication.answer(&list),
                     });
+                }
+                Call::MoveWorkspace(asked) => {
+                    let asked = asked.clone();
+                    return self.in_background(move || {
+                        let MoveWorkspace { workspace_id, to } = asked;
+                        match replication.successor(&workspace_id, to.as_deref()) {
+                            Ok(to) => {
+                                let to = Some(to);
+                                let asked = MoveWorkspace { workspace_id, to };
+                                let call = Box::new(Call::MoveWorkspace(asked));
+                                Event::Input(Input::Request { token, peer, call })
+                            }
+                            Err(error) => Event::Answer {
+                                token,
+                                result: Err(error),
+                            },
+                        }
+                    });
+                }
+                Call::DrainNode(asked) => {
+                    return self.respond(token, replication.drain(asked.drains));
                 }
                 Call::CheckNodes(_) => {
                     return self.in_background(move || Event::Answer {

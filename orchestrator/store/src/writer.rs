@@ -124,6 +124,8 @@ pub struct Worker {
     /// Those that processes work with and that are closed all the same.
     resting: HashSet<InstanceRef>,
     uses: u64,
+    /// How many workspaces that were forgotten it has let go of.
+    forgotten: usize,
     /// Instances it holds open at most, beside those with an open turn.
     open_instances_max: usize,
 }
@@ -144,6 +146,7 @@ impl Worker {
             unfolded: HashMap::new(),
             resting: HashSet::new(),
             uses: 0,
+            forgotten: 0,
             open_instances_max: WRITER_OPEN_INSTANCES_MAX,
         }
     }
@@ -172,6 +175,7 @@ impl Worker {
 
     /// Does what was put off and is due; `all` does what is not due yet too.
     pub fn tidy(&mut self, all: bool) {
+        self.let_go();
         self.clear_quiet(all);
         self.retry_folds(all);
         self.flush_metadata(all);
@@ -181,6 +185,7 @@ impl Worker {
     /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
     /// their order. What it committed is to be settled next; if nobody does, the next batch begins with it.
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
+        self.let_go();
         let mut completions = Vec::with_capacity(batch.len());
         let mut failed = HashMap::new();
         while !batch.is_empty() {
@@ -297,6 +302,18 @@ impl Worker {
             }
             self.index.put(&instance, held.store.metadata());
             self.unsettled.push(instance);
+        }
+    }
+
+    /// Lets go of the files of workspaces that were closed since: all that was promised of them is durable.
+    fn let_go(&mut self) {
+        for id in self.index.forgotten_since(self.forgotten) {
+            self.forgotten += 1;
+            self.unsettled.retain(|it| it.workspace_id != id);
+            self.open.retain(|it, _| it.workspace_id != id);
+            self.unfolded.retain(|it, _| it.workspace_id != id);
+            self.resting.retain(|it| it.workspace_id != id);
+            self.workspace_files.let_go(&id);
         }
     }
 

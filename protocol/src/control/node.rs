@@ -29,6 +29,9 @@ pub struct NodesPage {
     /// Whether the program that speaks to the log's server runs.
     #[serde(default)]
     pub is_connected: bool,
+    /// Whether the daemon that answers is to take no workspace over that another one can run.
+    #[serde(default)]
+    pub is_draining: bool,
     /// The nodes that were heard, this one among them.
     pub nodes: Vec<NodeInfo>,
     /// The workspaces that have a log.
@@ -79,6 +82,28 @@ pub struct ReplicaInfo {
     pub node: String,
     /// The last record that its files have.
     pub position: u64,
+}
+
+/// `node.move`: has another node run a workspace that this one owns. Its processes end as with `workspace.close`: turns
+/// in progress finish, up to the grace period. Answered when this node has given it up; the other one has it some
+/// moments later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MoveWorkspace {
+    /// Which.
+    pub workspace_id: WorkspaceId,
+    /// To which node; one that is chosen by the workspace's name, of those that follow it, if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// `node.drain`: whether this node is to take no workspace over that another one can run. Until it starts again. What it
+/// runs stays here until it is moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DrainNode {
+    /// Whether it is.
+    pub drains: bool,
 }
 
 /// `node.check`: looks at how the server is set that the logs stand in. Takes as long as that answers, some seconds at

@@ -140,6 +140,11 @@ impl Node {
     }
 }
 
+/// Waits until two nodes have the same files: what is put off is written, and followed.
+fn have_the_same_files(one: &Node, other: &Node) {
+    wait_until("both have the same files", || one.files() == other.files());
+}
+
 fn says(messages: &Value, text: &str) -> bool {
     messages.to_string().contains(text)
 }
@@ -221,10 +226,9 @@ fn rep_1_an_owner_that_slept_ends_and_its_children_with_it() {
 
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
-    // Neither writes any more, and both have the same.
+    have_the_same_files(&a, &b);
     drop(daemon_b.stop());
     drop(daemon_a.stop());
-    assert_eq!(a.files(), b.files());
 }
 
 #[test]
@@ -376,9 +380,61 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     daemon_a.log().wait_for("it is restored", is_restored);
+    have_the_same_files(&a, &b);
     drop(daemon_b.stop());
     drop(daemon_a.stop());
-    assert_eq!(a.files(), b.files());
+}
+
+#[test]
+fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    let mut asked = 0;
+    let mut ask = |node: &Node| {
+        let text = format!("number {asked}.");
+        assert_eq!(node.ask("x", &format!("echo {text}")), text);
+        asked += 1;
+    };
+    ask(&a);
+    a.waits_until_followed_by("b");
+    let workspace = a.workspace().unwrap()["workspaceId"].clone();
+    let workspace = workspace.as_str().unwrap();
+    a.gdn(&["node", "move", workspace, "--to", "c"])
+        .exits(2)
+        .tells(&["node `c` was not lately heard", "those that do: b"]);
+    ask(&a);
+    for (from, to, name) in [(&a, &b, "b"), (&b, &a, "a"), (&a, &b, "b")] {
+        let moved = from.json(&["node", "move", workspace, "--to", name]);
+        assert_eq!(moved["node"], name);
+        to.waits_until_it_runs();
+        assert!(!from.runs());
+        ask(to);
+        to.waits_until_followed_by(if name == "a" { "b" } else { "a" });
+        to.gdn(&["verify"]).exits(0);
+    }
+    // Whoever drains has the other one run all, and takes nothing back.
+    b.gdn(&["node", "drain"])
+        .exits(0)
+        .prints(&["runs on a", "takes no workspace"]);
+    a.waits_until_it_runs();
+    ask(&a);
+    b.gdn(&["node", "list"])
+        .exits(0)
+        .tells(&["b takes no workspace that another node can run"]);
+    b.gdn(&["node", "drain", "--undo"]).exits(0);
+    let history = a.history("x").to_string();
+    for n in 0..asked {
+        let said = history.matches(&format!("number {n}.")).count();
+        assert_eq!(said, 2, "number {n}: {history}");
+    }
+    have_the_same_files(&a, &b);
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
 }
 
 /// Puts one text in the place of another of the same length, in the files of a directory of a home; whether it was

@@ -339,6 +339,24 @@ impl Fleet {
         running
     }
 
+    /// Has another node run a workspace, once nothing of it runs here.
+    pub(crate) fn move_workspace(&mut self, token: RequestToken, id: &WorkspaceId, to: String) {
+        if self.workspaces.contains_key(id) {
+            self.close_workspace(token, id);
+        } else {
+            let (workspace_id, token) = (id.clone(), Some(token));
+            return self.push(Effect::HandOver {
+                workspace_id,
+                to,
+                token,
+            });
+        }
+        let workspace = self.workspaces.get_mut(id);
+        if let Some(closing) = workspace.and_then(|workspace| workspace.closing.as_mut()) {
+            closing.to = Some(to);
+        }
+    }
+
     /// Stops a workspace's processes; `finish_closed_workspaces` does the rest when they are gone.
     pub(crate) fn close_workspace(&mut self, token: RequestToken, id: &WorkspaceId) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
@@ -412,12 +430,22 @@ impl Fleet {
             };
             let held = std::mem::take(&mut workspace.instances);
             if held.is_empty() {
-                workspace.record.registered = false;
-                let record = Box::new(workspace.record.clone());
-                if let Some(closing) = &mut workspace.closing {
-                    closing.is_writing = true;
-                }
-                self.push(Effect::WriteWorkspace(record));
+                let Some(closing) = &mut workspace.closing else {
+                    continue;
+                };
+                closing.is_writing = true;
+                let ended = match closing.to.clone() {
+                    Some(to) => Effect::HandOver {
+                        workspace_id: id.clone(),
+                        to,
+                        token: None,
+                    },
+                    None => {
+                        workspace.record.registered = false;
+                        Effect::WriteWorkspace(Box::new(workspace.record.clone()))
+                    }
+                };
+                self.push(ended);
             }
             for instance_key in held.into_keys() {
                 let workspace_id = id.clone();

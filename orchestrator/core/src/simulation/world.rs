@@ -487,8 +487,8 @@ impl World {
                 workspace_id,
                 ..
             } => self.soon(20, Happening::Load(purpose, workspace_id)),
-            // Its connectors keep nothing.
-            Effect::ConnectionState { .. } => {}
+            // Its connectors keep nothing, and there are no other nodes.
+            Effect::ConnectionState { .. } | Effect::HandOver { .. } => {}
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
             Effect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
             Effect::Tell { token, told } => self.watcher.told(token, *told),

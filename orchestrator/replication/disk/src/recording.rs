@@ -62,6 +62,13 @@ impl Recording {
         }
     }
 
+    /// Gives a workspace up if everything that was taken down stands in the log: nothing is changed from then on, and
+    /// every change fails with `why`. False if something is still on its way.
+    #[must_use]
+    pub fn give_up(&self, workspace: &WorkspaceId, why: String) -> bool {
+        self.known(workspace).give_up(why)
+    }
+
     /// It is not, or not any more, and why: every change and every wait fails with that. What was not handed over is
     /// forgotten. When it returns, no change is under way and none will be handed over.
     pub fn disown(&self, workspace: &WorkspaceId, why: String) {

@@ -68,6 +68,12 @@ struct Record {
     capture: Voided,
 }
 
+impl Record {
+    fn is_handed_over(&self) -> bool {
+        self.taken.is_empty() && self.unsettled.is_empty() && self.removals == 0
+    }
+}
+
 impl fmt::Debug for Workspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workspace")
@@ -132,6 +138,18 @@ impl Workspace {
         record.unsettled.clear();
     }
 
+    pub(crate) fn give_up(&self, why: String) -> bool {
+        let mut record = self.record();
+        let is_quiet = record.is_handed_over() && self.confirmations.are_complete();
+        if is_quiet {
+            let workspace = self.id.clone();
+            let refused = Refused::NotOwned { workspace, why };
+            self.confirmations.end(refused.clone());
+            record.refused = Some(refused);
+        }
+        is_quiet
+    }
+
     pub(crate) fn end(&self, why: &str) {
         self.confirmations.end(Refused::Ended {
             workspace: self.id.clone(),
@@ -141,9 +159,7 @@ impl Workspace {
 
     pub(crate) fn is_quiet(&self) -> bool {
         let record = self.record();
-        let is_handed_over =
-            record.taken.is_empty() && record.unsettled.is_empty() && record.removals == 0;
-        is_handed_over && self.confirmations.are_complete()
+        record.is_handed_over() && self.confirmations.are_complete()
     }
 
     /// Begins a change: nobody else makes one before what is returned is dropped.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use goondan_protocol::ids::WorkspaceId;
 
-use crate::limits::{NODE_GONE_AFTER_MS, TAKE_OVER_AFTER_MS};
+use crate::limits::{NEAR_RECORDS, NODE_GONE_AFTER_MS, TAKE_OVER_AFTER_MS};
 use crate::names::{NodeId, Position};
 use crate::placement::Nodes;
 use crate::wire::Heard;
@@ -81,6 +81,31 @@ impl Hearing {
         let last = self.last.get(workspace).into_iter().flatten();
         let others = last.filter(|(node, _)| living.contains(node) && **node != self.own);
         others.map(|(_, last)| last.position).collect()
+    }
+
+    /// The other nodes that were lately heard to follow a workspace, those that are near its end first, and of them in the
+    /// order in which they are to have it.
+    pub(super) fn successors(
+        &self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        head: Position,
+    ) -> Vec<NodeId> {
+        let last = self.last.get(workspace).into_iter().flatten();
+        let near = Position(head.0.saturating_sub(NEAR_RECORDS));
+        let heard =
+            last.filter(|(node, _)| **node != self.own && self.is_heard(now_ms, workspace, node));
+        let heard: BTreeMap<&NodeId, bool> = heard
+            .map(|(node, last)| (node, last.position < near))
+            .collect();
+        let mut nodes = Nodes::default();
+        for node in heard.keys() {
+            // Of more than there may be, some are not counted.
+            nodes.join((*node).clone()).ok();
+        }
+        let mut order = nodes.order(workspace);
+        order.sort_by_key(|node| heard.get(node).copied());
+        order
     }
 
     /// How many nodes were heard lately, this one among them.

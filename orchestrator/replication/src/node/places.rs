@@ -7,8 +7,8 @@ use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
 use crate::chain::Chain;
 use crate::limits::NOTE_MS;
 use crate::log::{Put, PutAnswer, ReadAnswer};
-use crate::names::Position;
-use crate::owner::{self, Owner};
+use crate::names::{NodeId, Position};
+use crate::owner::{self, Deposed, Owner};
 use crate::standby::{self, Files, Standby};
 use crate::wire::Ask;
 
@@ -33,6 +33,8 @@ pub(super) struct Place {
     pub(super) head: Position,
     /// Whether a client wants to work with it here.
     pub(super) is_wanted: bool,
+    /// Whether it is being given up.
+    is_releasing: bool,
     pub(super) snapshots: Snapshots,
     /// Whether its machine was told that it is to take over.
     is_told_to: bool,
@@ -47,6 +49,7 @@ impl Place {
             role,
             head: noted,
             is_wanted: false,
+            is_releasing: false,
             snapshots: Snapshots::default(),
             is_told_to: false,
             noted: Some(noted),
@@ -110,7 +113,7 @@ impl Node {
             return;
         };
         place.is_wanted = true;
-        if matches!(place.role, Role::Owner(_)) {
+        if matches!(place.role, Role::Owner(_)) && !place.is_releasing {
             self.effects.push(Effect::Own(workspace.clone()));
         }
         self.tell_standby(now_ms, workspace, standby::Input::Told);
@@ -253,6 +256,7 @@ impl Node {
                 self.snapshot_begins(now_ms, workspace, &reference, at);
             }
             owner::Effect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
+            owner::Effect::Fence(Deposed::Released { .. }) => self.released(now_ms, workspace),
             owner::Effect::Fence(why) => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.role = Role::Left;
@@ -261,6 +265,36 @@ impl Node {
                 self.effects.push(Effect::Deposed(workspace.clone(), ended));
             }
         }
+    }
+
+    pub(super) fn release(&mut self, now_ms: u64, workspace: &WorkspaceId, to: NodeId) {
+        if let Some(place) = self.places.get_mut(workspace) {
+            place.is_releasing = matches!(place.role, Role::Owner(_));
+        }
+        let to = Some(to);
+        self.tell_owner(now_ms, workspace, owner::Input::Release { to });
+    }
+
+    /// From owner to standby: the files are what the log says.
+    fn released(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let Role::Owner(owner) = &place.role else {
+            return;
+        };
+        let chain = owner.chain().clone();
+        let files = Files::AsNoted;
+        let standby = Standby::new(self.id.clone(), self.life, chain.clone(), files, now_ms);
+        let head = place.head;
+        let is_wanted = place.is_wanted;
+        *place = Place::new(Role::Standby(Box::new(standby)), chain.position(), now_ms);
+        (place.head, place.is_wanted) = (head, is_wanted);
+        self.effects.push(Effect::Released(chain));
+        self.rank_of(now_ms, workspace);
+        self.tell_standby(now_ms, workspace, standby::Input::Told);
+        // It is heard as a standby before others could miss it as the owner.
+        self.beat_due_ms = now_ms;
     }
 
     pub(super) fn files_done(&mut self, now_ms: u64, workspace: &WorkspaceId, outcome: Outcome) {

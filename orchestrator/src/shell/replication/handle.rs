@@ -1,19 +1,21 @@
 //! The handle of what replicates workspaces, for those who need nothing of how it does.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender, channel};
 use std::time::Duration;
 
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, ErrorCode, ListNodes};
+use goondan_protocol::control::{ControlError, Done, ErrorCode, ListNodes};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
+use goondan_replication::names::NodeId;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::messages::{Message, NotHere};
-use crate::limits::{ACQUIRE_TIMEOUT_MS, REPLICATION_STOP_MS};
+use super::messages::{Message, NotHere, Release};
+use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
 /// The handle of what replicates workspaces.
 #[derive(Debug, Clone)]
@@ -69,6 +71,89 @@ impl Replication {
         json(&self.ask(Message::Check)?)
     }
 
+    /// To which node a workspace of this one is to go: the one that is named, if it follows it, or the best of those that
+    /// do. Blocks for a moment.
+    pub(in crate::shell) fn successor(
+        &self,
+        workspace: &WorkspaceId,
+        to: Option<&str>,
+    ) -> Result<String, ControlError> {
+        let found = self.ask(|answer| Message::Successors(workspace.clone(), answer))?;
+        let Some(successors) = found else {
+            return Err(refused(format!(
+                "this node does not run workspace `{workspace}`"
+            )));
+        };
+        let Some(to) = to else {
+            let best = successors.first().map(|node| node.as_str().to_owned());
+            return best
+                .ok_or_else(|| refused(format!("no other node follows workspace `{workspace}`")));
+        };
+        if successors.iter().any(|node| node.as_str() == to) {
+            return Ok(to.to_owned());
+        }
+        let others: Vec<_> = successors.iter().map(NodeId::as_str).collect();
+        let others = match others.as_slice() {
+            [] => "no other one does".to_owned(),
+            some => format!("those that do: {}", some.join(", ")),
+        };
+        Err(refused(format!(
+            "node `{to}` was not lately heard to follow workspace `{workspace}`; {others}"
+        )))
+    }
+
+    /// Gives up a workspace of which nothing runs any more. `disk` is that whose changes go to the log, `dir` the
+    /// workspace's. Blocks, for a while at most.
+    pub(in crate::shell) fn hand_over(
+        &self,
+        disk: &dyn Disk,
+        (workspace, dir): (&WorkspaceId, &Path),
+        to: &str,
+    ) -> Result<(), ControlError> {
+        let unanswered = |why: &str| {
+            ControlError::new(
+                ErrorCode::Storage,
+                format!("workspace `{workspace}`: {why}"),
+            )
+            .suggest("see where it is with `gdn node list`")
+        };
+        let to = NodeId::new(to).map_err(|error| refused(error.to_string()))?;
+        for _ in 0..RELEASE_TRIES {
+            disk.confirm(dir)
+                .map_err(|error| unanswered(&error.to_string()))?;
+            let (answer, answered) = channel();
+            let release = Release {
+                workspace: workspace.clone(),
+                to: to.clone(),
+                answer,
+            };
+            let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
+            self.machine
+                .send(Message::Release(release))
+                .map_err(|_| ending(()))?;
+            match answered.recv_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ending(())),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    return Err(unanswered(
+                        "the log's server does not answer; it is given up once it does, and runs nowhere until then",
+                    ));
+                }
+            }
+        }
+        Err(unanswered(
+            "something still writes to it; it does not run here, and is still this node's",
+        ))
+    }
+
+    /// Has this node take no workspace that another can take, or some again.
+    pub(in crate::shell) fn drain(&self, drains: bool) -> Result<Value, ControlError> {
+        let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
+        self.machine.send(Message::Drains(drains)).map_err(ending)?;
+        json(&Done {})
+    }
+
     fn ask<A>(&self, message: impl FnOnce(Sender<A>) -> Message) -> Result<A, ControlError> {
         let (answer, answered) = channel();
         let ending = || ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
@@ -96,6 +181,11 @@ impl Replication {
         }
         self.recording.end("the daemon ends".to_owned());
     }
+}
+
+fn refused(why: String) -> ControlError {
+    ControlError::new(ErrorCode::InvalidRequest, why)
+        .suggest("see who follows what with `gdn node list`")
 }
 
 fn json(answer: &impl Serialize) -> Result<Value, ControlError> {

@@ -18,7 +18,7 @@ use goondan_replication::node::{Effect, Input, Node, Standing};
 use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
-use super::messages::{Job, Message, NotHere, Waiter};
+use super::messages::{Job, Message, NotHere, Release, Waiter};
 use crate::limits::REPLICATION_STOP_MS;
 
 /// What the thread has.
@@ -29,6 +29,8 @@ pub(super) struct Machine {
     recording: Arc<Recording>,
     waiting: HashMap<WorkspaceId, Vec<Waiter>>,
     owned: HashSet<WorkspaceId>,
+    /// Who waits for a workspace to be given up.
+    releasing: HashMap<WorkspaceId, Vec<Sender<bool>>>,
     deposed: Option<oneshot::Sender<String>>,
     /// Who waits to hear how the server is set.
     checking: Vec<Sender<NodesCheck>>,
@@ -57,6 +59,7 @@ impl Machine {
             recording,
             waiting: HashMap::new(),
             owned: HashSet::new(),
+            releasing: HashMap::new(),
             deposed: Some(deposed),
             checking: Vec::new(),
             forwarded: HashMap::new(),
@@ -175,6 +178,13 @@ impl Machine {
                 self.forwarded.insert(id, answer);
                 self.give(Input::Forward { id, ask });
             }
+            Message::Successors(workspace, answer) => {
+                let now_ms = self.now_ms();
+                // Who asked may have gone.
+                answer.send(self.node.successors(now_ms, &workspace)).ok();
+            }
+            Message::Release(release) => self.release(release),
+            Message::Drains(is_so) => self.give(Input::Drains(is_so)),
             // Who asked may have gone.
             Message::List(answer) => drop(answer.send(self.page())),
             Message::Check(answer) => {
@@ -186,6 +196,35 @@ impl Machine {
                 self.is_stopping = true;
                 self.stopped = Some(done);
             }
+        }
+    }
+
+    /// Gives a workspace up, if all that was done to it is in its log.
+    fn release(&mut self, release: Release) {
+        let Release {
+            workspace,
+            to,
+            answer,
+        } = release;
+        let why = format!("it is given up to node {to}");
+        if !self.recording.give_up(&workspace, why) {
+            // Who asked may have gone.
+            answer.send(false).ok();
+            return;
+        }
+        tracing::info!(workspace_id = %workspace, node = to.as_str(), "the workspace is given up to another node");
+        let waiting = self.releasing.entry(workspace.clone());
+        waiting.or_default().push(answer);
+        self.give(Input::Release { workspace, to });
+    }
+
+    fn released(&mut self, chain: Chain) {
+        let workspace = chain.workspace().clone();
+        self.owned.remove(&workspace);
+        self.file(Job::Leave(chain));
+        for asker in self.releasing.remove(&workspace).into_iter().flatten() {
+            // Who asked may have gone.
+            asker.send(true).ok();
         }
     }
 
@@ -207,6 +246,7 @@ impl Machine {
             Effect::Found(workspace) => self.file(Job::Join(workspace)),
             Effect::Own(workspace) => self.own(workspace),
             Effect::Acknowledge(workspace, batch) => self.recording.acknowledge(&workspace, batch),
+            Effect::Released(chain) => self.released(chain),
             Effect::Elsewhere(workspace, node) => {
                 for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
                     drop(waiter.send(Err(NotHere::Elsewhere(node.clone()))));
@@ -292,6 +332,7 @@ impl Machine {
         let mut page = NodesPage {
             node: Some(own),
             is_connected: self.node.is_connected(),
+            is_draining: self.node.is_draining(),
             nodes: Vec::new(),
             workspaces,
             next: None,

@@ -61,6 +61,12 @@ pub(super) enum Message {
         /// None is told if the log was not asked, or the answer is lost.
         answer: Sender<Option<Answer>>,
     },
+    /// Which nodes a workspace of this one can be moved to is asked: the best first, none if it is not this node's.
+    Successors(WorkspaceId, Sender<Option<Vec<NodeId>>>),
+    /// Nothing of a workspace runs any more: another node is to have it.
+    Release(Release),
+    /// Whether this node is to take no workspace that another can take.
+    Drains(bool),
     /// How all stands is asked.
     List(Sender<NodesPage>),
     /// How the logs' server is set is asked.
@@ -69,6 +75,15 @@ pub(super) enum Message {
     Stopping,
     /// Nothing is written any more: the thread is to end when the log has all.
     Stop(Sender<()>),
+}
+
+/// A workspace is to be given up.
+#[derive(Debug)]
+pub(super) struct Release {
+    pub(super) workspace: WorkspaceId,
+    pub(super) to: NodeId,
+    /// Told when it is; at once, that it is not, if something of it is still on its way to the log.
+    pub(super) answer: Sender<bool>,
 }
 
 /// What the thread is to do that changes files.

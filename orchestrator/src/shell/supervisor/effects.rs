@@ -15,6 +15,7 @@ use goondan_protocol::metrics::Sample;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{connection, workspace};
 use serde::Serialize;
+use serde_json::json;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -70,6 +71,11 @@ impl Supervisor {
                     .set(workspace_id, sources, events, &mut self.tasks);
             }
             Effect::WriteWorkspace(record) => self.write_workspace(record),
+            Effect::HandOver {
+                workspace_id,
+                to,
+                token,
+            } => self.hand_over(workspace_id, to, token),
             Effect::ConnectionState {
                 workspace_id,
                 connection,
@@ -249,6 +255,29 @@ impl Supervisor {
                 workspace_id: record.workspace_id.clone(),
                 result: written.map_err(|error| control_error(&error)),
             })
+        });
+    }
+
+    /// Gives a workspace up to another node, once nobody holds any of its files open.
+    fn hand_over(&mut self, workspace_id: WorkspaceId, to: String, token: Option<RequestToken>) {
+        self.projects.known.forget(&workspace_id);
+        let (disk, dir) = (self.disk.clone(), self.layout.workspace(&workspace_id));
+        let replication = self.replication.clone();
+        self.in_background(move || {
+            // Without it, the core was not asked to.
+            let result = replication.map_or(Ok(()), |replication| {
+                replication.hand_over(disk.as_ref(), (&workspace_id, &dir), &to)
+            });
+            match token {
+                Some(token) => Event::Answer {
+                    token,
+                    result: result.map(|()| json!({})),
+                },
+                None => Event::Input(Input::WorkspaceWritten {
+                    workspace_id,
+                    result,
+                }),
+            }
         });
     }
 

@@ -130,6 +130,12 @@ impl WorkspaceFiles {
         Ok(())
     }
 
+    /// Closes the files of a workspace.
+    pub(super) fn let_go(&mut self, id: &WorkspaceId) {
+        self.open.remove(id);
+        self.known.remove(id);
+    }
+
     /// A person knows of what is missing of a workspace's own files.
     pub(super) fn acknowledge(
         &mut self,
