@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_connectors::ApprovalChat;
+use goondan_connectors::{ApprovalChat, working_as};
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
 use super::members::Membership;
@@ -74,7 +74,10 @@ fn resolve_connection(
         check_program(connection, name, report);
         check_asked_agents(connection, name, membership, report);
         if events.is_empty() {
-            events = described_events(described);
+            // A relay brings the events of the connector on the other machine.
+            let brought = working_as(name.as_str(), &connection.config);
+            let brought = brought.and_then(goondan_connectors::find);
+            events = brought.map(described_events).unwrap_or_default();
         }
     }
     let mut rules = Vec::with_capacity(connection.rules.len());
