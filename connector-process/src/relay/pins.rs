@@ -15,8 +15,8 @@ use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
-    PeerMisbehaved, ServerConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, ServerConfig,
+    SignatureScheme,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -236,8 +236,7 @@ struct NotListed {
 
 fn not_listed(certificate: &CertificateDer<'_>) -> Error {
     let shown = Fingerprint::of(certificate);
-    let why = rustls::OtherError(Arc::new(NotListed { shown }));
-    Error::InvalidCertificate(CertificateError::Other(why))
+    Error::Other(rustls::OtherError(Arc::new(NotListed { shown })))
 }
 
 /// Nobody gets as far with another version than 1.3.
