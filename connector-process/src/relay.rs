@@ -37,9 +37,10 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::sandbox::SandboxPolicy;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::calls::RelayedCalls;
 use self::greeting::{decline, hear_hello, say_welcome};
@@ -74,7 +75,8 @@ struct Arrived {
 struct Connected {
     client: Client,
     cut: CancellationToken,
-    serving: JoinHandle<()>,
+    /// One task.
+    serving: JoinSet<()>,
 }
 
 impl Relay {
@@ -134,6 +136,8 @@ impl Relay {
             gateway: gateway.clone(),
             expected: self.expected.clone(),
             place: address.to_string(),
+            turned_away: TaskTracker::new(),
+            stop: stop.clone(),
         });
         gateway.serve(calls).await;
         serving.report_alone().await;
@@ -144,6 +148,8 @@ impl Relay {
             gateway.calls_over().cancelled().await;
             connected.end().await;
         }
+        serving.turned_away.close();
+        serving.turned_away.wait().await;
     }
 
     /// Lets those in who may, one after the other, until `stop`. Gives whoever is there then.
@@ -244,6 +250,9 @@ struct Serving {
     expected: ConnectorAssignment,
     /// Where the relay listens.
     place: String,
+    /// Those who are told that another one is here.
+    turned_away: TaskTracker,
+    stop: CancellationToken,
 }
 
 impl Serving {
@@ -258,10 +267,14 @@ impl Serving {
         arrived: Arrived,
         connected: Option<Connected>,
     ) -> Option<Connected> {
-        let connected = connected.filter(|connected| !connected.serving.is_finished());
+        let mut connected = connected;
+        let has_ended = |it: &mut Connected| it.serving.try_join_next().is_some();
+        if connected.as_mut().is_some_and(has_ended) {
+            connected = None;
+        }
         if let Some(connected) = connected {
             if connected.client.name != arrived.client.name {
-                turn_away(arrived, &connected.client);
+                self.turn_away(arrived, &connected.client);
                 return Some(connected);
             }
             tracing::info!(client = arrived.client.name, "a client has come again");
@@ -269,12 +282,33 @@ impl Serving {
         }
         let cut = CancellationToken::new();
         let client = arrived.client.clone();
-        let serving = tokio::spawn(Arc::clone(self).serve(arrived, cut.clone()));
+        let mut serving = JoinSet::new();
+        serving.spawn(Arc::clone(self).serve(arrived, cut.clone()));
         Some(Connected {
             client,
             cut,
             serving,
         })
+    }
+
+    /// Tells somebody that another one is here.
+    fn turn_away(&self, arrived: Arrived, here: &Client) {
+        let Arrived {
+            client,
+            address,
+            mut wire,
+        } = arrived;
+        let why = format!("`{}` is connected", here.name);
+        tracing::warn!(client = client.name, %address, why, "a client was turned away");
+        let stop = self.stop.clone();
+        self.turned_away.spawn(async move {
+            let limit = Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                // Whoever is gone need not be told.
+                _told = timeout(limit, decline(&mut wire, why)) => {}
+            }
+        });
     }
 
     async fn serve(self: Arc<Self>, arrived: Arrived, cut: CancellationToken) {
@@ -313,24 +347,9 @@ impl Serving {
 
 impl Connected {
     /// Ends the link.
-    async fn end(self) {
+    async fn end(mut self) {
         self.cut.cancel();
         // A task that panicked has ended, too, and said so.
-        drop(self.serving.await);
+        while self.serving.join_next().await.is_some() {}
     }
-}
-
-/// Tells somebody that another one is here.
-fn turn_away(arrived: Arrived, here: &Client) {
-    let Arrived {
-        client,
-        address,
-        mut wire,
-    } = arrived;
-    let why = format!("`{}` is connected", here.name);
-    tracing::warn!(client = client.name, %address, why, "a client was turned away");
-    tokio::spawn(async move {
-        let limit = Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS);
-        drop(timeout(limit, decline(&mut wire, why)).await);
-    });
 }

@@ -219,6 +219,10 @@ fn one_machine_at_a_time_is_let_in_and_it_must_be_what_is_expected() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files that the test prepares, and no durable state"
+)]
 fn a_far_side_that_cannot_be_says_why_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.json");

@@ -43,6 +43,10 @@ fn wait_for_detail(home: &Home, said: &str) {
     });
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files that the test prepares, and no durable state"
+)]
 fn far_side(directory: &tempfile::TempDir, line: &Line, telegram: &Telegram) -> FarSide {
     std::fs::write(directory.path().join("token"), TOKEN).unwrap();
     let work = json!({

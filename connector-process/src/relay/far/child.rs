@@ -19,7 +19,7 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::process::Command;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use crate::guarded::{Group, own_program};
@@ -52,7 +52,8 @@ pub(super) struct Child {
     incoming: FramedRead<Listened<OwnedReadHalf>, FrameCodec>,
     heard: LastHeard,
     queue: Queue,
-    writing: JoinHandle<Result<(), WireError>>,
+    /// Ends when it is dropped.
+    _writing: JoinSet<Result<(), WireError>>,
 }
 
 impl Child {
@@ -83,13 +84,15 @@ impl Child {
         let (incoming, heard) = Listened::frames(reader);
         let (queue, frames) = Queue::new();
         let outgoing = FramedWrite::new(writer, FrameCodec::new());
+        let mut writing = JoinSet::new();
+        writing.spawn(write_all(frames, outgoing));
         let mut child = Self {
             process,
             _group: group,
             incoming,
             heard,
             queue,
-            writing: tokio::spawn(write_all(frames, outgoing)),
+            _writing: writing,
         };
         let greeting = timeout(
             Duration::from_millis(HANDSHAKE_TIMEOUT_MS),
@@ -173,7 +176,6 @@ impl Child {
 
     /// Ends it, if it has not ended, and says how it did.
     pub(super) async fn end(mut self) -> std::io::Result<ExitStatus> {
-        self.writing.abort();
         self.process.start_kill().ok();
         self.process.wait().await
     }

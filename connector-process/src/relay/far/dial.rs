@@ -8,7 +8,7 @@ use goondan_log::error_chain;
 use goondan_protocol::definition::ConnectorAssignment;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::settings::Settings;
@@ -23,13 +23,8 @@ pub(super) struct Link {
     incoming: Incoming,
     heard: LastHeard,
     queue: Queue,
-    writing: JoinHandle<Result<(), WireError>>,
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.writing.abort();
-    }
+    /// Ends when it is dropped.
+    _writing: JoinSet<Result<(), WireError>>,
 }
 
 impl Link {
@@ -95,12 +90,14 @@ async fn connect(settings: &Settings) -> Result<Link, String> {
         heard,
     } = wire.greeted();
     let (queue, frames) = Queue::new();
+    let mut writing = JoinSet::new();
+    writing.spawn(write_all(frames, outgoing));
     Ok(Link {
         expected,
         incoming,
         heard,
         queue,
-        writing: tokio::spawn(write_all(frames, outgoing)),
+        _writing: writing,
     })
 }
 

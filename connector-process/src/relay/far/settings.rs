@@ -225,6 +225,10 @@ mod tests {
 
     use super::*;
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "files that the test prepares, and no durable state"
+    )]
     fn read_with(change: impl FnOnce(&mut Value)) -> Result<Settings, String> {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
         let directory = tempfile::tempdir().unwrap();
