@@ -52,7 +52,7 @@ fn validator() -> jsonschema::Validator {
 /// The schema of Connections accepts those of the example, and says what is wrong with others.
 fn check_by_schema(example: &str) {
     let validator = validator();
-    for document in example.split("---\n") {
+    for document in example.split("\n---\n") {
         let connection: Value = serde_saphyr::from_str(document).unwrap();
         if connection["kind"] != "Connection" {
             continue;
