@@ -1,6 +1,7 @@
-//! What the process was started for: by the orchestrator, or by a curious person.
+//! What the process was started for: by the orchestrator, to relay, or by a curious person.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use goondan_confinement::{Sandbox, out_of_words};
 use goondan_protocol::ipc::IPC_FD_VAR;
@@ -16,6 +17,9 @@ const IPC_FD: &str = "0";
 /// the program and its arguments. Before it may stand the policy of a sandbox.
 pub(crate) const BECOME: &str = "--become";
 
+/// The argument with which this binary relays a connector to a daemon on another machine. A file follows.
+const RELAY_TO: &str = "relay-to";
+
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
@@ -23,6 +27,8 @@ pub(crate) enum Start {
     Serve,
     /// Become this program, which ends with whoever started it.
     Become(Option<Sandbox>, Vec<OsString>),
+    /// Relay the connector that this file describes.
+    Relay(PathBuf),
     /// Print this and exit well.
     Tell(String),
     /// Print this to stderr and exit as used wrongly.
@@ -36,7 +42,15 @@ pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
     {
         return Start::Become(sandbox, program.to_vec());
     }
+    if let [command, file] = arguments
+        && command == RELAY_TO
+    {
+        return Start::Relay(file.into());
+    }
     match arguments.first() {
+        Some(argument) if argument == RELAY_TO => Start::Misused(format!(
+            "{BINARY_NAME}: `{RELAY_TO}` takes one file\nhint: `{BINARY_NAME} {RELAY_TO} relay.json`\n"
+        )),
         Some(argument) if argument == "--version" || argument == "-V" => {
             Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }
@@ -64,12 +78,14 @@ fn help() -> String {
     format!(
         "One connector of goondan, such as a webhook.\n\n\
          goondan-orchestrator starts this process for each Connection of goondan.yaml and talks to\n\
-         it over a socket on its stdin ({IPC_FD_VAR}={IPC_FD}). It is of no use by hand.\n\n\
-         Usage: {BINARY_NAME} [--version | --help]\n\n\
+         it over a socket on its stdin ({IPC_FD_VAR}={IPC_FD}). By hand it is of one use: to relay a\n\
+         connector to a daemon on another machine.\n\n\
+         Usage: {BINARY_NAME} {RELAY_TO} FILE\n\
+         \x20      {BINARY_NAME} [--version | --help]\n\n\
          Exit codes:\n\
-         \x20 0  asked to stop by the orchestrator\n\
-         \x20 1  the orchestrator is gone, or is of another version\n\
-         \x20 2  not started by the orchestrator\n"
+         \x20 0  asked to stop\n\
+         \x20 1  the orchestrator is gone, or is of another version; a relay cannot begin\n\
+         \x20 2  not started by the orchestrator, or by a file that cannot be\n"
     )
 }
 
@@ -99,6 +115,16 @@ mod tests {
                 Start::Misused(text) => assert!(text.contains(said), "{text}"),
                 other => panic!("{arguments:?} {ipc_fd:?} gave {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_relay_takes_one_file() {
+        let relay = Start::Relay("relay.json".into());
+        assert_eq!(start(&["relay-to", "relay.json"], None), relay);
+        for arguments in [&["relay-to"][..], &["relay-to", "a", "b"]] {
+            let misused = start(arguments, None);
+            assert!(matches!(misused, Start::Misused(text) if text.contains("takes one file")));
         }
     }
 

@@ -88,7 +88,9 @@ fn every_secret_event_and_property_is_named() {
 fn limits_are_those_the_pages_tell() {
     use crate::limits::{
         GITHUB_PAYLOAD_BYTES_MAX, GITHUB_TEXT_CHARS_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
-        PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS,
+        PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,
+        RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX, SLACK_WINDOW_S,
+        SWIFT_REPLY_TIMEOUT_MS,
     };
     let program = include_str!("../../docs/connectors/program.md");
     for (page, said) in [
@@ -100,6 +102,13 @@ fn limits_are_those_the_pages_tell() {
             page("github"),
             format!("{GITHUB_TEXT_CHARS_MAX} characters"),
         ),
+        (
+            page("relay"),
+            format!("at most {RELAY_HANDSHAKES_MAX} that"),
+        ),
+        (page("relay"), format!("{RELAY_HELLO_BYTES_MAX} bytes")),
+        (page("relay"), format!("for {RELAY_SILENCE_MS} ms")),
+        (page("relay"), format!("{RELAY_UNANSWERED_MAX} requests")),
         (program, format!("{PROGRAM_LINE_BYTES_MAX} bytes")),
         (
             program,

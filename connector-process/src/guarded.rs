@@ -77,7 +77,7 @@ pub(crate) fn command(
 }
 
 /// The program of this process, even when its file was replaced since, or is not to be seen any more.
-fn own_program() -> std::io::Result<PathBuf> {
+pub(crate) fn own_program() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") {
         Ok(PathBuf::from("/proc/self/exe"))
     } else {

@@ -18,6 +18,7 @@
 //!   something that failed is tried again.
 //! * `egress`: lets confined programs reach the hosts that a person has listed for them.
 //! * `metrics`: answers with what the daemon counts.
+//! * `relay`: both ends of a connector that runs on another machine.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
 //!   `service`, `service_api`: what those share that do something at a service for agents.
 //!
@@ -62,6 +63,7 @@ mod parent;
 mod payload;
 mod process;
 mod program;
+mod relay;
 mod service;
 mod service_api;
 mod session;
@@ -77,7 +79,7 @@ use connector::{Make, Ready};
 pub use process::run;
 
 /// The built-in connectors that a process runs for, each with what makes it of its settings.
-static BUILTINS: [(&str, Make); 10] = [
+static BUILTINS: [(&str, Make); 11] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),
@@ -113,5 +115,9 @@ static BUILTINS: [(&str, Make); 10] = [
     ("mcp", |it| {
         let mcp = mcp::Mcp::new(it)?;
         Ok(Ready::to(|gateway, stop| mcp.run(gateway, stop)))
+    }),
+    ("relay", |it| {
+        let relay = relay::Relay::new(it)?;
+        Ok(Ready::to(|gateway, stop| relay.run(gateway, stop)))
     }),
 ];

@@ -241,6 +241,53 @@ pub const METRICS_FRESH_MS: u64 = 1_000;
 /// Spans without an end that are remembered; of the oldest the beginning is forgotten.
 pub const EXPORT_OPEN_SPANS_MAX: usize = 10_000;
 
+/// Connections to a relay that have not said yet who they are, at one time. One more is closed.
+pub const RELAY_HANDSHAKES_MAX: usize = 16;
+
+/// Time a connection to a relay has for TLS and its greeting, and a relay for its own, in milliseconds.
+pub const RELAY_HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
+
+/// Longest greeting of whoever connects to a relay, in bytes.
+pub const RELAY_HELLO_BYTES_MAX: usize = 4 * 1024;
+
+/// Lines of the log in [`RELAY_REFUSALS_INTERVAL_MS`] that tell of who was refused by a relay. The next one tells how
+/// many were left out.
+pub const RELAY_REFUSALS_TOLD: u32 = 20;
+
+/// The time in which so many lines may be logged, in milliseconds.
+pub const RELAY_REFUSALS_INTERVAL_MS: u64 = 60_000;
+
+/// How often each side of a relay is asked whether it is there, in milliseconds.
+pub const RELAY_PING_MS: u64 = 10_000;
+
+/// Time in which nothing at all came from the other side of a relay, in milliseconds, after which the link is given up.
+pub const RELAY_SILENCE_MS: u64 = 30_000;
+
+/// First pause before another try to reach a relay, in milliseconds. Each further pause is twice as long.
+pub const RELAY_BACK_OFF_FIRST_MS: u64 = 250;
+
+/// Longest pause between two tries to reach a relay, in milliseconds.
+pub const RELAY_BACK_OFF_MAX_MS: u64 = 30_000;
+
+/// Requests of one relayed connector without an answer yet, on either side. One more is refused.
+pub const RELAY_UNANSWERED_MAX: usize = 1_024;
+
+/// Memory that those may take on the connector's side, where they are kept to be sent again, in bytes. Beyond, an event
+/// is refused; the first one is not.
+pub const RELAY_UNANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Frames that wait to be written to one side of a relay. With one more, that side does not read, and is given up.
+pub const RELAY_FRAMES_WAITING_MAX: usize = 2 * RELAY_UNANSWERED_MAX;
+
+/// Parts of a relayed call's result that wait; a further one is left out.
+pub const RELAY_PIECES_WAITING_MAX: usize = 64;
+
+/// Time a relayed connector has to end once its relay is to, in milliseconds; then it is killed.
+pub const RELAY_STOP_TIMEOUT_MS: u64 = 10_000;
+
+/// Largest file that says what is relayed, and largest file that it names, in bytes.
+pub const RELAY_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Commands of connector tasks that wait for the session. A task whose command finds no place waits.
 pub const SESSION_COMMANDS_WAITING_MAX: usize = 16;
 

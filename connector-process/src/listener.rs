@@ -9,6 +9,7 @@
 //! * `replying`: whoever brought an event gets what the agent answered. `callbacks`: it is posted somewhere.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: what a service does for agents.
+//! * `opening`: the socket that is listened on. Without HTTP, too.
 //! * `server`: sockets, time-outs and bounds; `connection_limiter`: who gives way when there are too many.
 //!
 //! # Invariant
@@ -22,6 +23,7 @@ mod callbacks;
 mod connection_limiter;
 mod http_endpoint;
 mod malformed;
+mod opening;
 mod outbox;
 mod reply_body;
 mod replying;
@@ -35,6 +37,7 @@ pub(crate) use answer::{Answer, Refusal, refused};
 pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
 pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::Malformed;
+pub(crate) use opening::{Listening, open};
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,19 +15,20 @@ use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::command_line::{self, Start};
+use crate::command_line::{self, BINARY_NAME, Start};
 use crate::confined;
 use crate::egress::Doors;
 use crate::http;
 use crate::link::{Link, LinkError, Role};
 use crate::own_sandbox;
 use crate::parent::die_with_parent;
+use crate::relay::far::{self, Settings};
 use crate::session;
 
 /// Exit code: the orchestrator is gone, or the two cannot work together.
 const EXIT_ORCHESTRATOR_LOST: u8 = 1;
 
-/// Exit code: not started by the orchestrator.
+/// Exit code: not started by the orchestrator, or not as it can be.
 const EXIT_MISUSED: u8 = 2;
 
 /// Is a connector process, from its command line to its exit code.
@@ -40,6 +42,7 @@ pub fn run() -> ExitCode {
     match command_line::read(&arguments, ipc_fd.as_deref()) {
         Start::Serve => serve(),
         Start::Become(sandbox, command) => confined::become_program(sandbox.as_ref(), &command),
+        Start::Relay(file) => relay(&file),
         Start::Tell(text) => {
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::SUCCESS
@@ -124,6 +127,47 @@ fn serve() -> ExitCode {
     code
 }
 
+/// Relays the connector that a file describes, until a signal.
+fn relay(file: &Path) -> ExitCode {
+    hide_memory();
+    http::install_cryptography();
+    let identity = Identity {
+        process: "relay",
+        pid: std::process::id(),
+        trace_id: TraceId::from_uuid(uuid::Uuid::now_v7()),
+        fields: Vec::new(),
+    };
+    let settings = match Settings::read(file) {
+        Ok(settings) => settings,
+        Err(why) => {
+            let text = format!("{BINARY_NAME}: {why}\n");
+            drop(std::io::stderr().write_all(text.as_bytes()));
+            return ExitCode::from(EXIT_MISUSED);
+        }
+    };
+    let stdout = HeldStdout::of_this_thread();
+    stdout.flush_at_panic();
+    // It fails only if a subscriber is set already, and this process sets one.
+    drop(tracing::subscriber::set_global_default(log(
+        &identity,
+        stdout.clone(),
+    )));
+    let result = runtime(stdout.clone()).and_then(|runtime| {
+        let result = runtime.block_on(far::run(&settings));
+        runtime.shutdown_background();
+        result
+    });
+    let code = match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = error_chain(&error), "the relay cannot begin");
+            ExitCode::from(EXIT_ORCHESTRATOR_LOST)
+        }
+    };
+    stdout.flush();
+    code
+}
+
 /// Why the process ends without having been asked to.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
@@ -144,12 +188,15 @@ fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> 
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
     take_signals().map_err(ProcessError::Setup)?;
+    runtime(stdout).map_err(ProcessError::Setup)
+}
+
+fn runtime(stdout: HeldStdout) -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .on_thread_park(move || stdout.flush())
         .build()
-        .map_err(ProcessError::Setup)
 }
 
 /// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of

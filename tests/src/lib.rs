@@ -44,6 +44,7 @@ pub mod promql;
 pub mod provider;
 pub mod random;
 pub mod registry;
+pub mod relay;
 pub mod scrape;
 pub mod screen;
 pub mod secret_forms;

@@ -5,10 +5,11 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 
 use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
+use crate::relay::RELAY;
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 10] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP,
+pub static BUILTINS: [&Connector; 11] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP, &RELAY,
 ];
 
 /// The built-in connector of that name.

@@ -8,6 +8,7 @@
 //! * `builtin`: the connectors there are.
 //! * `check`: everything that is wrong with a Connection's settings and secrets.
 //! * `hosts`: where requests may go.
+//! * `relay`: the connector that stands for one on another machine.
 //! * `values`: settings that were checked, read one by one.
 //! * [`schedule`]: when the occurrences of a schedule are, and which of them are due.
 //! * [`thinking`]: how Anthropic's models are asked to think.
@@ -25,6 +26,7 @@ mod cron_fields;
 mod description;
 mod hosts;
 mod reach;
+mod relay;
 pub mod schedule;
 pub mod thinking;
 mod values;
@@ -35,4 +37,5 @@ pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
 pub use description::{Connector, Content, DescribedEvent, Secret, Setting};
 pub use hosts::AllowedHost;
 pub use reach::{Reach, reach_of};
+pub use relay::{RELAYED, is_relay, working_as};
 pub use values::Values;

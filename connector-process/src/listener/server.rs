@@ -4,7 +4,6 @@
 //! builder has a time-out for a request's head. Every connection is a task of one tracker and ends:
 //! by its client, by its age, or when the connector stops.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection_limiter::ConnectionLimiter;
 use super::http_endpoint::HttpEndpoint;
+use super::opening::{self, Listening};
 use super::outbox::Watched;
 use super::request::{BodyTimeout, Listener, Remote, receive};
 use super::service::Service;
 use crate::gateway::Gateway;
 use crate::limits::{
-    ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_BYTES_HELD_MAX,
-    BODY_RATE_GRACE_MS, BODY_READ_TIMEOUT_MS, CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS,
-    CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, HEADERS_MAX, READ_BUFFER_BYTES,
+    ACCEPT_RETRY_MS, BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_READ_TIMEOUT_MS,
+    CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS,
+    HEADERS_MAX, READ_BUFFER_BYTES,
 };
 
 /// How long a client may take over what.
@@ -62,9 +62,9 @@ impl ConnectionTimeouts {
 
 /// Listens and answers until `stop`, then finishes the requests in progress.
 pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
-    let Some(Listening { listener, address }) =
-        listen(service.http_endpoint(), &gateway, &stop).await
-    else {
+    let HttpEndpoint { host, port, .. } = service.http_endpoint();
+    let opened = opening::open(host, *port, &gateway, &stop).await;
+    let Some(Listening { listener, address }) = opened else {
         return;
     };
     if !service.is_guarded() && !address.ip().is_loopback() {
@@ -91,58 +91,6 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
             () = watching => {}
         },
     }
-}
-
-/// A listening socket and where it is.
-struct Listening {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-/// Opens the listening socket, trying again for as long as it takes; nothing once `stop` is set.
-async fn listen(
-    http_endpoint: &HttpEndpoint,
-    gateway: &Gateway,
-    stop: &CancellationToken,
-) -> Option<Listening> {
-    let place = format!("{}:{}", http_endpoint.host, http_endpoint.port);
-    let mut last_reason = String::new();
-    for pause in bind_pauses() {
-        let error = tokio::select! {
-            () = stop.cancelled() => return None,
-            result = bind(http_endpoint) => match result {
-                Ok(listening) => return Some(listening),
-                Err(error) => error,
-            },
-        };
-        let reason = error.to_string();
-        tracing::warn!(place, reason, "cannot listen; trying again");
-        if reason != last_reason {
-            let detail = format!("cannot listen on {place}: {reason}; trying again");
-            gateway.report(false, detail).await;
-            last_reason = reason;
-        }
-        tokio::select! {
-            () = stop.cancelled() => return None,
-            () = sleep(pause) => {}
-        }
-    }
-    None
-}
-
-async fn bind(http_endpoint: &HttpEndpoint) -> std::io::Result<Listening> {
-    let listener = TcpListener::bind((http_endpoint.host.as_str(), http_endpoint.port)).await?;
-    let address = listener.local_addr()?;
-    Ok(Listening { listener, address })
-}
-
-/// The pauses between tries to open the listening socket. Never ends.
-fn bind_pauses() -> impl Iterator<Item = Duration> {
-    let longest = Duration::from_millis(BIND_RETRY_MAX_MS);
-    std::iter::successors(
-        Some(Duration::from_millis(BIND_RETRY_FIRST_MS)),
-        move |pause| Some((*pause * 2).min(longest)),
-    )
 }
 
 /// Serves connections until `stop`, then waits for those that are open.
@@ -230,6 +178,7 @@ async fn connection(
 mod tests {
     use std::collections::BTreeMap;
     use std::future::Future;
+    use std::net::SocketAddr;
 
     use goondan_protocol::JsonObject;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -261,7 +210,8 @@ mod tests {
     ) {
         let webhook = Webhook::new(&JsonObject::new(), &BTreeMap::new());
         let service: Arc<dyn Service> = Arc::new(webhook);
-        let Listening { listener, address } = bind(service.http_endpoint()).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let (gateway, _orders) = Gateway::new();
         let stop = CancellationToken::new();
         let serving = serve(listener, service, gateway, timeouts, stop.clone());
@@ -379,15 +329,5 @@ mod tests {
             }
         })
         .await;
-    }
-
-    #[test]
-    fn pauses_between_binds_double_up_to_the_longest() {
-        let pauses: Vec<_> = bind_pauses()
-            .take(9)
-            .map(|pause| pause.as_millis())
-            .collect();
-        let expected = [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
-        assert_eq!(pauses, expected);
     }
 }

@@ -1,5 +1,6 @@
 //! By which connections an agent's tools work that do their work by one.
 
+use goondan_connectors::{is_relay, working_as};
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::{ToolDefinition, ToolSource};
 use goondan_protocol::ids::ConnectionName;
@@ -56,25 +57,35 @@ pub(crate) fn connect(
     }
     for connection in &chosen {
         let who = format!("the tool `{}`", tool.name);
-        check_secret(&who, service, connection, reference.place, report);
+        check_secret(
+            &who,
+            service,
+            connection,
+            (reference.place, resources),
+            report,
+        );
     }
     let names = chosen.iter().map(|connection| connection.name.clone());
     tool.connections = names.collect::<Vec<ConnectionName>>();
     tool.connections.sort();
 }
 
-/// Whether a connection is of a built-in connector.
+/// Whether a connection is of a built-in connector, or of a relay that brings it.
 pub(crate) fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Resources) -> bool {
-    let Some(reference) = &connection.connector else {
-        return false;
-    };
+    let own = builtin_of(connection, resources);
+    own.and_then(|own| working_as(own, &connection.config)) == Some(connector)
+}
+
+/// The built-in connector of a connection, if it has one.
+fn builtin_of<'a>(connection: &'a ConnectionSpec, resources: &'a Resources) -> Option<&'a str> {
+    let reference = connection.connector.as_ref()?;
     if reference.builtin {
-        return reference.name == connector;
+        return Some(&reference.name);
     }
-    let own = resources.connectors.get(reference.key().as_ref());
-    own.is_some_and(
-        |own| matches!(&own.program, Program::Builtin(name) if name.as_str() == connector),
-    )
+    match &resources.connectors.get(reference.key().as_ref())?.program {
+        Program::Builtin(name) => Some(name.as_str()),
+        Program::Entry(..) => None,
+    }
 }
 
 /// The connection that a setting names, as `name` or `Connection/name`.
@@ -122,12 +133,16 @@ pub(crate) fn check_secret(
     who: &str,
     service: &Service,
     connection: &ConnectionSpec,
-    place: Place,
+    (place, resources): (Place, &Resources),
     report: &mut Report,
 ) {
     let Some(secret) = service.secret else {
         return;
     };
+    if builtin_of(connection, resources).is_some_and(is_relay) {
+        // It is on the other machine.
+        return;
+    }
     // One that the connector itself cannot do without is its own problem.
     let described = goondan_connectors::find(service.connector);
     let is_required = described.is_some_and(|described| {

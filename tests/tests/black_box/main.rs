@@ -141,6 +141,8 @@ mod registries;
 #[cfg(test)]
 mod rehearsing;
 #[cfg(test)]
+mod relay;
+#[cfg(test)]
 mod replication;
 #[cfg(test)]
 mod replies;

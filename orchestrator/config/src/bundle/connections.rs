@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_connectors::ApprovalChat;
+use goondan_connectors::{ApprovalChat, working_as};
+use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
 use super::members::Membership;
@@ -74,7 +75,7 @@ fn resolve_connection(
         check_program(connection, name, report);
         check_asked_agents(connection, name, membership, report);
         if events.is_empty() {
-            events = described_events(described);
+            events = events_of(name, &connection.config);
         }
     }
     let mut rules = Vec::with_capacity(connection.rules.len());
@@ -179,6 +180,12 @@ fn check_local(
             .help("remove `config` and `secrets`"),
         );
     }
+}
+
+/// The events of a connection of a built-in connector: a relay brings those of the connector on the other machine.
+fn events_of(connector: &ResourceName, config: &JsonObject) -> Events {
+    let brought = working_as(connector.as_str(), config).and_then(goondan_connectors::find);
+    brought.map(described_events).unwrap_or_default()
 }
 
 /// The events of a built-in connector.

@@ -65,7 +65,7 @@ fn resolve_entry(
     let action = action_of(service, written, report)?;
     let who = format!("`{}` of `notify`", action.name);
     let place = written.connection.place;
-    check_secret(&who, service, connection, place, report);
+    check_secret(&who, service, connection, (place, resources), report);
     let args = Value::Object(entries_to_json(&written.args));
     let is_right = check_arguments(action, &args, written, report)
         && check_plan(action, &args, connection, written, report);

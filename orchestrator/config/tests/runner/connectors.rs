@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::Project;
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
     include_str!("../../../../docs/connectors/telegram.md"),
@@ -13,6 +13,7 @@ const PAGES: [&str; 8] = [
     include_str!("../../../../docs/connectors/discord.md"),
     include_str!("../../../../docs/connectors/otlp.md"),
     include_str!("../../../../docs/connectors/program.md"),
+    include_str!("../../../../docs/connectors/relay.md"),
 ];
 
 #[test]
@@ -33,6 +34,7 @@ fn every_example_of_a_connectors_page_loads() {
                 "GITHUB_WEBHOOK_SECRET",
                 "TELEGRAM_TOKEN",
                 "OTLP_AUTHORIZATION",
+                "RELAY_KEY",
             ] {
                 project = project.variable(variable, "s");
             }
@@ -50,7 +52,7 @@ fn validator() -> jsonschema::Validator {
 /// The schema of Connections accepts those of the example, and says what is wrong with others.
 fn check_by_schema(example: &str) {
     let validator = validator();
-    for document in example.split("---\n") {
+    for document in example.split("\n---\n") {
         let connection: Value = serde_saphyr::from_str(document).unwrap();
         if connection["kind"] != "Connection" {
             continue;

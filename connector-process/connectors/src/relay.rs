@@ -1,0 +1,117 @@
+//! The connector `relay`: a connector that runs on another machine.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::field::Default;
+use serde_json::Value;
+
+use crate::description::{Connector, Content, Secret, Setting};
+
+/// The connector's name.
+const NAME: &str = "relay";
+
+/// The setting that says which built-in connector runs on the other machine.
+const CONNECTOR: &str = "connector";
+
+/// The built-in connectors that a relay brings: all whose work is outside. What the clock does, or what asks the daemon
+/// for its figures, is as well off beside it.
+pub const RELAYED: &[&str] = &[
+    "webhook", "telegram", "slack", "github", "discord", "http", "mcp",
+];
+
+/// Longest name of who may connect, in bytes.
+const CLIENT_NAME_BYTES: usize = 64;
+
+/// Bytes of a fingerprint: a SHA-256.
+const FINGERPRINT_BYTES: usize = 32;
+
+pub(crate) static RELAY: Connector = Connector {
+    name: NAME,
+    about: "A connector that runs on another machine.",
+    settings: &[
+        Setting::optional("host", Content::Text, "Address or host name to listen on.")
+            .or(Default::Text("127.0.0.1")),
+        Setting::optional(
+            "port",
+            Content::Number(0, 65_535),
+            "Port to listen on; 0 is any free one.",
+        )
+        .or(Default::Number(0)),
+        Setting::optional(
+            CONNECTOR,
+            Content::Word(RELAYED),
+            "The built-in connector that runs on the other machine. Without it, a program does.",
+        ),
+        Setting::required(
+            "certificate",
+            Content::Text,
+            "The certificate that the relay shows, as PEM.",
+        ),
+        Setting::required("clients", Content::Named(&CLIENTS), "Who may connect."),
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[Secret {
+        name: "key",
+        is_required: true,
+        about: "The private key of `certificate`, as PEM.",
+    }],
+    events: &[],
+};
+
+static CLIENTS: [Setting; 2] = [
+    Setting::required(
+        "name",
+        Content::Name(CLIENT_NAME_BYTES),
+        "What the other machine is called here.",
+    ),
+    Setting::required(
+        "fingerprint",
+        Content::Hex(FINGERPRINT_BYTES),
+        "The SHA-256 of its certificate, in hexadecimal digits.",
+    ),
+];
+
+/// The built-in connector whose work a Connection does: its own, or the one that its relay brings. `connector` is its
+/// own. None if a relay brings a program.
+#[must_use]
+pub fn working_as<'a>(connector: &'a str, config: &'a JsonObject) -> Option<&'a str> {
+    if connector == NAME {
+        config.get(CONNECTOR).and_then(Value::as_str)
+    } else {
+        Some(connector)
+    }
+}
+
+/// Whether the built-in connector of that name is the relay, whose secrets are not those of the connector it brings.
+#[must_use]
+pub fn is_relay(connector: &str) -> bool {
+    connector == NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_relay_works_as_what_it_brings() {
+        let config = |value: Value| value.as_object().unwrap().clone();
+        assert_eq!(
+            working_as("slack", &config(json!({"connector": "x"}))),
+            Some("slack")
+        );
+        assert_eq!(
+            working_as("relay", &config(json!({"connector": "slack"}))),
+            Some("slack")
+        );
+        assert_eq!(working_as("relay", &config(json!({}))), None);
+    }
+
+    #[test]
+    fn what_is_relayed_is_built_in() {
+        for name in RELAYED {
+            assert!(crate::find(name).is_some() && !is_relay(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Calls that agents want made by the connector on the other machine.
+//!
+//! A call that finds no link is not made, and says that it may be tried again. One whose link breaks in the middle ends
+//! at once: nobody knows if it had its effect (`IPC-2`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{
+    CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome,
+};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ipc::{Head, ToConnector};
+use goondan_protocol::trace::TraceContext;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::wire::Queue;
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::limits::RELAY_PIECES_WAITING_MAX;
+
+/// What came of a call.
+#[derive(Debug)]
+pub(super) enum CallNews {
+    /// A part of it.
+    Piece(Box<RawValue>),
+    /// All of it.
+    End(CallOutcome),
+}
+
+/// The calls that wait for the other side, and the way there.
+#[derive(Debug)]
+pub(super) struct RelayedCalls {
+    me: Address,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The way to the other side, if there is one.
+    link: Option<Queue>,
+    waiting: HashMap<CallId, mpsc::Sender<CallNews>>,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RelayedCalls {
+    /// None yet, and no way to make any. `me` is the connection's own address.
+    pub(super) fn new(me: Address) -> Self {
+        Self {
+            me,
+            state: Arc::default(),
+        }
+    }
+
+    /// Calls go this way from now on.
+    pub(super) fn connect(&self, link: Queue) {
+        locked(&self.state).link = Some(link);
+    }
+
+    /// There is no way any more. The calls under way break off.
+    pub(super) fn disconnect(&self) {
+        *locked(&self.state) = State::default();
+    }
+
+    /// The other side tells what came of a call. Nobody may wait for it any more.
+    pub(super) fn tell(&self, call_id: CallId, news: CallNews) {
+        let mut state = locked(&self.state);
+        let waiting = match &news {
+            CallNews::Piece(_) => state.waiting.get(&call_id).cloned(),
+            CallNews::End(_) => state.waiting.remove(&call_id),
+        };
+        // Of a piece that finds no place nothing depends; for the end there is one.
+        let may_fail = waiting.is_none_or(|waiting| match news {
+            CallNews::Piece(_) if waiting.capacity() <= 1 => true,
+            news => waiting.try_send(news).is_err(),
+        });
+        if may_fail {
+            tracing::debug!(
+                call_id = call_id.0,
+                "nobody waits for what came of this call"
+            );
+        }
+    }
+
+    /// Hands a call over, and says where to hear of it.
+    fn begin(&self, order: CallOrder, trace: Option<TraceContext>) -> Result<Begun, CallError> {
+        let call_id = order.call_id;
+        let head = Head {
+            trace,
+            ..Head::new(Address::Orchestrator, self.me.clone())
+        };
+        let order = ToConnector::Call(Box::new(order)).to_frame(&head);
+        let order = order.map_err(|error| {
+            CallError::new(CallErrorCode::Internal, goondan_log::error_chain(&error))
+        })?;
+        let (sender, news) = mpsc::channel(RELAY_PIECES_WAITING_MAX + 1);
+        let mut state = locked(&self.state);
+        let handed_over = state
+            .link
+            .as_ref()
+            .is_some_and(|link| link.put(order).is_ok());
+        if !handed_over {
+            return Err(CallError {
+                retryable: true,
+                ..CallError::new(
+                    CallErrorCode::Unavailable,
+                    "the connector on the other machine is not connected",
+                )
+            });
+        }
+        state.waiting.insert(call_id, sender);
+        let state = Arc::clone(&self.state);
+        let me = self.me.clone();
+        Ok(Begun {
+            news,
+            call_id,
+            me,
+            state,
+        })
+    }
+}
+
+/// A call under way. Dropping it gives it up.
+struct Begun {
+    news: mpsc::Receiver<CallNews>,
+    call_id: CallId,
+    me: Address,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let call_id = self.call_id;
+        let mut state = locked(&self.state);
+        if state.waiting.remove(&call_id).is_none() {
+            return;
+        }
+        let head = Head::new(Address::Orchestrator, self.me.clone());
+        let cancel = ToConnector::CallCancel(CallCancel { call_id }).to_frame(&head);
+        if let (Some(link), Ok(cancel)) = (&state.link, cancel) {
+            // Without a place for it the link ends anyway.
+            drop(link.put(cancel));
+        }
+    }
+}
+
+impl CallHandler for RelayedCalls {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let begun = self.begin(call, pieces.trace());
+        async move {
+            let mut begun = begun?;
+            while let Some(news) = begun.news.recv().await {
+                match news {
+                    CallNews::Piece(piece) => pieces.send(piece).await,
+                    CallNews::End(CallOutcome::Ok(value)) => return Ok(value),
+                    CallNews::End(CallOutcome::Error(error)) => return Err(error),
+                }
+            }
+            let message = "the link to the other machine broke off; outcome unknown";
+            let error = CallError::new(CallErrorCode::Interrupted, message).of_unknown_outcome();
+            Err(error.suggest("look whether it had its effect before you try again"))
+        }
+        .boxed()
+    }
+}

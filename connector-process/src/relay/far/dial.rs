@@ -1,0 +1,113 @@
+//! From the other machine to the relay: one link after the other, for as long as it takes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use goondan_clock::{sleep, timeout};
+use goondan_log::error_chain;
+use goondan_protocol::definition::ConnectorAssignment;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+use super::settings::Settings;
+use crate::back_off::back_off;
+use crate::limits::{RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS, RELAY_HANDSHAKE_TIMEOUT_MS};
+use crate::relay::greeting::shake_hands;
+use crate::relay::wire::{Incoming, LastHeard, Queue, Wire, WireError, next_frame, write_all};
+
+/// A link to the relay, which has said what it expects here.
+pub(super) struct Link {
+    pub(super) expected: ConnectorAssignment,
+    incoming: Incoming,
+    heard: LastHeard,
+    queue: Queue,
+    /// Ends when it is dropped.
+    _writing: JoinSet<Result<(), WireError>>,
+}
+
+impl Link {
+    /// The relay's next frame. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if the link is gone.
+    pub(super) async fn next(&mut self) -> Result<Bytes, WireError> {
+        tokio::select! {
+            frame = next_frame(&mut self.incoming) => frame,
+            () = self.heard.silence() => Err(WireError::Silent),
+        }
+    }
+
+    /// Says a frame to the relay.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::NotRead`] if it does not read.
+    pub(super) fn put(&self, frame: impl Into<Bytes>) -> Result<(), WireError> {
+        self.queue.put(frame)
+    }
+}
+
+/// Makes a link, after the pause that so many failures in a row ask for.
+///
+/// # Errors
+///
+/// Why there is none, in words.
+pub(super) async fn dial(settings: &Settings, failures: u32) -> Result<Link, String> {
+    if failures > 0 {
+        sleep(pause(failures)).await;
+    }
+    let limit = Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS);
+    timeout(limit, connect(settings))
+        .await
+        .unwrap_or_else(|_elapsed| Err(format!("no answer within {RELAY_HANDSHAKE_TIMEOUT_MS} ms")))
+}
+
+/// The pause after so many failures in a row.
+pub(super) fn pause(failures: u32) -> Duration {
+    back_off(failures, RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS)
+}
+
+async fn connect(settings: &Settings) -> Result<Link, String> {
+    let stream = TcpStream::connect(&settings.relay).await;
+    let stream = stream.map_err(|error| error_chain(&error))?;
+    // Without it small frames are only later.
+    stream.set_nodelay(true).ok();
+    // The certificate is known by its fingerprint: the name in it, if any, says nothing.
+    let address = stream.peer_addr().map_err(|error| error_chain(&error))?;
+    let name = ServerName::IpAddress(address.ip().into());
+    let connector = TlsConnector::from(std::sync::Arc::clone(&settings.tls));
+    let stream = connector.connect(name, stream).await;
+    let stream = stream.map_err(|error| error_chain(&error))?;
+    let mut wire = Wire::over(stream.into());
+    let expected = shake_hands(&mut wire).await;
+    let expected = expected.map_err(|error| error_chain(&error))?;
+    let Wire {
+        incoming,
+        outgoing,
+        heard,
+    } = wire.greeted();
+    let (queue, frames) = Queue::new();
+    let mut writing = JoinSet::new();
+    writing.spawn(write_all(frames, outgoing));
+    Ok(Link {
+        expected,
+        incoming,
+        heard,
+        queue,
+        _writing: writing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_half_a_minute() {
+        let pauses = [1, 2, 3, 7, 8, u32::MAX].map(|failures| pause(failures).as_millis());
+        assert_eq!(pauses, [250, 500, 1_000, 16_000, 30_000, 30_000]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The daemon's end of a link: what the connector on the other machine says becomes what this process asks of the
+//! orchestrator, and the answers go back.
+//!
+//! The other side is trusted as far as any connector of this connection: it brings events in the connection's own
+//! names, and keeps its state. What no connector says ends the link.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use goondan_clock::sleep;
+use goondan_protocol::approval::ApprovalVerdict;
+use goondan_protocol::envelope::{Address, Envelope};
+use goondan_protocol::ipc::{
+    EventRefused, Head, Ping, RefusalCode, State, StateKept, StateRefused, Status, ToConnector,
+    ToOrchestrator,
+};
+use goondan_protocol::question::QuestionRefused;
+use goondan_protocol::reply::Reply;
+use goondan_protocol::trace::TraceContext;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::{CallNews, RelayedCalls};
+use super::wire::{Queue, Wire, WireError, next_frame, write_all};
+use crate::gateway::{Gateway, span_within};
+use crate::limits::{NOTE_BYTES_MAX, RELAY_PING_MS, RELAY_UNANSWERED_MAX, REPLY_TIMEOUT_MS};
+
+/// What of a relay every link works with.
+pub(super) struct Near<'n> {
+    pub(super) me: &'n Address,
+    pub(super) gateway: &'n Gateway,
+    pub(super) calls: &'n RelayedCalls,
+    /// What people are told of whoever is connected, before what that says of itself.
+    pub(super) who: String,
+}
+
+/// A request of the other side, its answer on the way.
+type Answering = BoxFuture<'static, (u64, ToConnector)>;
+
+/// One link.
+struct Link<'n> {
+    near: &'n Near<'n>,
+    queue: Queue,
+    answering: FuturesUnordered<Answering>,
+    /// The requests for replies that may be forgotten.
+    replies: HashMap<u64, CancellationToken>,
+}
+
+impl Near<'_> {
+    /// Serves a link whose other side has been welcomed, until it ends or `cut`. Nothing that was asked for is lost with
+    /// it: the other side asks again.
+    ///
+    /// # Errors
+    ///
+    /// Why the link ended, unless it was cut.
+    pub(super) async fn serve(&self, wire: Wire, cut: &CancellationToken) -> Result<(), WireError> {
+        let (queue, frames) = Queue::new();
+        let Wire {
+            mut incoming,
+            outgoing,
+            heard,
+        } = wire;
+        let mut link = Link {
+            near: self,
+            queue: queue.clone(),
+            answering: FuturesUnordered::new(),
+            replies: HashMap::new(),
+        };
+        self.calls.connect(queue);
+        let serving = async {
+            let mut writing = std::pin::pin!(write_all(frames, outgoing));
+            let mut pinging = std::pin::pin!(sleep(Duration::from_millis(RELAY_PING_MS)));
+            loop {
+                tokio::select! {
+                    () = cut.cancelled() => return Ok(()),
+                    frame = next_frame(&mut incoming) => link.hear(&frame?).await?,
+                    Some((request, answer)) = link.answering.next() => {
+                        link.replies.remove(&request);
+                        link.say(&answer, Some(request))?;
+                    }
+                    result = &mut writing => return result,
+                    () = heard.silence() => return Err(WireError::Silent),
+                    () = &mut pinging => {
+                        link.say(&ToConnector::Ping(Ping { nonce: 0 }), None)?;
+                        pinging.set(sleep(Duration::from_millis(RELAY_PING_MS)));
+                    }
+                }
+            }
+        };
+        let result = serving.await;
+        self.calls.disconnect();
+        result
+    }
+
+    /// Tells people what the other side says of itself.
+    async fn report(&self, status: Status) {
+        let said: String = status.detail.chars().take(NOTE_BYTES_MAX).collect();
+        let detail = format!("{}: {said}", self.who);
+        if status.ready {
+            self.gateway.report(true, detail).await;
+        } else {
+            self.gateway.report_declined(detail, status.token).await;
+        }
+    }
+}
+
+impl Link<'_> {
+    fn say(&self, message: &ToConnector, in_reply_to: Option<u64>) -> Result<(), WireError> {
+        let head = Head::new(Address::Orchestrator, self.near.me.clone()).answering(in_reply_to);
+        self.queue.put(message.to_frame(&head)?)
+    }
+
+    /// Reads one frame.
+    async fn hear(&mut self, frame: &[u8]) -> Result<(), WireError> {
+        let envelope = Envelope::from_frame(frame)?;
+        match ToOrchestrator::from_envelope(&envelope)? {
+            ToOrchestrator::Pong(_) | ToOrchestrator::Confined(_) => Ok(()),
+            ToOrchestrator::Status(status) => {
+                let near = self.near;
+                near.report(status).await;
+                Ok(())
+            }
+            ToOrchestrator::CallPiece(it) => {
+                self.near.calls.tell(it.call_id, CallNews::Piece(it.piece));
+                Ok(())
+            }
+            ToOrchestrator::CallResult(it) => {
+                self.near.calls.tell(it.call_id, CallNews::End(it.outcome));
+                Ok(())
+            }
+            ToOrchestrator::ReplyForget(forget) => {
+                for request in forget.request_ids {
+                    if let Some(forgotten) = self.replies.remove(&request) {
+                        forgotten.cancel();
+                    }
+                }
+                Ok(())
+            }
+            message => self.ask(&envelope, message),
+        }
+    }
+
+    /// Passes a request on.
+    fn ask(&mut self, envelope: &Envelope, message: ToOrchestrator) -> Result<(), WireError> {
+        let out_of_turn = |kind: &str| WireError::OutOfTurn {
+            kind: kind.to_owned(),
+            when: "in a relay",
+        };
+        let Some(request) = envelope.id else {
+            return Err(out_of_turn(message.kind()));
+        };
+        if self.answering.len() >= RELAY_UNANSWERED_MAX {
+            return Err(WireError::TooMuch);
+        }
+        let gateway = self.near.gateway.clone();
+        let trace = envelope.trace;
+        let answer: BoxFuture<'static, ToConnector> = match message {
+            ToOrchestrator::Event(event) => {
+                Box::pin(async move { submit(&gateway, *event, trace).await })
+            }
+            ToOrchestrator::StateGet(_) => Box::pin(async move {
+                match gateway.state().await {
+                    Ok(state) => ToConnector::State(State { state }),
+                    Err(message) => ToConnector::StateRefused(StateRefused { message }),
+                }
+            }),
+            ToOrchestrator::StateSet(set) => Box::pin(async move {
+                match gateway.keep(set.state).await {
+                    Ok(()) => ToConnector::StateKept(StateKept {}),
+                    Err(message) => ToConnector::StateRefused(StateRefused { message }),
+                }
+            }),
+            ToOrchestrator::ReplyAwait(asked) => {
+                let forgotten = CancellationToken::new();
+                self.replies.insert(request, forgotten.clone());
+                Box::pin(async move {
+                    let reply = tokio::select! {
+                        reply = gateway.reply(asked) => reply,
+                        () = forgotten.cancelled() => None,
+                    };
+                    let message = "the relay is stopping".to_owned();
+                    ToConnector::Reply(Box::new(reply.unwrap_or(Reply::Open { message })))
+                })
+            }
+            ToOrchestrator::QuestionAsk(_) => {
+                let message = "a relay asks nobody".to_owned();
+                let refused = ToConnector::QuestionRefused(QuestionRefused { message });
+                Box::pin(std::future::ready(refused))
+            }
+            ToOrchestrator::ApprovalPress(_) => {
+                let message = "nothing is approved by a relay".to_owned();
+                let verdict = ApprovalVerdict::NotAllowed { message };
+                Box::pin(std::future::ready(ToConnector::ApprovalVerdict(verdict)))
+            }
+            other => return Err(out_of_turn(other.kind())),
+        };
+        self.answering
+            .push(Box::pin(async move { (request, answer.await) }));
+        Ok(())
+    }
+}
+
+async fn submit(
+    gateway: &Gateway,
+    event: goondan_protocol::event::ConnectorEvent,
+    seen: Option<TraceContext>,
+) -> ToConnector {
+    if event.id.is_none() {
+        // Sent again, it would be another event.
+        return ToConnector::EventRefused(EventRefused {
+            code: RefusalCode::Invalid,
+            message: "an event without an id is not relayed".to_owned(),
+        });
+    }
+    let trace = seen.unwrap_or_else(|| span_within(None, uuid::Uuid::now_v7()));
+    let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+    match gateway.submit_within(reply_timeout, event, trace).await {
+        Ok(accepted) => ToConnector::EventAccepted(accepted),
+        Err(refused) => ToConnector::EventRefused(refused),
+    }
+}

@@ -1,0 +1,241 @@
+//! Frames over TLS, and whether the other side still says anything.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_clock::{Instant, sleep_until};
+use goondan_protocol::envelope::MessageError;
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf, split};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsStream;
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+use crate::limits::{RELAY_FRAMES_WAITING_MAX, RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS};
+
+/// Why one side of a relay cannot go on with the other. The link is made anew.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireError {
+    /// The other side closed, or the network did.
+    #[error("the other side closed the link")]
+    Closed,
+    /// Nothing came for too long.
+    #[error("nothing came from the other side for {RELAY_SILENCE_MS} ms")]
+    Silent,
+    /// More waits to be written than may.
+    #[error("the other side does not read: {RELAY_FRAMES_WAITING_MAX} frames wait for it")]
+    NotRead,
+    /// What came is no frame, or TLS or the socket failed.
+    #[error("cannot read from the other side")]
+    Read(#[source] FrameError),
+    /// TLS or the socket does not take what is written.
+    #[error("cannot write to the other side")]
+    Write(#[source] FrameError),
+    /// A frame is no message, or none can be made of one.
+    #[error("a frame is not a message that this side knows")]
+    NotAMessage(#[from] MessageError),
+    /// A message has no place here.
+    #[error("the other side said `{kind}`, which has no place {when}")]
+    OutOfTurn {
+        /// The message's type.
+        kind: String,
+        /// What this side was about.
+        when: &'static str,
+    },
+    /// The other side asks for more than it may.
+    #[error("the other side leaves more requests open than it may")]
+    TooMuch,
+}
+
+/// When something last came from the other side.
+#[derive(Debug, Clone)]
+pub(super) struct LastHeard(Arc<Mutex<Instant>>);
+
+impl LastHeard {
+    fn now() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// Something came.
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Waits until nothing came for [`RELAY_SILENCE_MS`]. Cancel-safe.
+    pub(super) async fn silence(&self) {
+        loop {
+            let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = heard + Duration::from_millis(RELAY_SILENCE_MS);
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+/// Takes note of every byte: a large frame over a slow line is no silence.
+pub(super) struct Listened<R> {
+    reader: R,
+    heard: LastHeard,
+}
+
+impl<R> Listened<R> {
+    /// Frames of this reader, and when something last came of it.
+    pub(super) fn frames(reader: R) -> (FramedRead<Self, FrameCodec>, LastHeard)
+    where
+        R: AsyncRead,
+    {
+        let heard = LastHeard::now();
+        let listened = Self {
+            reader,
+            heard: heard.clone(),
+        };
+        (FramedRead::new(listened, FrameCodec::new()), heard)
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Listened<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        read: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = read.filled().len();
+        let polled = Pin::new(&mut self.reader).poll_read(context, read);
+        if read.filled().len() > before {
+            self.heard.note();
+        }
+        polled
+    }
+}
+
+/// Frames from the other side.
+pub(super) type Incoming = FramedRead<Listened<ReadHalf<TlsStream<TcpStream>>>, FrameCodec>;
+/// Frames to the other side.
+pub(super) type Outgoing = FramedWrite<WriteHalf<TlsStream<TcpStream>>, FrameCodec>;
+
+/// A link, before anything was said over it. Only a greeting can be read.
+pub(super) struct Wire {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+    pub(super) heard: LastHeard,
+}
+
+impl Wire {
+    /// Over a connection whose handshake is done.
+    pub(super) fn over(stream: TlsStream<TcpStream>) -> Self {
+        let (reader, writer) = split(stream);
+        let (incoming, heard) = Listened::frames(reader);
+        let greeting = FrameCodec::with_max_frame_bytes(RELAY_HELLO_BYTES_MAX);
+        Self {
+            incoming: incoming.map_decoder(|_any| greeting),
+            outgoing: FramedWrite::new(writer, FrameCodec::new()),
+            heard,
+        }
+    }
+
+    /// The same, once who speaks is known: frames of any length that the protocol allows.
+    pub(super) fn greeted(self) -> Self {
+        let incoming = self.incoming.map_decoder(|_greeting| FrameCodec::new());
+        Self { incoming, ..self }
+    }
+}
+
+/// Waits for the next frame. Cancel-safe.
+///
+/// # Errors
+///
+/// [`WireError::Closed`] at the stream's end, [`WireError::Read`] if it ends badly.
+pub(super) async fn next_frame<R: AsyncRead + Unpin>(
+    incoming: &mut FramedRead<R, FrameCodec>,
+) -> Result<Bytes, WireError> {
+    match incoming.next().await {
+        Some(Ok(frame)) => Ok(frame),
+        Some(Err(error)) => Err(WireError::Read(error)),
+        None => Err(WireError::Closed),
+    }
+}
+
+/// Writes one frame.
+///
+/// # Errors
+///
+/// [`WireError::Write`].
+pub(super) async fn write_frame<W: AsyncWrite + Unpin>(
+    outgoing: &mut FramedWrite<W, FrameCodec>,
+    frame: impl Into<Bytes>,
+) -> Result<(), WireError> {
+    outgoing.send(frame.into()).await.map_err(WireError::Write)
+}
+
+/// Frames that wait to be written.
+#[derive(Debug, Clone)]
+pub(super) struct Queue(mpsc::Sender<Bytes>);
+
+impl Queue {
+    /// A queue, and what comes out of it.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
+        let (sender, frames) = mpsc::channel(RELAY_FRAMES_WAITING_MAX);
+        (Self(sender), frames)
+    }
+
+    /// Puts one more frame in.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::NotRead`] if there is no place for it, or nobody writes any more.
+    pub(super) fn put(&self, frame: impl Into<Bytes>) -> Result<(), WireError> {
+        self.0
+            .try_send(frame.into())
+            .map_err(|_full| WireError::NotRead)
+    }
+}
+
+/// Writes what is queued until the queue ends.
+///
+/// # Errors
+///
+/// [`WireError::Write`].
+pub(super) async fn write_all<W: AsyncWrite + Unpin>(
+    mut frames: mpsc::Receiver<Bytes>,
+    mut outgoing: FramedWrite<W, FrameCodec>,
+) -> Result<(), WireError> {
+    while let Some(frame) = frames.recv().await {
+        write_frame(&mut outgoing, frame).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_clock::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_begins_anew_with_whatever_comes() {
+        let heard = LastHeard::now();
+        let nearly = Duration::from_millis(RELAY_SILENCE_MS - 1);
+        assert!(timeout(nearly, heard.silence()).await.is_err());
+        heard.note();
+        assert!(timeout(nearly, heard.silence()).await.is_err());
+        assert!(timeout(nearly, heard.silence()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_nobody_reads_ends_the_link() {
+        let (queue, frames) = Queue::new();
+        for _ in 0..RELAY_FRAMES_WAITING_MAX {
+            queue.put(Vec::new()).unwrap();
+        }
+        assert!(matches!(queue.put(Vec::new()), Err(WireError::NotRead)));
+        drop(frames);
+    }
+}
