@@ -117,6 +117,8 @@ mod pages;
 #[cfg(test)]
 mod parking;
 #[cfg(test)]
+mod partitions;
+#[cfg(test)]
 mod pauses;
 #[cfg(test)]
 mod people;
