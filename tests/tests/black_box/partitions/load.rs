@@ -15,6 +15,9 @@ use goondan_tests::wait::{wait_for, within};
 /// How long a client waits for a daemon that may be stopped.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(8);
 
+/// How many send through one node.
+const SENDERS: usize = 2;
+
 /// How long one waits that was refused.
 const PAUSE: Duration = Duration::from_millis(200);
 
