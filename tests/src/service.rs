@@ -76,6 +76,13 @@ impl Service {
         log.is_some_and(|log| !log.saying("orchestrator started").is_empty())
     }
 
+    /// Whether it has logged this, in the life that is not over.
+    #[must_use]
+    pub fn says(&self, text: &str) -> bool {
+        let log = self.state.0.lock().unwrap().log.clone();
+        log.is_some_and(|log| !log.saying(text).is_empty())
+    }
+
     /// Kills it, and does not start it again.
     pub fn dies(&self) {
         self.change(|state| state.is_wanted = false);

@@ -29,6 +29,10 @@ const FAULTS_VAR: &str = "GOONDAN_TEST_PARTITION_FAULTS";
 const NODES: [&str; 3] = ["a", "b", "c"];
 const SERVERS: [&str; 2] = ["db1", "db2"];
 
+/// What a daemon says that leaves a workspace to others.
+const HAS_LEFT: &str =
+    "the disk failed; this node leaves the workspace to others until it starts anew";
+
 /// The disk that a state root is on.
 const DISK_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -199,9 +203,7 @@ impl Trial {
         }
         let healed = Instant::now();
         let by = self.load.acknowledged_after(healed, None).by;
-        for service in &self.services {
-            wait_until("the daemon has started", || service.has_started());
-        }
+        self.starts_anew();
         self.pair.waits_until_in_step();
         eprintln!(
             "{:6.1} s, then {:4.1} s  {fault:?} at {}; now {}",
@@ -241,7 +243,7 @@ impl Trial {
         self.pair.has_a_standby_again(&self.network);
     }
 
-    /// Fills a node's disk to the last byte, and empties it again. Whoever could not follow is started anew, as it says.
+    /// Fills a node's disk to the last byte, and empties it again.
     fn fills(&mut self, at: usize) {
         let path = self.nodes[at].home.state_root().join("filler");
         let mut file = File::create(&path).unwrap();
@@ -251,11 +253,15 @@ impl Trial {
         self.random.let_pass(4_000);
         drop(file);
         std::fs::remove_file(path).unwrap();
-        wait_until("the daemon has started", || self.services[at].has_started());
-        let listed = self.nodes[at].home.gdn(&["--json", "node", "list"]);
-        let has_left = listed.code == 0 && listed.json()["workspaces"][0]["isStopped"] == true;
-        if has_left {
-            self.services[at].restarts();
+    }
+
+    /// Whoever could not follow on a full disk says that it is to be started anew, and is.
+    fn starts_anew(&self) {
+        for service in &self.services {
+            wait_until("the daemon has started", || service.has_started());
+            if service.says(HAS_LEFT) {
+                service.restarts();
+            }
         }
     }
 
