@@ -47,6 +47,8 @@ mod damage;
 #[cfg(test)]
 mod demo_kill;
 #[cfg(test)]
+mod demo_nodes;
+#[cfg(test)]
 mod denials;
 #[cfg(test)]
 mod egress;
