@@ -8,13 +8,16 @@ use goondan_confinement::{Facts, probe_all};
 pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
 /// Those that a build may have beside them.
-pub(crate) const FURTHER_PROGRAMS: [&str; 2] = ["goondan-studio", "goondan-replica"];
+pub(crate) const FURTHER_PROGRAMS: [&str; 2] = ["goondan-studio", REPLICA];
 
 /// This program.
 pub(crate) const GDN: &str = "gdn";
 
 /// The daemon's program.
 pub(crate) const ORCHESTRATOR: &str = "goondan-orchestrator";
+
+/// The program that speaks to the server of workspaces' logs.
+pub(crate) const REPLICA: &str = "goondan-replica";
 
 /// The program of connectors and models.
 pub(crate) const CONNECTOR_PROCESS: &str = "goondan-connector-process";

@@ -242,6 +242,8 @@ pub const METRICS: &str = "gdn.metrics/v1";
 pub const DEMO: &str = "gdn.demo/v1";
 /// `gdn demo kill`.
 pub const DEMO_KILL: &str = "gdn.demo.kill/v1";
+/// `gdn demo nodes`.
+pub const DEMO_NODES: &str = "gdn.demo.nodes/v1";
 
 /// Every form.
 pub const ALL: &[&str] = &[
@@ -357,4 +359,5 @@ pub const ALL: &[&str] = &[
     METRICS,
     DEMO,
     DEMO_KILL,
+    DEMO_NODES,
 ];

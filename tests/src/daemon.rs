@@ -48,7 +48,17 @@ impl Daemon {
 
     /// Starts a daemon with a command that becomes it, and waits until it accepts connections.
     #[must_use]
-    pub fn start_command(home: &Home, mut command: Command) -> Self {
+    pub fn start_command(home: &Home, command: Command) -> Self {
+        let daemon = Self::starting(home, command);
+        daemon.log.wait_for("the daemon has started", |line| {
+            message(line) == "orchestrator started"
+        });
+        daemon
+    }
+
+    /// Starts a daemon with a command that becomes it, and does not wait: it may end before it has started.
+    #[must_use]
+    pub fn starting(home: &Home, mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -62,18 +72,14 @@ impl Daemon {
             drop(stderr.read_to_string(&mut text));
             text
         });
-        let daemon = Self {
+        Self {
             child,
             log,
             reader: Some(reader),
             complaints: Some(complaints),
             home: home.path().to_owned(),
             has_ended: false,
-        };
-        daemon.log.wait_for("the daemon has started", |line| {
-            message(line) == "orchestrator started"
-        });
-        daemon
+        }
     }
 
     /// A daemon that serves the home's project.
@@ -148,15 +154,29 @@ impl Daemon {
 
     /// Waits until it ends by itself with an exit code, checks that every process of it ends, and gives what it told on
     /// stderr.
-    pub fn ends_with(mut self, code: i32) -> String {
+    pub fn ends_with(self, code: i32) -> String {
+        let (found, told) = self.ends();
+        assert_eq!(found, Some(code), "{told}");
+        told
+    }
+
+    /// Whether it has ended, so that [`Self::ends`] does not wait for it.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits until it ends, however that is, and checks that every process of it does. Gives its exit code, which is
+    /// none if a signal ended it, and what it told on stderr.
+    #[must_use]
+    pub fn ends(mut self) -> (Option<i32>, String) {
         let status = self.ended();
-        assert_eq!(status.code(), Some(code));
         wait_until("every process ends with the daemon", || {
             self.processes_left().is_empty()
         });
         self.log.check(true);
         let complaints = self.complaints.take();
-        complaints.map_or_else(String::new, |thread| thread.join().unwrap())
+        let told = complaints.map_or_else(String::new, |thread| thread.join().unwrap());
+        (status.code(), told)
     }
 
     fn end_well(&mut self) {

@@ -156,7 +156,12 @@ pub fn left_out(why: &str) -> bool {
     note_left_out(why)
 }
 
-fn note_left_out(why: &str) -> bool {
+/// As [`left_out`], for what not even CI has to have.
+///
+/// # Panics
+///
+/// If the note cannot be written.
+pub fn note_left_out(why: &str) -> bool {
     let test = thread::current();
     let test = test.name().unwrap_or("a test");
     eprintln!("LEFT OUT: {test}: {why}");

@@ -1,6 +1,7 @@
 //! Servers of PostgreSQL, each in a directory of its own and on a socket there.
 
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,11 @@ use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
 use crate::needs;
+use crate::network::Machine;
 use crate::wait::{wait_for, wait_until};
 
 /// Who owns the databases.
-const ROLE: &str = "goondan";
+pub(crate) const ROLE: &str = "goondan";
 
 /// Certificates for `localhost`, and who signed them.
 const FIXTURES: &str = concat!(
@@ -56,6 +58,8 @@ pub struct Server {
     dir: TempDir,
     settings: Vec<String>,
     port: u16,
+    /// Where it runs, if that is not here.
+    machine: Option<Machine>,
     child: RefCell<Option<Child>>,
 }
 
@@ -63,9 +67,25 @@ impl Server {
     /// A database that nobody has written to, and no server yet. None without PostgreSQL.
     #[must_use]
     pub fn made(settings: &[&str]) -> Option<Self> {
-        let server = Self::empty(settings)?;
-        let data = server.data();
-        let made = server
+        Some(Self::empty(settings)?.with_database())
+    }
+
+    /// A server on a machine of a network, which lets all of that network in. None without PostgreSQL.
+    #[must_use]
+    pub fn running_at(machine: &Machine, settings: &[&str]) -> Option<Self> {
+        let server = Self::empty(settings)?.at(machine).with_database();
+        let path = server.data().join("pg_hba.conf");
+        let mut rules = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        for database in ["all", "replication"] {
+            writeln!(rules, "host {database} {ROLE} samenet trust").unwrap();
+        }
+        server.start();
+        Some(server)
+    }
+
+    fn with_database(self) -> Self {
+        let data = self.data();
+        let made = self
             .command("initdb")
             .args(["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"])
             .args(["--username", ROLE, "--pgdata"])
@@ -73,7 +93,15 @@ impl Server {
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
-        Some(server)
+        self
+    }
+
+    /// The same on a machine of a network, where it listens.
+    fn at(mut self, machine: &Machine) -> Self {
+        let address = machine.address();
+        self.settings.push(format!("listen_addresses={address}"));
+        self.machine = Some(machine.clone());
+        self
     }
 
     /// A server that answers.
@@ -122,26 +150,46 @@ impl Server {
     /// A standby of a server, which it knows under a name.
     #[must_use]
     pub fn standby_of(primary: &Self, name: &str) -> Self {
+        let host = primary.host().to_owned();
         let server = Self::empty(&[]).unwrap();
-        let data = server.data();
-        let copied = server
+        server.copied_from(primary).following(&host, name)
+    }
+
+    /// A standby on a machine of a network, of a server on another one, which knows it under its machine's name.
+    #[must_use]
+    pub fn standby_at(machine: &Machine, primary: &Self, settings: &[&str]) -> Self {
+        let host = primary.machine.as_ref().unwrap().address().to_string();
+        let server = Self::empty(settings).unwrap().at(machine);
+        let server = server.copied_from(primary);
+        server.following(&host, machine.name())
+    }
+
+    fn copied_from(self, primary: &Self) -> Self {
+        let copied = self
             .command("pg_basebackup")
             .args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf"])
             .args(["--username", ROLE, "--host"])
             .arg(primary.dir.path())
             .arg("--pgdata")
-            .arg(&data)
+            .arg(self.data())
             .output()
             .unwrap();
         assert!(copied.status.success(), "{copied:?}");
-        let host = primary.dir.path().display();
+        self
+    }
+
+    fn following(mut self, host: &str, name: &str) -> Self {
         // On the command line, so that it comes after what the copy brought.
-        let mut server = server;
-        server.settings = vec![format!(
+        self.settings.push(format!(
             "primary_conninfo=host={host} user={ROLE} application_name={name}"
-        )];
-        server.start();
-        server
+        ));
+        self.start();
+        self
+    }
+
+    /// Has a standby take writes, and waits until it does.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote()"), "t");
     }
 
     fn empty(settings: &[&str]) -> Option<Self> {
@@ -156,6 +204,7 @@ impl Server {
             dir,
             settings: settings.iter().map(ToString::to_string).collect(),
             port: 5432,
+            machine: None,
             child: RefCell::new(None),
         })
     }
@@ -183,8 +232,17 @@ impl Server {
         let child = command.stderr(log).stdout(Stdio::null()).spawn().unwrap();
         *self.child.borrow_mut() = Some(child);
         wait_until("the server answers", || {
+            self.shows_why_it_ended();
             self.try_sql("SELECT 1").is_some_and(|it| it == "1")
         });
+    }
+
+    fn shows_why_it_ended(&self) {
+        let mut child = self.child.borrow_mut();
+        if child.as_mut().unwrap().try_wait().unwrap().is_some() {
+            let log = std::fs::read_to_string(self.dir.path().join("log"));
+            panic!("the server has ended: {}", log.unwrap());
+        }
     }
 
     /// Ends it as a crash does.
@@ -242,8 +300,11 @@ impl Server {
         let Some(user) = other_user() else {
             return Command::new(program);
         };
-        let mut command = Command::new("setpriv");
+        let prefix = self.machine.as_ref().map(Machine::prefix);
+        let mut words = prefix.into_iter().flatten().chain(["setpriv".to_owned()]);
+        let mut command = Command::new(words.next().unwrap());
         command
+            .args(words)
             .args(["--pdeathsig", "QUIT", "--clear-groups"])
             .arg(format!("--reuid={}", user.uid))
             .arg(format!("--regid={}", user.gid))

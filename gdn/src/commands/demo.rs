@@ -21,6 +21,8 @@ use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
 
 mod kill;
+mod nodes;
+mod verdict;
 
 /// Try an example in a state root of its own that is removed afterwards
 #[derive(Debug, Args)]
@@ -32,6 +34,7 @@ Examples:
   gdn demo my-swarm --ask \"run date\"
   gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
   gdn demo kill                          kill everything for a minute, and see what is lost
+  gdn demo nodes                         kill one of two nodes, and see the other one go on
 
 It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
 A daemon that runs already is not touched. A project that is called kill is `./kill`."
@@ -53,14 +56,17 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Subcommand)]
 enum DemoCommand {
     Kill(kill::KillArgs),
+    Nodes(nodes::NodesArgs),
 }
 
 /// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
 const GRACE_MS: u64 = 5_000;
 
 pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
-    if let Some(DemoCommand::Kill(args)) = args.command {
-        return kill::run(args, context).await;
+    match args.command {
+        Some(DemoCommand::Kill(args)) => return kill::run(args, context).await,
+        Some(DemoCommand::Nodes(args)) => return nodes::run(args, context).await,
+        None => {}
     }
     let project = match &args.path {
         Some(path) => project::find(Some(path))?,
@@ -203,6 +209,15 @@ fn new_state_root() -> Result<TempDir, Failure> {
             )
             .caused_by(Some(&error))
         })
+}
+
+/// Removes what was made. Nothing runs in it any more.
+fn remove(room: TempDir) -> Result<(), Failure> {
+    let path = room.path().to_owned();
+    room.close().map_err(|error| {
+        let hint = format!("remove it: `rm -r {}`", path.display());
+        Failure::of(Exit::Internal, &error, hint)
+    })
 }
 
 /// The demo's daemon is gone, so a hint that asks it for more would lead nowhere.

@@ -47,6 +47,8 @@ mod damage;
 #[cfg(test)]
 mod demo_kill;
 #[cfg(test)]
+mod demo_nodes;
+#[cfg(test)]
 mod denials;
 #[cfg(test)]
 mod egress;
@@ -116,6 +118,8 @@ mod packaging;
 mod pages;
 #[cfg(test)]
 mod parking;
+#[cfg(test)]
+mod partitions;
 #[cfg(test)]
 mod pauses;
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! Each has a state root of its own, and both have the project at the same place. Without PostgreSQL these tests are
 //! left out, and say so.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{ORCHESTRATOR, Ran};
+use goondan_tests::home::ORCHESTRATOR;
+use goondan_tests::node::Node;
 use goondan_tests::postgres::Server;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
@@ -20,125 +20,9 @@ const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
 const NOT_RUNNING: i32 = 3;
 
-/// Records after which a snapshot is taken here.
-const SNAPSHOT_AFTER: u64 = 25;
-
 /// How many faults three daemons live through; the long form is 100.
 const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
 const FAULTS: u64 = 6;
-
-/// A place for a daemon that shares a log with others.
-struct Node {
-    home: Home,
-    /// Where the project is that all share.
-    project: String,
-}
-
-impl Node {
-    /// One with a project of its own, which others share.
-    fn first(server: &Server) -> Self {
-        let home = Home::new(LAB);
-        let project = home.project().to_str().unwrap().to_owned();
-        let node = Self { home, project };
-        node.joins(server, "a");
-        node
-    }
-
-    fn beside(&self, server: &Server, name: &str) -> Self {
-        let node = Self {
-            home: Home::without_project(),
-            project: self.project.clone(),
-        };
-        node.joins(server, name);
-        node
-    }
-
-    fn joins(&self, server: &Server, name: &str) {
-        let replication = json!({
-            "node": name,
-            "postgres": server.url(),
-            "snapshotAfterRecords": SNAPSHOT_AFTER,
-        });
-        let config = json!({ "replication": replication }).to_string();
-        self.home.write("state/config.json", &config);
-    }
-
-    fn gdn(&self, args: &[&str]) -> Ran {
-        self.home
-            .gdn(&[&["--project", &self.project], args].concat())
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let ran = self.gdn(&[&["--json"], args].concat());
-        ran.exits(0).json()
-    }
-
-    fn ask(&self, key: &str, text: &str) -> String {
-        let ran = self.gdn(&["send", "--instance", key, text]).exits(0);
-        ran.stdout.trim_end().to_owned()
-    }
-
-    fn history(&self, key: &str) -> Value {
-        self.json(&["instance", "history", "--", key])["messages"].clone()
-    }
-
-    /// What `gdn node list` says of the one workspace, if it knows it.
-    fn workspace(&self) -> Option<Value> {
-        let listed = self.json(&["node", "list"]);
-        listed["workspaces"].as_array().unwrap().first().cloned()
-    }
-
-    fn runs(&self) -> bool {
-        let listed = self.home.gdn(&["--json", "workspace", "list"]);
-        listed.code == 0 && listed.json()["workspaces"].as_array().unwrap().len() == 1
-    }
-
-    fn waits_until_it_runs(&self) {
-        wait_until("the workspace runs here", || self.runs());
-    }
-
-    /// Waits until another node has followed all there is.
-    fn waits_until_followed_by(&self, other: &str) {
-        wait_until("the standby has read all", || {
-            let Some(workspace) = self.workspace() else {
-                return false;
-            };
-            let replicas = workspace["replicas"].as_array().unwrap();
-            let of = |node: &str| {
-                let replica = replicas.iter().find(|it| it["node"] == node);
-                replica.map(|it| it["position"].as_u64().unwrap())
-            };
-            let owner = workspace["owner"].as_str().unwrap().to_owned();
-            of(other).is_some() && of(other) == of(&owner)
-        });
-    }
-
-    /// All replicated files of its workspace, with what they hold.
-    fn files(&self) -> BTreeMap<String, Vec<u8>> {
-        let dir = self.home.workspace_dir();
-        let mut files = BTreeMap::new();
-        let mut dirs = vec![dir.clone()];
-        while let Some(at) = dirs.pop() {
-            for entry in std::fs::read_dir(&at).into_iter().flatten() {
-                let path = entry.unwrap().path();
-                let name = path
-                    .strip_prefix(&dir)
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned();
-                let apart = ["work", ".checkpoints", "swarm-bundle", "sandboxes", "tasks"];
-                if path.is_file() {
-                    // What is gone meanwhile is in none.
-                    files.extend(std::fs::read(&path).ok().map(|bytes| (name, bytes)));
-                } else if !apart.contains(&path.file_name().unwrap().to_str().unwrap()) {
-                    dirs.push(path);
-                }
-            }
-        }
-        files
-    }
-}
 
 /// Waits until two nodes have the same files: what is put off is written, and followed.
 fn have_the_same_files(one: &Node, other: &Node) {

@@ -3,16 +3,15 @@
 //! * `scene` — the project: an agent that takes two steps for each event, and a webhook.
 //! * `senders` — who sends events all the time, and notes what it was told.
 //! * `play` — the daemon that is started again and again, who is killed and when, and the look at what is on disk.
-//! * `verdict` — the judgment by the conversations. It knows nothing of how they came to be.
 
 use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use tempfile::TempDir;
 
-use super::{failure_with_logs, new_state_root, stop_daemon};
+use super::verdict::Verdict;
+use super::{failure_with_logs, new_state_root, remove, stop_daemon};
 use crate::commands::init::strictest;
 use crate::commands::instance::parse_age_ms;
 use crate::context::Context;
@@ -25,11 +24,9 @@ use crate::schemas;
 mod play;
 mod scene;
 mod senders;
-mod verdict;
 
 use play::{Came, Killed};
 use scene::Scene;
-use verdict::Verdict;
 
 /// Kill daemon, agents and connectors at random for a minute, and see that nothing is lost or done twice
 #[derive(Debug, Args)]
@@ -129,15 +126,6 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         ));
     }
     judged(&came, &demo)
-}
-
-/// Removes what was made. Nothing runs in it any more.
-fn remove(room: TempDir) -> Result<(), Failure> {
-    let path = room.path().to_owned();
-    room.close().map_err(|error| {
-        let hint = format!("remove it: `rm -r {}`", path.display());
-        Failure::of(Exit::Internal, &error, hint)
-    })
 }
 
 /// What was seen, a line each.

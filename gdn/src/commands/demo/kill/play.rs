@@ -23,8 +23,8 @@ use tokio::time::sleep;
 
 use super::scene::Scene;
 use super::senders::{self, Ledger};
-use super::verdict::{Said, Verdict, judge};
 use crate::client::Client;
+use crate::commands::demo::verdict::{Said, Verdict, judge};
 use crate::commands::transcript;
 use crate::context::Context;
 use crate::daemon::{self, Started};

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::scene::{HOOK, HOOK_PATH};
-use super::verdict::Event;
 use crate::client::Client;
+use crate::commands::demo::verdict::Event;
 use crate::exit::Exit;
 use crate::failure::Failure;
 

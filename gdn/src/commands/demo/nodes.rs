@@ -1,0 +1,206 @@
+//! `gdn demo nodes`: two daemons with one log, the one that runs a workspace is killed, and the other one goes on
+//! (`REP-1`).
+//!
+//! * `server` — a PostgreSQL server of this machine, which holds the log.
+//! * `scene` — the places of the daemons, and the project that both have.
+//! * `sender` — who sends events all the time, and notes what it was told.
+//! * `play` — the kill, and the look at what came of it.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::verdict::Verdict;
+use super::{failure_with_logs, mark, new_state_root, remove, stop_daemon};
+use crate::commands::init::strictest;
+use crate::context::Context;
+use crate::daemon;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::programs::{REPLICA, place_of};
+use crate::schemas;
+
+mod play;
+mod scene;
+mod sender;
+mod server;
+
+use play::Came;
+use scene::{NODES, PROJECT, Scene};
+use server::Server;
+
+/// Run a workspace on two nodes of this machine, kill one, and see the other one go on
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn demo nodes
+  gdn demo nodes --keep          keep all of it, to look at the files and the log
+  gdn demo nodes --json | jq .takeOverMs
+
+It starts a PostgreSQL server of this machine and two daemons, all in a temporary directory, and sends events all
+the time. The daemon that runs the workspace is killed, and started again later. Afterwards each event that was
+accepted must stand in the conversation once, with one answer. Exit code 1 says that it is not so.
+It needs the programs of PostgreSQL 15 or newer, no network and no key. What runs already is not touched.")]
+pub(super) struct NodesArgs {
+    /// Keep the state roots, the project and the database
+    #[arg(long)]
+    keep: bool,
+}
+
+/// What is told in the end.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    take_over_ms: u64,
+    accepted_again_ms: u64,
+    epoch: u64,
+    records: u64,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    directory: Option<&'a Path>,
+}
+
+pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    if place_of(REPLICA).is_none() {
+        return Err(Failure::new(
+            Exit::StartFailed,
+            format!("there is no {REPLICA}, the program that speaks to PostgreSQL"),
+            "it must lie beside gdn or in PATH: `cargo build --release` makes it",
+        ));
+    }
+    // From here on Ctrl-C ends the demo, not this process, so that all of it is removed whenever it comes.
+    let interrupts = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ];
+    let room = new_state_root()?;
+    let path = room
+        .path()
+        .canonicalize()
+        .unwrap_or_else(|_| room.path().to_owned());
+    // A server that does not run as root goes through it, and sees nothing.
+    set_permissions(&path, Permissions::from_mode(0o711))?;
+    let server = Server::start(path.join("server"))?;
+    output.note(format!(
+        "{} PostgreSQL, in {}; one server, so that its own loss is not part of this demo",
+        mark(context, "log"),
+        server.dir().display()
+    ));
+    let played = play_at(&path, &server, context, interrupts).await;
+    let stopped = server.stop();
+    let is_bad = match &played {
+        Ok(came) => !came.verdict.is_good() || stopped.is_err(),
+        Err(failure) => failure.exit != Exit::Interrupted,
+    };
+    let kept = args.keep || is_bad;
+    if kept {
+        drop(room.keep());
+    } else {
+        remove(room)?;
+    }
+    let logs = daemon::log_dir(&path.join(NODES[1]));
+    let came = played.map_err(|failure| match kept {
+        true => failure_with_logs(failure, &logs, &path.join(PROJECT)),
+        false => failure,
+    })?;
+    stopped?;
+    let told = Told {
+        take_over_ms: came.take_over_ms,
+        accepted_again_ms: came.accepted_again_ms,
+        epoch: came.epoch,
+        records: came.records,
+        verdict: &came.verdict,
+        directory: kept.then_some(&path),
+    };
+    output.object(schemas::DEMO_NODES, &json!(told))?;
+    output.data(in_words(&came))?;
+    if kept {
+        output.note(format!("All of it is kept in {}", path.display()));
+    }
+    judged(&came)
+}
+
+/// Plays it in a directory; afterwards no daemon runs there.
+async fn play_at(
+    room: &Path,
+    server: &Server,
+    context: &Context,
+    interrupts: [Signal; 2],
+) -> Result<Came, Failure> {
+    let scene = Scene::lay_out(room, strictest(&context.machine()), &server.url())?;
+    let of = |root: &PathBuf| context.elsewhere(root.clone(), scene.project.clone());
+    let nodes = scene.state_roots.each_ref().map(of);
+    let played = play::run(&nodes, &scene, interrupts).await;
+    let stopped = stop(&nodes).await;
+    let came = played?;
+    stopped.map(|()| came)
+}
+
+/// Ends all daemons that came to be, the one that runs the workspace last.
+async fn stop(nodes: &[Context; 2]) -> Result<(), Failure> {
+    let mut stopped = Ok(());
+    for node in nodes {
+        stopped = stopped.and(stop_daemon(node).await);
+    }
+    stopped
+}
+
+/// What was seen, a line each.
+fn in_words(came: &Came) -> String {
+    let Came { verdict, .. } = came;
+    let mut lines = vec![
+        format!(" accepted  {}", text::count(verdict.accepted, "event")),
+        format!(" answered  {} exactly once", verdict.answered_once),
+    ];
+    let lists = [
+        ("lost", &verdict.lost),
+        ("repeated", &verdict.repeated),
+        ("astray", &verdict.astray),
+    ];
+    for (name, list) in lists {
+        lines.push(format!("{name:>9}  {}", list.len()));
+        let shown = list.iter();
+        lines.extend(shown.map(|what| format!("{:11}{}", "", text::one_line(what))));
+    }
+    lines.push(format!(
+        "      log  {}, which both nodes have",
+        text::count(came.records, "record")
+    ));
+    if verdict.is_good() {
+        lines.push(format!(
+            "Nothing that was accepted was lost, and nothing was answered twice. The other node went on after {}.",
+            text::duration(came.take_over_ms)
+        ));
+    }
+    lines.join("\n")
+}
+
+/// The failure of a run after which something is not as it should be.
+fn judged(came: &Came) -> Result<(), Failure> {
+    let Verdict {
+        lost,
+        repeated,
+        astray,
+        ..
+    } = &came.verdict;
+    if came.verdict.is_good() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Internal,
+        format!(
+            "lost: {}, repeated: {}, astray: {}",
+            lost.len(),
+            repeated.len(),
+            astray.len()
+        ),
+        "this is a fault in goondan; please report it with the directory, which is kept",
+    ))
+}

@@ -1,0 +1,323 @@
+//! The play: a node is killed under load, and what the other one does is shown as it happens.
+//!
+//! A start of a daemon is never given up half-way: then nobody could say whether it runs. Ctrl-C is heard between the
+//! steps.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use goondan_protocol::control::{
+    ListEvents, ListInstances, ListNodes, OpenWorkspace, ReplicatedWorkspace,
+};
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::signal::unix::Signal as Heard;
+use tokio::time::sleep;
+
+use super::scene::{NODES, Scene};
+use super::sender::{self, Ledger};
+use crate::client::Client;
+use crate::commands::demo::mark;
+use crate::commands::demo::verdict::{Said, Verdict, judge};
+use crate::commands::transcript;
+use crate::context::Context;
+use crate::daemon::{self, Started};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::Waiting;
+use crate::output::text;
+
+/// How often something that is waited for is looked at, in milliseconds.
+const LOOK_MS: u64 = 50;
+
+/// Longest that anything is waited for, in milliseconds.
+const PATIENCE_MS: u64 = 60_000;
+
+/// Events that a node accepts before the play goes on.
+const EVENTS: usize = 5;
+
+/// Which of the nodes is killed, and which one goes on.
+const KILLED: Which = Which::First;
+const SURVIVES: Which = Which::Second;
+
+/// One of the two nodes.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    First,
+    Second,
+}
+
+impl Which {
+    fn name(self) -> &'static str {
+        let name: &&str = self.of(&NODES);
+        name
+    }
+
+    fn number(self) -> usize {
+        *self.of(&[0, 1])
+    }
+
+    fn of<T>(self, [first, second]: &[T; 2]) -> &T {
+        match self {
+            Self::First => first,
+            Self::Second => second,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Came {
+    pub(super) verdict: Verdict,
+    /// From the kill to when the other node said that the workspace is its, in milliseconds.
+    pub(super) take_over_ms: u64,
+    /// From the kill to the first event that it accepted, in milliseconds.
+    pub(super) accepted_again_ms: u64,
+    /// Its epoch.
+    pub(super) epoch: u64,
+    /// Records of the log, which both nodes have followed to the end.
+    pub(super) records: u64,
+}
+
+/// Plays it, with two daemons that it starts; who calls it stops them.
+pub(super) async fn run(
+    nodes: &[Context; 2],
+    scene: &Scene,
+    interrupts: [Heard; 2],
+) -> Result<Came, Failure> {
+    let [killed, survives] = nodes;
+    let Started { mut client, .. } = daemon::start(&killed.state_root, false).await?;
+    let pid = client.daemon().pid;
+    let other = daemon::start(&survives.state_root, false).await?.client;
+    let open = OpenWorkspace {
+        project_root: scene.project.clone(),
+        watch: None,
+        env_files: None,
+    };
+    let info = client.change(open).await?;
+    if let Some(problem) = info.problem {
+        let exit = Exit::InvalidConfiguration;
+        return Err(Failure::new(exit, problem.message, problem.suggestion));
+    }
+    let mut play = Play {
+        nodes,
+        workspace_id: info.workspace_id.clone(),
+        interrupts,
+    };
+    let told = format!(
+        "{} pid {pid}, {} pid {}",
+        KILLED.name(),
+        SURVIVES.name(),
+        other.daemon().pid
+    );
+    play.tell("nodes", &told);
+    play.tell("workspace", info.workspace_id.as_str());
+    let ledger = Ledger::default();
+    let sending = sender::send_all(&ledger, nodes, &info.workspace_id);
+    let (played, sent) = tokio::join!(play.kill_one(pid, &ledger), sending);
+    let taken = played?;
+    sent?;
+    play.wait_for_answers().await?;
+    let records = play.wait_until_followed(SURVIVES, KILLED).await?;
+    let conversations = play.conversations().await?;
+    Ok(Came {
+        verdict: judge(&ledger.into_events(), &conversations),
+        take_over_ms: taken.after_ms,
+        accepted_again_ms: taken.accepted_ms,
+        epoch: taken.epoch,
+        records,
+    })
+}
+
+/// How a workspace was taken over.
+struct Taken {
+    after_ms: u64,
+    accepted_ms: u64,
+    epoch: u64,
+}
+
+struct Play<'a> {
+    nodes: &'a [Context; 2],
+    workspace_id: WorkspaceId,
+    interrupts: [Heard; 2],
+}
+
+impl Play<'_> {
+    fn tell(&self, what: &str, text: &str) {
+        let demo = SURVIVES.of(self.nodes);
+        demo.output.note(format!("{} {text}", mark(demo, what)));
+    }
+
+    /// Kills the node that runs the workspace, and lets nobody begin to send anything any more when it is back.
+    async fn kill_one(&mut self, pid: u32, ledger: &Ledger) -> Result<Taken, Failure> {
+        let taken = self.live_through_it(pid, ledger).await;
+        match &taken {
+            Ok(_) => ledger.end(),
+            Err(_) => ledger.give_up(),
+        }
+        taken
+    }
+
+    async fn live_through_it(&mut self, pid: u32, ledger: &Ledger) -> Result<Taken, Failure> {
+        let begun = Instant::now();
+        self.wait_until_followed(KILLED, SURVIVES).await?;
+        self.wait_for_events(KILLED, begun, ledger).await?;
+        let (killed, survives) = (KILLED.name(), SURVIVES.name());
+        self.tell(
+            "runs on",
+            &format!("{killed}; {survives} follows; events are sent all the time"),
+        );
+        self.tell("killed", &format!("{killed}, with SIGKILL"));
+        let lost = Instant::now();
+        // A pid is positive.
+        let raw = i32::try_from(pid).unwrap_or(i32::MAX);
+        kill(Pid::from_raw(raw), Signal::SIGKILL).map_err(std::io::Error::from)?;
+        let mut waiting = Waiting::new(SURVIVES.of(self.nodes).output);
+        let text =
+            format!("{survives} takes the workspace over when {killed} was not heard for 5 s …");
+        waiting.show(&text, true);
+        let owned = self.wait("the other node takes the workspace over", async |play| {
+            let workspace = play.standing(SURVIVES).await?;
+            Some(workspace).filter(|it| it.is_here)
+        });
+        let owned = owned.await?;
+        let after_ms = ms_since(lost);
+        drop(waiting);
+        let taken = text::duration(after_ms);
+        let told = format!("{survives} runs it after {taken}, in epoch {}", owned.epoch);
+        self.tell("taken", &told);
+        let accepted = self.wait_for_events(SURVIVES, lost, ledger).await?;
+        let accepted_ms = u64::try_from((accepted - lost).as_millis()).unwrap_or(u64::MAX);
+        let told = format!(
+            "the first event that {survives} accepted, after {}",
+            text::duration(accepted_ms)
+        );
+        self.tell("goes on", &told);
+        daemon::start(&KILLED.of(self.nodes).state_root, false).await?;
+        self.wait_until_followed(SURVIVES, KILLED).await?;
+        self.tell("back", &format!("{killed} is started again, and follows"));
+        Ok(Taken {
+            after_ms,
+            accepted_ms,
+            epoch: owned.epoch,
+        })
+    }
+
+    /// Waits until a node has accepted some events after a moment, and gives when it accepted the first.
+    async fn wait_for_events(
+        &mut self,
+        node: Which,
+        after: Instant,
+        ledger: &Ledger,
+    ) -> Result<Instant, Failure> {
+        self.wait("events are accepted", async |_| {
+            let accepted = ledger.accepted_by(node.number(), after);
+            accepted
+                .first()
+                .copied()
+                .filter(|_| accepted.len() >= EVENTS)
+        })
+        .await
+    }
+
+    /// Waits until a node has followed all that the owner has written by now, and gives how many records that are.
+    async fn wait_until_followed(&mut self, owner: Which, by: Which) -> Result<u64, Failure> {
+        let mut written = None;
+        self.wait("the other node has followed the log", async |play| {
+            let workspace = play.standing(owner).await?;
+            let of = |node: &str| {
+                let replica = workspace.replicas.iter().find(|it| it.node == node);
+                replica.map(|it| it.position)
+            };
+            if written.is_none() && workspace.is_here {
+                written = of(owner.name());
+            }
+            written.filter(|written| of(by.name()).is_some_and(|followed| followed >= *written))
+        })
+        .await
+    }
+
+    /// Waits until no event waits any more.
+    async fn wait_for_answers(&mut self) -> Result<(), Failure> {
+        self.wait("all is answered", async |play| {
+            let list = ListEvents {
+                workspace_id: play.workspace_id.clone(),
+                instance_key: None,
+                parked: false,
+                after: None,
+                limit: None,
+            };
+            let mut client = play.client(SURVIVES).await?;
+            let events = client.all(list).await.ok()?;
+            events.is_empty().then_some(())
+        })
+        .await
+    }
+
+    /// All that was said, as the node that took the workspace over has it.
+    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
+        let mut client = Client::connect(&SURVIVES.of(self.nodes).state_root).await?;
+        let list = ListInstances {
+            workspace_id: Some(self.workspace_id.clone()),
+            ..ListInstances::default()
+        };
+        let mut conversations = BTreeMap::new();
+        for instance in client.all(list).await? {
+            let key = instance.instance_key;
+            let read = transcript::read(&mut client, &self.workspace_id, &key, None).await?;
+            let messages = read.messages.iter().chain(&read.pending);
+            conversations.insert(key, messages.filter_map(Said::of).collect());
+        }
+        Ok(conversations)
+    }
+
+    /// How the workspace stands, as a node sees it; none while it does not know.
+    async fn standing(&self, node: Which) -> Option<ReplicatedWorkspace> {
+        let mut client = self.client(node).await?;
+        let page = client.query(ListNodes::default()).await.ok()?;
+        let mut workspaces = page.workspaces.into_iter();
+        workspaces.find(|it| it.workspace_id == self.workspace_id)
+    }
+
+    async fn client(&self, node: Which) -> Option<Client> {
+        Client::connect(&node.of(self.nodes).state_root).await.ok()
+    }
+
+    /// Looks until there is something, unless Ctrl-C comes.
+    async fn wait<T>(
+        &mut self,
+        what: &str,
+        mut look: impl AsyncFnMut(&Self) -> Option<T>,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = look(self).await {
+                return Ok(found);
+            }
+            if ms_since(begun) > PATIENCE_MS {
+                let message = format!("waited {} s in vain: {what}", PATIENCE_MS / 1000);
+                let hint = "this is a fault in goondan, or the machine is very busy; run it again";
+                return Err(Failure::new(Exit::TimedOut, message, hint));
+            }
+            let [interrupt, terminate] = &mut self.interrupts;
+            tokio::select! {
+                () = sleep(Duration::from_millis(LOOK_MS)) => {}
+                _ = interrupt.recv() => return Err(interrupted()),
+                _ = terminate.recv() => return Err(interrupted()),
+            }
+        }
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::new(
+        Exit::Interrupted,
+        "interrupted",
+        "run it again: `gdn demo nodes`",
+    )
+}
+
+fn ms_since(moment: Instant) -> u64 {
+    u64::try_from(moment.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

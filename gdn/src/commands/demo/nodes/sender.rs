@@ -1,0 +1,130 @@
+//! Who sends events all the time, to whichever node takes them, and sends each again, under the same id, until one says
+//! that it is accepted.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use goondan_protocol::control::SendEvent;
+use goondan_protocol::ids::{EventId, InstanceKey, InvalidId, WorkspaceId};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::scene::NODES;
+use crate::client::Client;
+use crate::commands::demo::verdict::Event;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The conversation that all events are for.
+const CONVERSATION: &str = "main";
+
+/// How long the sender waits from one event to the next, and before it sends one again, in milliseconds.
+const PAUSE_MS: u64 = 100;
+
+/// Longest that one attempt to send an event may take, in milliseconds.
+const ATTEMPT_MS: u64 = 5_000;
+
+/// What was sent.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    events: RefCell<Vec<Event>>,
+    /// When events were accepted, and by which node.
+    accepted: RefCell<Vec<(Instant, usize)>>,
+    /// Whether no further event is begun.
+    is_over: Cell<bool>,
+    given_up: Notify,
+}
+
+impl Ledger {
+    /// No further event is begun; the one that was is sent until it is accepted.
+    pub(super) fn end(&self) {
+        self.is_over.set(true);
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn give_up(&self) {
+        self.end();
+        self.given_up.notify_one();
+    }
+
+    /// When a node accepted events after a moment.
+    pub(super) fn accepted_by(&self, node: usize, after: Instant) -> Vec<Instant> {
+        let accepted = self.accepted.borrow();
+        let by_node = accepted
+            .iter()
+            .filter(|(at, by)| *by == node && *at > after);
+        by_node.map(|(at, _)| *at).collect()
+    }
+
+    /// All that was sent.
+    pub(super) fn into_events(self) -> Vec<Event> {
+        self.events.into_inner()
+    }
+}
+
+/// Sends events until the ledger is ended and all are accepted, or it is given up.
+pub(super) async fn send_all(
+    ledger: &Ledger,
+    nodes: &[Context; 2],
+    workspace_id: &WorkspaceId,
+) -> Result<(), Failure> {
+    tokio::select! {
+        sent = send(ledger, nodes, workspace_id) => sent,
+        () = ledger.given_up.notified() => Ok(()),
+    }
+}
+
+async fn send(
+    ledger: &Ledger,
+    nodes: &[Context; 2],
+    workspace_id: &WorkspaceId,
+) -> Result<(), Failure> {
+    let conversation_key = InstanceKey::new(CONVERSATION).map_err(|error| fault(&error))?;
+    let mut at = 0;
+    for number in 1u64.. {
+        if ledger.is_over.get() {
+            break;
+        }
+        let event = SendEvent {
+            workspace_id: workspace_id.clone(),
+            agent: None,
+            conversation_key: conversation_key.clone(),
+            input: format!("event {number}"),
+            images: Vec::new(),
+            event_id: Some(EventId::new(format!("event-{number}")).map_err(|error| fault(&error))?),
+            traceparent: None,
+            wait: false,
+        };
+        ledger.events.borrow_mut().push(Event {
+            conversation: conversation_key.clone(),
+            input: event.input.clone(),
+            is_accepted: false,
+        });
+        while !is_accepted(nodes.get(at), event.clone()).await {
+            at = (at + 1) % NODES.len();
+            sleep(Duration::from_millis(PAUSE_MS)).await;
+        }
+        ledger.accepted.borrow_mut().push((Instant::now(), at));
+        if let Some(event) = ledger.events.borrow_mut().last_mut() {
+            event.is_accepted = true;
+        }
+        sleep(Duration::from_millis(PAUSE_MS)).await;
+    }
+    Ok(())
+}
+
+/// Sends an event to a node; whether it is accepted, as far as anybody was told.
+async fn is_accepted(node: Option<&Context>, event: SendEvent) -> bool {
+    let attempt = async {
+        let mut client = Client::connect(&node?.state_root).await.ok()?;
+        client.query(event).await.ok()
+    };
+    let accepted = timeout(Duration::from_millis(ATTEMPT_MS), attempt).await;
+    accepted.ok().flatten().is_some()
+}
+
+/// What cannot be: all names here are short words.
+fn fault(error: &InvalidId) -> Failure {
+    Failure::of(Exit::Internal, error, "this is a fault in goondan")
+}

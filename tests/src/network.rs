@@ -1,0 +1,199 @@
+//! Machines of a network that nobody else sees: network namespaces on a bridge, and disks of a size.
+//!
+//! All of it is inside namespaces of the test's own, in which [`apart`] runs it again. So nothing is left of it when
+//! the test ends, however it does: the last process takes it along.
+//!
+//! A machine is cut off from all others, as with its cable pulled ([`Network::unplug`]), or from one alone
+//! ([`Network::cut`]). Either way packets are lost in silence, as in a network that fails, and no connection is reset.
+
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use nix::unistd::Uid;
+
+use crate::needs;
+
+/// Set for the process that runs in namespaces of its own.
+const APART_VAR: &str = "GOONDAN_TEST_APART";
+
+/// The first process in the namespaces. It reaps whoever loses his parent there, and its end is everybody's. What `ip`
+/// notes of namespaces is to be in there, too.
+const FIRST_PROCESS: &str = "mount -t tmpfs run /run; code=0; \"$@\" || code=$?; exit $code";
+
+/// The bridge that all machines are plugged into.
+const BRIDGE: &str = "bridge";
+
+/// What a machine calls its one link.
+const LINK: &str = "eth0";
+
+/// Whether this is the run in namespaces of its own. Everywhere else the test of this name, with its module, is run
+/// again in such, and has to succeed there; where that cannot be, it is noted as left out.
+///
+/// # Panics
+///
+/// If the test fails in there.
+#[must_use]
+pub fn apart(test: &str) -> bool {
+    if std::env::var_os(APART_VAR).is_some() {
+        return true;
+    }
+    if !can_be_made() {
+        return false;
+    }
+    let place = tempfile::tempdir().unwrap();
+    // Servers that do not run as root are in there, too.
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "unshare"])
+        .args(NAMESPACES)
+        .args(["sh", "-euc", FIRST_PROCESS, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(APART_VAR, "1")
+        .env("TMPDIR", place.path());
+    assert!(
+        command.status().unwrap().success(),
+        "it failed in namespaces of its own"
+    );
+    false
+}
+
+const NAMESPACES: [&str; 6] = [
+    "--mount",
+    "--net",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+];
+
+fn can_be_made() -> bool {
+    if !Uid::effective().is_root() {
+        // A server of PostgreSQL needs a second user, whom nobody else can give it.
+        return needs::note_left_out("only root makes machines of a network");
+    }
+    let programs = ["ip", "setpriv", "unshare", "nsenter"];
+    if !programs.into_iter().all(needs::program) {
+        return false;
+    }
+    let bridge = "mount -t tmpfs run /run && ip link add bridge type bridge && ip netns add one";
+    let mut command = Command::new("unshare");
+    command.args(NAMESPACES).args(["sh", "-euc", bridge]);
+    command.output().unwrap().status.success()
+        || needs::note_left_out("this system lets nobody make machines of a network")
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    name: &'static str,
+    address: Ipv4Addr,
+}
+
+impl Machine {
+    /// Where others find it.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What comes before a program and its arguments so that it runs there.
+    #[must_use]
+    pub fn prefix(&self) -> [String; 2] {
+        let namespace = format!("--net=/run/netns/{}", self.name);
+        ["nsenter".to_owned(), namespace]
+    }
+}
+
+/// A network of machines.
+#[derive(Debug)]
+pub struct Network {
+    machines: Vec<Machine>,
+}
+
+impl Network {
+    /// One with these machines, in which each reaches each. Only where [`apart`] says so.
+    #[must_use]
+    pub fn of(names: &[&'static str]) -> Self {
+        assert!(std::env::var_os(APART_VAR).is_some(), "not apart");
+        ip(&["link", "add", BRIDGE, "type", "bridge"]);
+        ip(&["link", "set", BRIDGE, "up"]);
+        let machines = names.iter().zip(1..).map(|(name, number)| {
+            let address = Ipv4Addr::new(10, 9, 0, number);
+            ip(&["netns", "add", name]);
+            let veth = [
+                "link", "add", "dev", name, "type", "veth", "peer", "name", LINK,
+            ];
+            ip(&[&veth[..], &["netns", name]].concat());
+            ip(&["link", "set", "dev", name, "master", BRIDGE, "up"]);
+            let own = format!("{address}/24");
+            ip(&["-n", name, "addr", "add", &own, "dev", LINK]);
+            ip(&["-n", name, "link", "set", LINK, "up"]);
+            ip(&["-n", name, "link", "set", "lo", "up"]);
+            Machine { name, address }
+        });
+        Self {
+            machines: machines.collect(),
+        }
+    }
+
+    /// A machine by its name.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> &Machine {
+        let mut all = self.machines.iter();
+        all.find(|machine| machine.name == name).unwrap()
+    }
+
+    /// Pulls the cable of a machine.
+    pub fn unplug(&self, machine: &Machine) {
+        ip(&["link", "set", "dev", machine.name, "down"]);
+    }
+
+    /// Plugs it in again.
+    pub fn plug(&self, machine: &Machine) {
+        ip(&["link", "set", "dev", machine.name, "up"]);
+    }
+
+    /// Has two machines not reach each other; all others reach both.
+    pub fn cut(&self, one: &Machine, other: &Machine) {
+        Self::blackholes("add", one, other);
+    }
+
+    /// Ends a cut.
+    pub fn mend(&self, one: &Machine, other: &Machine) {
+        Self::blackholes("del", one, other);
+    }
+
+    fn blackholes(what: &str, one: &Machine, other: &Machine) {
+        for (at, to) in [(one, other), (other, one)] {
+            let to = to.address.to_string();
+            ip(&["-n", at.name, "route", what, "blackhole", &to]);
+        }
+    }
+}
+
+/// Gives a directory a disk of its own, of so many bytes. Only where [`apart`] says so.
+pub fn mount_disk(directory: &Path, bytes: u64) {
+    assert!(std::env::var_os(APART_VAR).is_some(), "not apart");
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "disk"]);
+    succeeds(command.arg(directory));
+}
+
+fn ip(args: &[&str]) {
+    succeeds(Command::new("ip").args(args));
+}
+
+fn succeeds(command: &mut Command) {
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{command:?}: {ran:?}");
+}

@@ -1,0 +1,154 @@
+//! Places for daemons that share the logs of their workspaces.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::home::{Home, Ran};
+use crate::postgres::Server;
+use crate::projects::LAB;
+use crate::wait::wait_until;
+
+/// What of a workspace is in no log.
+const APART: [&str; 5] = ["work", ".checkpoints", "swarm-bundle", "sandboxes", "tasks"];
+
+/// Records after which a snapshot is taken here.
+const SNAPSHOT_AFTER: u64 = 25;
+
+/// A place for a daemon that shares a log with others.
+#[derive(Debug)]
+pub struct Node {
+    /// Its state root, and of the first one the project.
+    pub home: Home,
+    /// Where the project is that all share.
+    pub project: String,
+}
+
+impl Node {
+    /// Node `a`, with a project of its own, which others share.
+    #[must_use]
+    pub fn first(server: &Server) -> Self {
+        Self::with(Home::new(LAB), "a", &server.url())
+    }
+
+    /// A node with a project, which others share, and a log at this URL.
+    #[must_use]
+    pub fn with(home: Home, name: &str, url: &str) -> Self {
+        let project = home.project().to_str().unwrap().to_owned();
+        let node = Self { home, project };
+        node.joins(url, name);
+        node
+    }
+
+    /// Another one.
+    #[must_use]
+    pub fn beside(&self, server: &Server, name: &str) -> Self {
+        self.and(Home::without_project(), name, &server.url())
+    }
+
+    /// Another one, with a log at this URL.
+    #[must_use]
+    pub fn and(&self, home: Home, name: &str, url: &str) -> Self {
+        let project = self.project.clone();
+        let node = Self { home, project };
+        node.joins(url, name);
+        node
+    }
+
+    fn joins(&self, url: &str, name: &str) {
+        let replication = json!({
+            "node": name,
+            "postgres": url,
+            "snapshotAfterRecords": SNAPSHOT_AFTER,
+        });
+        let config = json!({ "replication": replication }).to_string();
+        self.home.write("state/config.json", &config);
+    }
+
+    /// Runs `gdn` for the project.
+    #[must_use]
+    pub fn gdn(&self, args: &[&str]) -> Ran {
+        self.home
+            .gdn(&[&["--project", &self.project], args].concat())
+    }
+
+    /// What `gdn --json` prints, which must succeed.
+    #[must_use]
+    pub fn json(&self, args: &[&str]) -> Value {
+        let ran = self.gdn(&[&["--json"], args].concat());
+        ran.exits(0).json()
+    }
+
+    /// The answer to a message, which there must be.
+    pub fn ask(&self, key: &str, text: &str) -> String {
+        let ran = self.gdn(&["send", "--instance", key, text]).exits(0);
+        ran.stdout.trim_end().to_owned()
+    }
+
+    /// The messages of a conversation.
+    #[must_use]
+    pub fn history(&self, key: &str) -> Value {
+        self.json(&["instance", "history", "--", key])["messages"].clone()
+    }
+
+    /// What `gdn node list` says of the one workspace, if it knows it.
+    #[must_use]
+    pub fn workspace(&self) -> Option<Value> {
+        let listed = self.json(&["node", "list"]);
+        listed["workspaces"].as_array().unwrap().first().cloned()
+    }
+
+    /// Whether it runs the workspace.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        let listed = self.home.gdn(&["--json", "workspace", "list"]);
+        listed.code == 0 && listed.json()["workspaces"].as_array().unwrap().len() == 1
+    }
+
+    /// Waits until it does.
+    pub fn waits_until_it_runs(&self) {
+        wait_until("the workspace runs here", || self.runs());
+    }
+
+    /// Waits until another node has followed all there is.
+    pub fn waits_until_followed_by(&self, other: &str) {
+        wait_until("the standby has read all", || {
+            let Some(workspace) = self.workspace() else {
+                return false;
+            };
+            let replicas = workspace["replicas"].as_array().unwrap();
+            let of = |node: &str| {
+                let replica = replicas.iter().find(|it| it["node"] == node);
+                replica.map(|it| it["position"].as_u64().unwrap())
+            };
+            let owner = workspace["owner"].as_str().unwrap().to_owned();
+            of(other).is_some() && of(other) == of(&owner)
+        });
+    }
+
+    /// All replicated files of its workspace, with what they hold.
+    #[must_use]
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let dir = self.home.workspace_dir();
+        let mut files = BTreeMap::new();
+        let mut dirs = vec![dir.clone()];
+        while let Some(at) = dirs.pop() {
+            for entry in std::fs::read_dir(&at).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                let name = path
+                    .strip_prefix(&dir)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                if path.is_file() {
+                    // What is gone meanwhile is in none.
+                    files.extend(std::fs::read(&path).ok().map(|bytes| (name, bytes)));
+                } else if !APART.contains(&path.file_name().unwrap().to_str().unwrap()) {
+                    dirs.push(path);
+                }
+            }
+        }
+        files
+    }
+}

@@ -1,0 +1,115 @@
+//! Two servers of PostgreSQL on two machines: one takes writes, and confirms none that the other one has not.
+
+use crate::network::{Machine, Network};
+use crate::postgres::{ROLE, Server};
+use crate::wait::wait_until;
+
+/// A server that finds its standby gone says so within seconds, and a standby that is back is heard at once. What a
+/// standby missed is kept for it.
+const SETTINGS: [&str; 6] = [
+    "wal_sender_timeout=3s",
+    "wal_receiver_timeout=3s",
+    "wal_retrieve_retry_interval=200ms",
+    "wal_keep_size=64MB",
+    "max_wal_size=96MB",
+    "shared_buffers=16MB",
+];
+
+/// Two servers.
+#[derive(Debug)]
+pub struct Pair {
+    primary: Server,
+    standby: Server,
+    /// Where they are, in this order.
+    machines: [Machine; 2],
+    synchronous: String,
+}
+
+impl Pair {
+    /// Two on these machines, the first of which takes writes. None without PostgreSQL.
+    #[must_use]
+    pub fn running(machines: [Machine; 2]) -> Option<Self> {
+        let names = machines.each_ref().map(Machine::name).join(", ");
+        let synchronous = format!("synchronous_standby_names=ANY 1 ({names})");
+        let settings = Self::settings(&synchronous);
+        let primary = Server::running_at(&machines[0], &settings)?;
+        let standby = Server::standby_at(&machines[1], &primary, &settings);
+        let pair = Self {
+            primary,
+            standby,
+            machines,
+            synchronous,
+        };
+        pair.waits_until_in_step();
+        Some(pair)
+    }
+
+    fn settings(synchronous: &str) -> Vec<&str> {
+        let all = SETTINGS.into_iter();
+        all.chain([synchronous]).collect()
+    }
+
+    /// Where clients find the one that takes writes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts = self.machines.each_ref().map(|it| it.address().to_string());
+        // Whose machines these are is told by their namespaces; who listens there is root.
+        format!(
+            "postgres://{ROLE}@{}/postgres?sslmode=disable",
+            hosts.join(",")
+        )
+    }
+
+    /// The one that takes writes.
+    #[must_use]
+    pub fn primary(&self) -> &Server {
+        &self.primary
+    }
+
+    /// Where that is.
+    #[must_use]
+    pub fn primary_machine(&self) -> &Machine {
+        &self.machines[0]
+    }
+
+    /// Where the other one is.
+    #[must_use]
+    pub fn standby_machine(&self) -> &Machine {
+        &self.machines[1]
+    }
+
+    /// Crashes the one that takes writes, and starts it again.
+    pub fn crashes(&self) {
+        self.primary.crash();
+        self.primary.start();
+    }
+
+    /// Ends the one that takes writes as a crash does, and only then has the other one take them: two that do are no
+    /// fault that anything could live through. The machine may be cut off before, so that nobody hears of the end.
+    pub fn fails_over(&mut self, network: &Network, is_cut_off: bool) {
+        if is_cut_off {
+            network.unplug(&self.machines[0]);
+        }
+        self.primary.crash();
+        self.standby.promote();
+        std::mem::swap(&mut self.primary, &mut self.standby);
+        self.machines.swap(0, 1);
+    }
+
+    /// Makes a standby anew after [`Self::fails_over`], where the former server was. Until it follows, nothing is
+    /// confirmed.
+    pub fn has_a_standby_again(&mut self, network: &Network) {
+        network.plug(&self.machines[1]);
+        let settings = Self::settings(&self.synchronous);
+        self.standby = Server::standby_at(&self.machines[1], &self.primary, &settings);
+        self.waits_until_in_step();
+    }
+
+    /// Waits until the standby confirms what the other one writes.
+    pub fn waits_until_in_step(&self) {
+        let confirming = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'";
+        wait_until("the standby confirms", || {
+            self.primary.sql(confirming) == "1"
+        });
+    }
+}

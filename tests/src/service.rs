@@ -1,0 +1,203 @@
+//! A daemon that is started again whenever it ends, as a service manager does.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::binaries::bin;
+use crate::daemon::Daemon;
+use crate::home::ORCHESTRATOR;
+use crate::log::{Log, message};
+use crate::network::Machine;
+use crate::node::Node;
+use crate::processes::{self, Signal};
+use crate::wait::{POLL, wait_until};
+
+/// How long one that ended by itself is not started again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A daemon, and what came of its lives.
+#[derive(Debug)]
+pub struct Service {
+    state: Arc<(Mutex<State>, Condvar)>,
+    manager: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_wanted: bool,
+    is_over: bool,
+    pid: Option<u32>,
+    log: Option<Arc<Log>>,
+    lives: Vec<Life>,
+}
+
+/// One of the daemon's lives, after its end.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Its exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// What it told on stderr.
+    pub told: String,
+    /// What it logged.
+    pub log: Arc<Log>,
+}
+
+impl Service {
+    /// Starts the daemon of a node on a machine, and waits until it has started.
+    #[must_use]
+    pub fn started(node: &Arc<Node>, machine: &Machine) -> Self {
+        let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let shared = Arc::clone(&state);
+        let (node, machine) = (Arc::clone(node), machine.clone());
+        let manager = std::thread::spawn(move || manage(&node, &machine, &shared));
+        let service = Self {
+            state,
+            manager: Some(manager),
+        };
+        service.starts();
+        service
+    }
+
+    /// Has it run, and waits until it does.
+    pub fn starts(&self) {
+        self.change(|state| state.is_wanted = true);
+        wait_until("the daemon has started", || self.has_started());
+    }
+
+    /// Whether it runs and accepts connections.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        let state = self.state.0.lock().unwrap();
+        let log = state.log.as_ref().filter(|_| state.pid.is_some());
+        log.is_some_and(|log| !log.saying("orchestrator started").is_empty())
+    }
+
+    /// Whether it has logged this, in the life that is not over.
+    #[must_use]
+    pub fn says(&self, text: &str) -> bool {
+        let log = self.state.0.lock().unwrap().log.clone();
+        log.is_some_and(|log| !log.saying(text).is_empty())
+    }
+
+    /// Kills it, and does not start it again.
+    pub fn dies(&self) {
+        self.change(|state| state.is_wanted = false);
+        self.signal(Signal::SIGKILL);
+        wait_until("the daemon has ended", || self.pid().is_none());
+    }
+
+    /// Ends it in order, and starts it again.
+    pub fn restarts(&self) {
+        wait_until("the daemon has started", || self.has_started());
+        let before = self.lives().len();
+        self.signal(Signal::SIGTERM);
+        wait_until("the daemon has ended", || self.lives().len() > before);
+        wait_until("the daemon has started", || self.has_started());
+    }
+
+    /// Sends it a signal, if it runs.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid() {
+            processes::signal(pid, signal);
+        }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.state.0.lock().unwrap().pid
+    }
+
+    /// Its lives that are over.
+    #[must_use]
+    pub fn lives(&self) -> Vec<Life> {
+        self.state.0.lock().unwrap().lives.clone()
+    }
+
+    /// All it has logged, in all its lives, with the number of the life.
+    #[must_use]
+    pub fn saying(&self, text: &str) -> Vec<(usize, Value)> {
+        let state = self.state.0.lock().unwrap();
+        let over = state.lives.iter().map(|life| &life.log);
+        let logs: Vec<_> = over.chain(&state.log).cloned().collect();
+        drop(state);
+        let lines = logs.iter().enumerate().flat_map(|(life, log)| {
+            let lines = log.lines().into_iter().map(move |line| (life, line));
+            lines.filter(|(_, line)| message(line) == text)
+        });
+        lines.collect()
+    }
+
+    /// Ends it in order, for good.
+    pub fn ends(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.change(|state| {
+            state.is_wanted = false;
+            state.is_over = true;
+        });
+        self.signal(Signal::SIGTERM);
+        if let Some(manager) = self.manager.take() {
+            manager.join().unwrap();
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.0.lock().unwrap());
+        self.state.1.notify_all();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let state = self.state.0.lock();
+            let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
+            for life in state.lives.iter().rev().take(2).rev() {
+                eprintln!("--- it ended with {:?}: {}", life.code, life.told);
+                life.log.show();
+            }
+            state.log.iter().for_each(|log| log.show());
+            if let Some(pid) = state.pid {
+                processes::signal(pid, Signal::SIGKILL);
+            }
+        } else if self.manager.is_some() {
+            self.end();
+        }
+    }
+}
+
+fn manage(node: &Node, machine: &Machine, (state, changed): &(Mutex<State>, Condvar)) {
+    let [first, rest @ ..] = machine.prefix();
+    let program = bin(ORCHESTRATOR);
+    let program = program.to_str().unwrap();
+    loop {
+        let rests = |state: &mut State| !state.is_wanted && !state.is_over;
+        let mut wanted = changed.wait_while(state.lock().unwrap(), rests).unwrap();
+        if wanted.is_over {
+            return;
+        }
+        // Behind the lock: whoever does not want it any more finds it, or keeps it from starting.
+        let args: Vec<_> = rest.iter().map(String::as_str).chain([program]).collect();
+        let command = node.home.command(Path::new(&first), &args);
+        let mut daemon = Daemon::starting(&node.home, command);
+        let log = Arc::clone(daemon.log());
+        wanted.pid = Some(daemon.pid());
+        wanted.log = Some(Arc::clone(&log));
+        drop(wanted);
+        while !daemon.has_ended() {
+            std::thread::sleep(POLL);
+        }
+        let (code, told) = daemon.ends();
+        let mut state = state.lock().unwrap();
+        state.pid = None;
+        state.log = None;
+        state.lives.push(Life { code, told, log });
+        drop(state);
+        std::thread::sleep(PAUSE);
+    }
+}

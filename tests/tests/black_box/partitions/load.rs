@@ -1,0 +1,260 @@
+//! Who sends events all the time, through whatever node takes them, and notes what was acknowledged.
+//!
+//! An event that was not acknowledged is sent again with the same id, through any node, until it is. So each one has to
+//! be answered once, whoever took it first.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use goondan_tests::home::Ran;
+use goondan_tests::node::Node;
+use goondan_tests::wait::{wait_for, within};
+
+/// How long a client waits for a daemon that may be stopped.
+const CLIENT_DEADLINE: Duration = Duration::from_secs(8);
+
+/// How many send through one node.
+const SENDERS: usize = 2;
+
+/// How long one waits that was refused.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Events of one conversation.
+const EVENTS_OF_A_CONVERSATION: u64 = 60;
+
+/// Conversations at a time.
+const CONVERSATIONS: u64 = 3;
+
+/// An event.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    number: u64,
+}
+
+impl Event {
+    /// Its id, and what its agent is asked for.
+    pub(super) fn id(&self) -> String {
+        format!("e{}", self.number)
+    }
+
+    /// Its conversation.
+    pub(super) fn key(&self) -> String {
+        let round = self.number / (CONVERSATIONS * EVENTS_OF_A_CONVERSATION);
+        format!("k{round}-{}", self.number % CONVERSATIONS)
+    }
+
+    /// Whether a tool leaves a line.
+    pub(super) fn has_a_tool(&self) -> bool {
+        self.number.is_multiple_of(4)
+    }
+
+    /// What its agent is told.
+    pub(super) fn text(&self) -> String {
+        let verb = if self.has_a_tool() { "tally" } else { "echo" };
+        format!("{verb} {}", self.id())
+    }
+
+    /// What is answered.
+    pub(super) fn answer(&self) -> String {
+        format!("answer {}", self.id())
+    }
+
+    /// Whether its sender waits for the answer.
+    fn is_waited_for(&self) -> bool {
+        self.number % 3 != 1
+    }
+}
+
+/// An event that a node has acknowledged.
+#[derive(Debug, Clone)]
+pub(super) struct Acknowledged {
+    pub(super) event: Event,
+    /// Which node.
+    pub(super) by: usize,
+    pub(super) at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    waiting: VecDeque<Event>,
+    under_way: usize,
+    acknowledged: Vec<Acknowledged>,
+    /// Which nodes took themselves for the owner, of each epoch.
+    owners: BTreeMap<u64, BTreeSet<usize>>,
+    /// What was answered otherwise than it should be.
+    wrong: Vec<String>,
+    is_over: bool,
+}
+
+/// Everybody who sends.
+#[derive(Debug)]
+pub(super) struct Load {
+    state: Arc<Mutex<State>>,
+    senders: Vec<JoinHandle<()>>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) acknowledged: Vec<Acknowledged>,
+    pub(super) owners: BTreeMap<u64, BTreeSet<usize>>,
+    pub(super) wrong: Vec<String>,
+}
+
+impl Load {
+    /// Some senders at each node.
+    pub(super) fn on(nodes: &[Arc<Node>]) -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let places = nodes.iter().enumerate().cycle();
+        let senders = places.take(nodes.len() * SENDERS).map(|(at, node)| {
+            let sender = Sender {
+                at,
+                node: Arc::clone(node),
+                state: Arc::clone(&state),
+                is_refused: true,
+            };
+            std::thread::spawn(move || sender.run())
+        });
+        Self {
+            senders: senders.collect(),
+            state,
+        }
+    }
+
+    /// Waits for the first event that is acknowledged after a moment, by another node than this.
+    pub(super) fn acknowledged_after(&self, moment: Instant, but: Option<usize>) -> Acknowledged {
+        wait_for("an event is acknowledged", || {
+            let state = self.state.lock().unwrap();
+            let fits = |it: &&Acknowledged| it.at > moment && Some(it.by) != but;
+            // The last ones come first: there are many.
+            let late = state.acknowledged.iter().rev();
+            let late = late.take_while(|it| it.at > moment);
+            late.filter(fits).last().cloned()
+        })
+    }
+
+    /// Who has acknowledged last.
+    pub(super) fn owner(&self) -> usize {
+        self.acknowledged_after(Instant::now() - CLIENT_DEADLINE, None);
+        let state = self.state.lock().unwrap();
+        state.acknowledged.last().unwrap().by
+    }
+
+    /// Waits until each event is acknowledged, and ends.
+    pub(super) fn ends(self) -> Sent {
+        self.state.lock().unwrap().is_over = true;
+        wait_for("each event is acknowledged", || {
+            let state = self.state.lock().unwrap();
+            (state.waiting.is_empty() && state.under_way == 0).then_some(())
+        });
+        for sender in self.senders {
+            sender.join().unwrap();
+        }
+        let state = std::mem::take(&mut *self.state.lock().unwrap());
+        Sent {
+            acknowledged: state.acknowledged,
+            owners: state.owners,
+            wrong: state.wrong,
+        }
+    }
+}
+
+/// Who sends through one node.
+struct Sender {
+    at: usize,
+    node: Arc<Node>,
+    state: Arc<Mutex<State>>,
+    is_refused: bool,
+}
+
+impl Sender {
+    fn run(mut self) {
+        while let Some(event) = self.next() {
+            let ran = self.sends(&event);
+            let was_refused = self.is_refused;
+            self.is_refused = ran.as_ref().is_none_or(|ran| ran.code != 0);
+            {
+                let mut state = self.state.lock().unwrap();
+                state.under_way -= 1;
+                match ran.filter(|ran| ran.code == 0) {
+                    Some(ran) => state.take(self.at, event, &ran),
+                    None => state.waiting.push_front(event),
+                }
+            }
+            if self.is_refused {
+                std::thread::sleep(PAUSE);
+            } else if was_refused {
+                self.notes_owner();
+            }
+        }
+    }
+
+    /// The next event; none at the end.
+    fn next(&self) -> Option<Event> {
+        loop {
+            let mut state = self.state.lock().unwrap();
+            let event = state.waiting.pop_front().or_else(|| {
+                let number = state.next;
+                (!state.is_over).then(|| {
+                    state.next += 1;
+                    Event { number }
+                })
+            });
+            if event.is_some() {
+                state.under_way += 1;
+                return event;
+            }
+            if state.under_way == 0 {
+                return None;
+            }
+            drop(state);
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn sends(&self, event: &Event) -> Option<Ran> {
+        let (id, key, text) = (event.id(), event.key(), event.text());
+        let mut args = vec!["send", "--event-id", &id, "--instance", &key, &text];
+        if !event.is_waited_for() {
+            args.push("--no-wait");
+        }
+        self.gdn(&args)
+    }
+
+    /// Who takes an event from others than before says in which epoch.
+    fn notes_owner(&self) {
+        let listed = self.gdn(&["--json", "node", "list"]);
+        let Some(listed) = listed.filter(|ran| ran.code == 0) else {
+            return;
+        };
+        for workspace in listed.json()["workspaces"].as_array().unwrap() {
+            if workspace["isHere"] == true {
+                let epoch = workspace["epoch"].as_u64().unwrap();
+                let mut state = self.state.lock().unwrap();
+                state.owners.entry(epoch).or_default().insert(self.at);
+            }
+        }
+    }
+
+    /// How `gdn` ended; none if nobody answered it.
+    fn gdn(&self, args: &[&str]) -> Option<Ran> {
+        let args = [&["--project", &self.node.project], args].concat();
+        let mut running = self.node.home.start_gdn(&args);
+        within(CLIENT_DEADLINE, || running.has_ended().then_some(()))?;
+        Some(running.wait())
+    }
+}
+
+impl State {
+    fn take(&mut self, by: usize, event: Event, ran: &Ran) {
+        let said = ran.stdout.trim_end();
+        if event.is_waited_for() && said != event.answer() {
+            self.wrong.push(format!("{}: {said}", event.id()));
+        }
+        let at = Instant::now();
+        self.acknowledged.push(Acknowledged { event, by, at });
+    }
+}

@@ -1,0 +1,121 @@
+//! What has to be so after everything has healed. It knows nothing of how it came to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_tests::node::Node;
+use goondan_tests::postgres::Server;
+use goondan_tests::service::Service;
+use goondan_tests::wait::{PATIENCE, within};
+use serde_json::Value;
+
+use super::load::{Acknowledged, Event, Sent};
+
+/// A seal says life and node behind its kind, which is 2; the layout is that of `goondan-replication`.
+const SEALS: &str = "
+    SELECT seq, ('x' || encode(substring(record FROM 16 + w FOR 8), 'hex'))::bit(64)::bigint,
+        encode(substring(record FROM 57 + w FOR 8), 'hex'), convert_from(substring(record FROM 67 + w), 'UTF8')
+    FROM goondan.records, LATERAL (SELECT get_byte(record, 5) * 256 + get_byte(record, 6) AS w) AS widths
+    WHERE get_byte(record, 55 + w) = 2 ORDER BY seq";
+
+/// What stands in each conversation.
+type Histories = BTreeMap<String, Vec<Value>>;
+
+/// The conversations when each event in them has its answer, or when none comes any more.
+pub(super) fn histories(sent: &Sent, node: &Node) -> Histories {
+    let mut answers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for Acknowledged { event, .. } in &sent.acknowledged {
+        answers.entry(event.key()).or_default().push(event.answer());
+    }
+    let of_key = |(key, answers): (String, Vec<String>)| {
+        let read = || node.history(&key).as_array().unwrap().clone();
+        let is_there = |history: &Vec<Value>| {
+            let said: BTreeSet<_> = history
+                .iter()
+                .filter_map(|it| it["data"]["content"].as_str())
+                .collect();
+            answers.iter().all(|answer| said.contains(answer.as_str()))
+        };
+        let answered = within(PATIENCE, || Some(read()).filter(is_there));
+        let history = answered.unwrap_or_else(read);
+        (key, history)
+    };
+    answers.into_iter().map(of_key).collect()
+}
+
+/// Each event that was acknowledged stands in its conversation once, with one answer.
+pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &str) {
+    assert_eq!(sent.wrong, Vec::<String>::new(), "answered otherwise");
+    for acknowledged in &sent.acknowledged {
+        let event = &acknowledged.event;
+        let history = &histories[&event.key()];
+        let said = |role: &str, text: &str| {
+            let data = history.iter().map(|message| &message["data"]);
+            data.filter(|it| it["role"] == role && it["content"] == text)
+                .count()
+        };
+        let (asked, answered) = (
+            said("user", &event.text()),
+            said("assistant", &event.answer()),
+        );
+        assert_eq!(
+            (asked, answered),
+            (1, 1),
+            "{event:?}, acknowledged by {}: {history:#?}",
+            acknowledged.by
+        );
+        if event.has_a_tool() {
+            no_tool_ran_in_silence(event, history, tally);
+        }
+    }
+}
+
+/// A tool ran once, and once more for each line that says that its outcome is unknown.
+fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
+    let id = event.id();
+    let ran = tally.lines().filter(|line| **line == id).count();
+    let of_event = |message: &&Value| message["data"]["content"] == event.text();
+    let from = history.iter().position(|it| of_event(&it)).unwrap();
+    let turn = history[from + 1..].iter();
+    let turn = turn.take_while(|it| it["data"]["role"] != "user");
+    let unknown = turn.filter(|it| it["data"].to_string().contains("E_TOOL_INTERRUPTED"));
+    let unknown = unknown.count();
+    assert!(
+        (1..=1 + unknown).contains(&ran),
+        "{id}: its tool ran {ran} times, and {unknown} lines say so"
+    );
+}
+
+/// Each epoch has one owner: by the log, and by what the nodes said.
+pub(super) fn each_epoch_has_one_owner(
+    sent: &Sent,
+    names: &[&str],
+    services: &[Service],
+    server: &Server,
+) -> usize {
+    let listed = server.sql(SEALS);
+    let seals: Vec<Vec<&str>> = listed
+        .lines()
+        .map(|line| line.split('|').collect())
+        .collect();
+    let epochs: Vec<u64> = seals.iter().map(|it| it[1].parse().unwrap()).collect();
+    let all: Vec<u64> = (1..).take(epochs.len()).collect();
+    assert_eq!(epochs, all, "{listed}");
+    let lives: BTreeSet<_> = seals.iter().map(|it| (it[2], it[3])).collect();
+    assert_eq!(lives.len(), seals.len(), "a life sealed twice: {listed}");
+    for (epoch, owners) in &sent.owners {
+        let owners: Vec<_> = owners.iter().map(|at| names[*at]).collect();
+        let sealed = seals[usize::try_from(*epoch).unwrap() - 1][3];
+        assert_eq!(owners, [sealed], "epoch {epoch}: {listed}");
+    }
+    for (name, service) in names.iter().zip(services) {
+        let taken = service.saying("the workspace is this node's");
+        let lives: BTreeSet<_> = taken.iter().map(|(life, _)| life).collect();
+        assert_eq!(lives.len(), taken.len(), "taken twice in one life: {name}");
+        let sealed = seals.iter().filter(|seal| seal[3] == *name).count();
+        assert!(
+            taken.len() <= sealed,
+            "{name} took it without a seal: {listed}"
+        );
+    }
+    seals.len()
+}
