@@ -58,6 +58,12 @@ pub const KEEPALIVE_INTERVAL_MS: u64 = 2_000;
 /// How often it is asked before the connection counts as lost.
 pub const KEEPALIVE_RETRIES: u32 = 3;
 
+/// How long what was sent may stay without a word of the server's machine before the connection counts as lost, in
+/// milliseconds. While something is on its way the kernel asks nothing, and would try for a quarter of an hour: so long
+/// a statement would count as late of which a machine that is gone will never tell. A server that is slow has confirmed
+/// what was sent.
+pub const UNACKNOWLEDGED_MS: u64 = 10_000;
+
 /// Days after which a node that was not heard is not told of any more.
 pub const HEARD_DAYS: i32 = 1;
 

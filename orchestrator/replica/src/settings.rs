@@ -13,6 +13,7 @@ use tokio_postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
 
 use crate::limits::{
     CONNECT_DEADLINE_MS, KEEPALIVE_IDLE_MS, KEEPALIVE_INTERVAL_MS, KEEPALIVE_RETRIES,
+    UNACKNOWLEDGED_MS,
 };
 use crate::tls::Tls;
 
@@ -182,7 +183,8 @@ impl HostSettings {
             .connect_timeout(Duration::from_millis(CONNECT_DEADLINE_MS))
             .keepalives_idle(Duration::from_millis(KEEPALIVE_IDLE_MS))
             .keepalives_interval(Duration::from_millis(KEEPALIVE_INTERVAL_MS))
-            .keepalives_retries(KEEPALIVE_RETRIES);
+            .keepalives_retries(KEEPALIVE_RETRIES)
+            .tcp_user_timeout(Duration::from_millis(UNACKNOWLEDGED_MS));
         if let Some(user) = from.get_user() {
             config.user(user);
         }
