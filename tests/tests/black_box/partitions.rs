@@ -283,6 +283,7 @@ impl Trial {
         oracle::each_is_answered_once(&sent, &histories, &tally);
         let epochs =
             oracle::each_epoch_has_one_owner(&sent, &NODES, &self.services, self.pair.primary());
+        oracle::no_daemon_failed(&self.services);
         wait_until("all nodes have the same files", || {
             let of_owner = node.files();
             self.nodes.iter().all(|node| node.files() == of_owner)

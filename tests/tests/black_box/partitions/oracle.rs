@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use super::load::{Acknowledged, Event, Sent};
 
+/// The exit code of a daemon whose workspace another one has.
+const DEPOSED: i32 = 7;
+
 /// A seal says life and node behind its kind, which is 2; the layout is that of `goondan-replication`.
 const SEALS: &str = "
     SELECT seq, ('x' || encode(substring(record FROM 16 + w FOR 8), 'hex'))::bit(64)::bigint,
@@ -118,4 +121,18 @@ pub(super) fn each_epoch_has_one_owner(
         );
     }
     seals.len()
+}
+
+/// A daemon ended when it was told to, when it was killed, when another one had its workspace, or when its disk was
+/// full; and never otherwise.
+pub(super) fn no_daemon_failed(services: &[Service]) {
+    for life in services.iter().flat_map(Service::lives) {
+        let is_full = life.told.contains("No space left on device");
+        assert!(
+            matches!(life.code, None | Some(0 | DEPOSED)) || is_full,
+            "it ended with {:?}: {}",
+            life.code,
+            life.told
+        );
+    }
 }
