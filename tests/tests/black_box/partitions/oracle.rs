@@ -88,7 +88,7 @@ fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
     );
 }
 
-/// Each epoch has one owner: by the log, and by what the nodes said.
+/// Each epoch has one owner: by what the nodes said, and by the log, as far back as that goes.
 pub(super) fn each_epoch_has_one_owner(
     sent: &Sent,
     names: &[&str],
@@ -101,14 +101,19 @@ pub(super) fn each_epoch_has_one_owner(
         .map(|line| line.split('|').collect())
         .collect();
     let epochs: Vec<u64> = seals.iter().map(|it| it[1].parse().unwrap()).collect();
-    let all: Vec<u64> = (1..).take(epochs.len()).collect();
+    // The log may have forgotten the first ones.
+    let first = epochs.first().copied().unwrap_or(1);
+    let all: Vec<u64> = (first..).take(epochs.len()).collect();
     assert_eq!(epochs, all, "{listed}");
     let lives: BTreeSet<_> = seals.iter().map(|it| (it[2], it[3])).collect();
     assert_eq!(lives.len(), seals.len(), "a life sealed twice: {listed}");
     for (epoch, owners) in &sent.owners {
         let owners: Vec<_> = owners.iter().map(|at| names[*at]).collect();
-        let sealed = seals[usize::try_from(*epoch).unwrap() - 1][3];
-        assert_eq!(owners, [sealed], "epoch {epoch}: {listed}");
+        assert_eq!(owners.len(), 1, "epoch {epoch}: {owners:?}");
+        let seal = seals.iter().zip(&epochs).find(|(_, of)| *of == epoch);
+        if let Some((seal, _)) = seal {
+            assert_eq!(owners, [seal[3]], "epoch {epoch}: {listed}");
+        }
     }
     for (name, service) in names.iter().zip(services) {
         let taken = service.saying("the workspace is this node's");
@@ -116,7 +121,7 @@ pub(super) fn each_epoch_has_one_owner(
         assert_eq!(lives.len(), taken.len(), "taken twice in one life: {name}");
         let sealed = seals.iter().filter(|seal| seal[3] == *name).count();
         assert!(
-            taken.len() <= sealed,
+            first > 1 || taken.len() <= sealed,
             "{name} took it without a seal: {listed}"
         );
     }
