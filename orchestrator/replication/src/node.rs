@@ -32,6 +32,7 @@ mod answers;
 mod hearing;
 mod places;
 mod snapshots;
+mod snapshotting;
 
 use hearing::Hearing;
 use places::{Place, Role};

@@ -14,7 +14,7 @@ use goondan_replication::names::NodeId;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::messages::{Message, NotHere, Release};
+use super::messages::{Asked, Message, NotHere, Release};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
 /// The handle of what replicates workspaces.
@@ -62,13 +62,13 @@ impl Replication {
 
     /// The nodes and workspaces, as this node knows them. Blocks for a moment.
     pub(in crate::shell) fn answer(&self, list: &ListNodes) -> Result<Value, ControlError> {
-        let all = self.ask(Message::List)?;
+        let all = self.ask(Asked::List)?;
         json(&list.page_of(all))
     }
 
     /// How the logs' server is set. Blocks for as long as it answers, some seconds at most.
     pub(in crate::shell) fn check(&self) -> Result<Value, ControlError> {
-        json(&self.ask(Message::Check)?)
+        json(&self.ask(Asked::Check)?)
     }
 
     /// To which node a workspace of this one is to go: the one that is named, if it follows it, or the best of those that
@@ -78,7 +78,7 @@ impl Replication {
         workspace: &WorkspaceId,
         to: Option<&str>,
     ) -> Result<String, ControlError> {
-        let found = self.ask(|answer| Message::Successors(workspace.clone(), answer))?;
+        let found = self.ask(|answer| Asked::Successors(workspace.clone(), answer))?;
         let Some(successors) = found else {
             return Err(refused(format!(
                 "this node does not run workspace `{workspace}`"
@@ -129,7 +129,7 @@ impl Replication {
             };
             let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
             self.machine
-                .send(Message::Release(release))
+                .send(Message::Asked(Asked::Release(release)))
                 .map_err(|_| ending(()))?;
             match answered.recv_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS)) {
                 Ok(true) => return Ok(()),
@@ -150,14 +150,18 @@ impl Replication {
     /// Has this node take no workspace that another can take, or some again.
     pub(in crate::shell) fn drain(&self, drains: bool) -> Result<Value, ControlError> {
         let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
-        self.machine.send(Message::Drains(drains)).map_err(ending)?;
+        self.machine
+            .send(Message::Asked(Asked::Drains(drains)))
+            .map_err(ending)?;
         json(&Done {})
     }
 
-    fn ask<A>(&self, message: impl FnOnce(Sender<A>) -> Message) -> Result<A, ControlError> {
+    fn ask<A>(&self, asked: impl FnOnce(Sender<A>) -> Asked) -> Result<A, ControlError> {
         let (answer, answered) = channel();
         let ending = || ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
-        self.machine.send(message(answer)).map_err(|_| ending())?;
+        self.machine
+            .send(Message::Asked(asked(answer)))
+            .map_err(|_| ending())?;
         answered.recv().map_err(|_| ending())
     }
 

@@ -18,7 +18,7 @@ use goondan_replication::node::{Effect, Input, Node, Standing};
 use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
-use super::messages::{Job, Message, NotHere, Release, Waiter};
+use super::messages::{Asked, Job, Message, NotHere, Release, Waiter};
 use crate::limits::REPLICATION_STOP_MS;
 
 /// What the thread has.
@@ -172,29 +172,36 @@ impl Machine {
                     self.file(Job::Join(workspace));
                 }
             }
-            Message::Forward { ask, answer } => {
+            Message::Asked(asked) => self.asked(asked),
+            Message::Stopping => self.is_stopping = true,
+            Message::Stop(done) => {
+                self.is_stopping = true;
+                self.stopped = Some(done);
+            }
+        }
+    }
+
+    /// Takes what clients and those who copy snapshots ask for.
+    fn asked(&mut self, asked: Asked) {
+        match asked {
+            Asked::Forward { ask, answer } => {
                 self.forwards += 1;
                 let id = self.forwards;
                 self.forwarded.insert(id, answer);
                 self.give(Input::Forward { id, ask });
             }
-            Message::Successors(workspace, answer) => {
+            Asked::Successors(workspace, answer) => {
                 let now_ms = self.now_ms();
                 // Who asked may have gone.
                 answer.send(self.node.successors(now_ms, &workspace)).ok();
             }
-            Message::Release(release) => self.release(release),
-            Message::Drains(is_so) => self.give(Input::Drains(is_so)),
+            Asked::Release(release) => self.release(release),
+            Asked::Drains(is_so) => self.give(Input::Drains(is_so)),
             // Who asked may have gone.
-            Message::List(answer) => drop(answer.send(self.page())),
-            Message::Check(answer) => {
+            Asked::List(answer) => drop(answer.send(self.page())),
+            Asked::Check(answer) => {
                 self.checking.push(answer);
                 self.give(Input::Check);
-            }
-            Message::Stopping => self.is_stopping = true,
-            Message::Stop(done) => {
-                self.is_stopping = true;
-                self.stopped = Some(done);
             }
         }
     }

@@ -55,6 +55,17 @@ pub(super) enum Message {
         workspace: WorkspaceId,
         answer: Waiter,
     },
+    /// Somebody asks, or wants something.
+    Asked(Asked),
+    /// The daemon is to end, and does not wait for a log that does not answer.
+    Stopping,
+    /// Nothing is written any more: the thread is to end when the log has all.
+    Stop(Sender<()>),
+}
+
+/// What clients ask for, and those who copy snapshots.
+#[derive(Debug)]
+pub(super) enum Asked {
     /// Whoever keeps or reads a snapshot asks the log.
     Forward {
         ask: Ask,
@@ -71,10 +82,6 @@ pub(super) enum Message {
     List(Sender<NodesPage>),
     /// How the logs' server is set is asked.
     Check(Sender<NodesCheck>),
-    /// The daemon is to end, and does not wait for a log that does not answer.
-    Stopping,
-    /// Nothing is written any more: the thread is to end when the log has all.
-    Stop(Sender<()>),
 }
 
 /// A workspace is to be given up.

@@ -17,7 +17,7 @@ use goondan_replication::record::SnapshotReference;
 use goondan_replication::wire::{Answer, Ask, Part};
 use goondan_store::root::Layout;
 
-use super::messages::Message;
+use super::messages::{Asked, Message};
 use crate::limits::{SNAPSHOT_PART_PAUSE_MS, SNAPSHOT_PART_TIMEOUT_MS};
 
 /// The directory in `replication/` with the second names of files that are being copied.
@@ -149,7 +149,7 @@ impl Parts {
             let (answer, told) = channel();
             let ask = ask();
             let ending = |_| io::Error::other("the daemon ends");
-            let forward = Message::Forward { ask, answer };
+            let forward = Message::Asked(Asked::Forward { ask, answer });
             self.machine.send(forward).map_err(|_| ending(()))?;
             let answer = told.recv().map_err(|_| ending(()))?;
             if let Some(answer) = answer.and_then(&answered) {

@@ -1,0 +1,169 @@
+//! Snapshots of the workspaces that a node owns: when one is due, how far it is, and what the log may forget then.
+//!
+//! ```text
+//! due ──▶ FilesWork::Capture ──▶ the record of the snapshot stands ──┐
+//!                   │                                                ├──▶ it is said that it is kept ──▶ trim
+//!                   └──▶ its parts are kept, Outcome::Captured ──────┘
+//! ```
+
+use goondan_protocol::ids::WorkspaceId;
+
+use super::places::Role;
+use super::snapshots::UnderWay;
+use super::{Asked, Effect, FilesWork, Node};
+use crate::limits::SNAPSHOT_RETRY_MS;
+use crate::names::{Hash, Position};
+use crate::owner;
+use crate::record::SnapshotReference;
+use crate::retention::{SinceSnapshot, forgettable};
+use crate::wire::Ask;
+
+impl Node {
+    /// Begins a snapshot of a workspace that this node owns, if one is due.
+    pub(super) fn snapshot_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let records_max = self.snapshot_records;
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let (Role::Owner(owner), snapshots) = (&place.role, &mut place.snapshots) else {
+            return;
+        };
+        let chain = owner.chain();
+        let last = chain.snapshot().unwrap_or(Position::START);
+        let since = SinceSnapshot {
+            records: chain.position().0.saturating_sub(last.0),
+            bytes: snapshots.bytes,
+        };
+        let is_due = since.is_due(records_max) && snapshots.not_before_ms <= now_ms;
+        if !is_due || snapshots.under_way.is_some() {
+            return;
+        }
+        // Later ones sort behind, whoever takes them: each owner has followed what those before it wrote.
+        let name = format!("{:020}-{:016x}", chain.position().0, self.life.0);
+        // Digits and a hyphen are a name.
+        let Ok(reference) = SnapshotReference::new(&name) else {
+            return;
+        };
+        snapshots.bytes = 0;
+        snapshots.under_way = Some(UnderWay {
+            reference: reference.clone(),
+            at: None,
+            digest: None,
+        });
+        self.effects.push(Effect::Files {
+            workspace: workspace.clone(),
+            work: FilesWork::Capture(reference),
+        });
+    }
+
+    /// The record of a snapshot stands.
+    pub(super) fn snapshot_begins(
+        &mut self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        reference: &SnapshotReference,
+        at: Position,
+    ) {
+        if let Some(under_way) = self.snapshot_under_way(workspace, reference) {
+            under_way.at = Some(at);
+            self.snapshot_kept(now_ms, workspace);
+        }
+    }
+
+    /// All parts of a snapshot are kept; or it has failed, without a digest, and another one is tried later.
+    pub(super) fn captured(
+        &mut self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        reference: &SnapshotReference,
+        digest: Option<Hash>,
+    ) {
+        let Some(under_way) = self.snapshot_under_way(workspace, reference) else {
+            return;
+        };
+        under_way.digest = digest;
+        if digest.is_some() {
+            return self.snapshot_kept(now_ms, workspace);
+        }
+        if let Some(place) = self.places.get_mut(workspace) {
+            place.snapshots.under_way = None;
+            place.snapshots.not_before_ms = now_ms.saturating_add(SNAPSHOT_RETRY_MS);
+        }
+    }
+
+    fn snapshot_under_way(
+        &mut self,
+        workspace: &WorkspaceId,
+        reference: &SnapshotReference,
+    ) -> Option<&mut UnderWay> {
+        let under_way = self.places.get_mut(workspace)?.snapshots.under_way.as_mut();
+        under_way.filter(|it| it.reference == *reference)
+    }
+
+    fn snapshot_kept(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let place = self.places.get(workspace);
+        let under_way = place.and_then(|place| place.snapshots.under_way.as_ref());
+        if let Some(UnderWay {
+            at: Some(at),
+            digest: Some(digest),
+            ..
+        }) = under_way
+        {
+            let (at, digest) = (*at, *digest);
+            self.tell_owner(now_ms, workspace, owner::Input::SnapshotKept { at, digest });
+        }
+    }
+
+    /// The log says that a snapshot is kept.
+    pub(super) fn snapshot_stands(&mut self, now_ms: u64, workspace: &WorkspaceId, at: Position) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let snapshots = &mut place.snapshots;
+        if let Some(under_way) = snapshots.under_way.take_if(|it| it.at == Some(at)) {
+            snapshots.kept.push((at, under_way.reference));
+            snapshots.is_trim_due = true;
+            self.trim_if_due(now_ms, workspace);
+        }
+    }
+
+    /// Has the log forget what nobody needs; it is asked again until no standby needs what is before the last snapshot.
+    pub(super) fn trim_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let Some(place) = self.places.get(workspace) else {
+            return;
+        };
+        if !place.snapshots.is_trim_due || !matches!(place.role, Role::Owner(_)) {
+            return;
+        }
+        let standbys = self.hearing.living_of(now_ms, workspace);
+        let kept = place.snapshots.kept.iter().map(|(at, _)| *at);
+        if let Some(before) = forgettable(kept, standbys) {
+            let ask = Ask::Trim {
+                workspace: workspace.clone(),
+                before,
+            };
+            self.ask(Asked::Trim(workspace.clone()), ask);
+        }
+    }
+
+    /// The log begins there now: what is older is of no use.
+    pub(super) fn trimmed(&mut self, workspace: &WorkspaceId, oldest: Position) {
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        let snapshots = &mut place.snapshots;
+        let is_begun = snapshots.kept.iter().any(|(at, _)| *at == oldest);
+        if !matches!(place.role, Role::Owner(_)) || !is_begun {
+            return;
+        }
+        snapshots.kept.retain(|(at, _)| *at >= oldest);
+        snapshots.is_trim_due = snapshots.kept.len() > 1;
+        if let Some((_, before)) = snapshots.kept.first() {
+            let ask = Ask::ForgetSnapshots {
+                workspace: workspace.clone(),
+                before: before.clone(),
+            };
+            self.ask(Asked::ForgetSnapshots, ask);
+        }
+    }
+}
