@@ -101,8 +101,8 @@ pub(super) fn each_epoch_has_one_owner(
         .map(|line| line.split('|').collect())
         .collect();
     let epochs: Vec<u64> = seals.iter().map(|it| it[1].parse().unwrap()).collect();
-    // The log may have forgotten the first ones.
-    let first = epochs.first().copied().unwrap_or(1);
+    // The log may have forgotten the first ones, or all.
+    let first = epochs.first().copied().unwrap_or(u64::MAX);
     let all: Vec<u64> = (first..).take(epochs.len()).collect();
     assert_eq!(epochs, all, "{listed}");
     let lives: BTreeSet<_> = seals.iter().map(|it| (it[2], it[3])).collect();
