@@ -28,7 +28,7 @@ impl Node {
     /// Node `a`, with a project of its own, which others share.
     #[must_use]
     pub fn first(server: &Server) -> Self {
-        Self::with(Home::new(LAB), "a", &server.url()).often_copied(server, "a")
+        Self::with(Home::new(LAB), "a", &server.url())
     }
 
     /// A node with a project, which others share, and a log at this URL.
@@ -43,8 +43,7 @@ impl Node {
     /// Another one.
     #[must_use]
     pub fn beside(&self, server: &Server, name: &str) -> Self {
-        let node = self.and(Home::without_project(), name, &server.url());
-        node.often_copied(server, name)
+        self.and(Home::without_project(), name, &server.url())
     }
 
     /// Another one, with a log at this URL.
@@ -57,20 +56,11 @@ impl Node {
     }
 
     fn joins(&self, url: &str, name: &str) {
-        self.replicates(&json!({"node": name, "postgres": url}));
-    }
-
-    /// The same one, with a snapshot after a few records.
-    fn often_copied(self, server: &Server, name: &str) -> Self {
-        self.replicates(&json!({
+        let replication = json!({
             "node": name,
-            "postgres": server.url(),
+            "postgres": url,
             "snapshotAfterRecords": SNAPSHOT_AFTER,
-        }));
-        self
-    }
-
-    fn replicates(&self, replication: &Value) {
+        });
         let config = json!({ "replication": replication }).to_string();
         self.home.write("state/config.json", &config);
     }

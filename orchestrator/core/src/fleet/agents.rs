@@ -97,6 +97,8 @@ impl Fleet {
         entry.approvals.forget_requesters();
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
+        let is_excused = std::mem::take(&mut entry.is_failed_by_store);
+        let crash = crash.filter(|_| !is_excused);
         if let Some(reason) = entry.restarts.done() {
             entry.slot.detail = Some(format!("restarted itself: {reason}"));
         }
@@ -478,7 +480,7 @@ impl Fleet {
     }
 
     /// The store could not do what an agent needs. Its process ends; the next one finds what is
-    /// durable, and the back-off keeps the tries apart.
+    /// durable, and the back-off keeps the tries apart. No event is to blame for it (`MSG-11`).
     pub(crate) fn on_store_failure(
         &mut self,
         at: &InstanceRef,
@@ -487,7 +489,14 @@ impl Fleet {
     ) {
         let event = LogEvent::error("the store could not serve an agent; its process is ended");
         self.log(event.of(at).with("error", goondan_log::error_chain(error)));
-        let process = process.or_else(|| Some(self.instance_mut(at)?.slot.up()?.process));
+        let up = |this: &mut Self| Some(this.instance_mut(at)?.slot.up()?.process);
+        let process = process.or_else(|| up(self));
+        if process.is_some()
+            && process == up(self)
+            && let Some(entry) = self.instance_mut(at)
+        {
+            entry.is_failed_by_store = true;
+        }
         if let Some(process) = process {
             self.kill(process, false);
         }

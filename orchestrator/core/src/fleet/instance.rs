@@ -48,6 +48,8 @@ pub(crate) struct Instance {
     /// Questions whose answers are to come as events, by the ids of those events.
     pub(super) awaiting: BTreeMap<EventId, Awaiting>,
     pub(super) idle_since_ms: u64,
+    /// Whether its process was ended because the store could not serve it: that counts against no event.
+    pub(super) is_failed_by_store: bool,
     /// The restarts that its agent asked for.
     pub(super) restarts: SelfRestarts,
     /// Who waits for it to be deleted; none while it is to stay.
@@ -74,6 +76,7 @@ impl Instance {
             approvals: Approvals::default(),
             awaiting: BTreeMap::new(),
             idle_since_ms: now_ms,
+            is_failed_by_store: false,
             restarts: SelfRestarts::default(),
             deleting: None,
             hold: None,
