@@ -23,6 +23,7 @@ use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWi
 use crate::records::Records;
 use crate::reply::{Reply, ReplyAwait, ReplyForget};
 use crate::sandbox::Facts;
+use crate::secret::ALLOW_DEBUGGER_VAR;
 use crate::task::{
     TaskAlive, TaskAssignment, TaskContinue, TaskExited, TaskNotStarted, TaskOutput, TaskPause,
     TaskPermission, TaskStarted, TaskTold,
@@ -35,6 +36,29 @@ const FRAME_BYTES_EXPECTED: usize = 1024;
 
 /// The environment variable that names the descriptor of the child's end of the socket pair.
 pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
+
+/// The environment variable that sets the least level that a process logs.
+pub const LOG_LEVEL_VAR: &str = "GOONDAN_LOG";
+
+/// What a child gets of the environment of whoever starts it. Everything else stays there: it may hold secrets that only
+/// some connection is to have.
+pub const PASSED_TO_CHILDREN: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    // Which certificates are trusted, where an operator says so.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    LOG_LEVEL_VAR,
+    ALLOW_DEBUGGER_VAR,
+];
 
 /// What the binary of agents is called with to start the modules of an agent's tools once (`BUNDLE-7`). Two numbers
 /// follow: how long each may take to load, and how long it has to stay, in milliseconds.

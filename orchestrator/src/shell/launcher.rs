@@ -18,30 +18,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR};
+use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, PASSED_TO_CHILDREN};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use super::programs::{ProgramMissing, Programs};
-
-/// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
-/// environment may hold secrets that only some connection is to have.
-const PASSED_ON: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "TERM",
-    // Which certificates are trusted, where an operator says so.
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    goondan_log::LEVEL_VAR,
-    "GOONDAN_ALLOW_DEBUGGER",
-];
 
 /// A child that was started.
 pub(super) struct Launched {
@@ -163,7 +143,7 @@ impl Launcher {
 
 /// What a child gets of the daemon's environment.
 pub(super) fn passed_on() -> BTreeMap<&'static str, OsString> {
-    PASSED_ON
+    PASSED_TO_CHILDREN
         .into_iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)))
         .collect()

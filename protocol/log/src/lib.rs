@@ -34,7 +34,7 @@ mod stdout;
 
 /// The environment variable that sets the least level that is logged: `error`, `warn`, `info`
 /// (default), `debug` or `trace`.
-pub const LEVEL_VAR: &str = "GOONDAN_LOG";
+pub const LEVEL_VAR: &str = goondan_protocol::ipc::LOG_LEVEL_VAR;
 
 /// Takes finished lines, each with its newline.
 pub trait LineSink: Send + Sync + 'static {

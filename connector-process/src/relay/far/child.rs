@@ -10,10 +10,10 @@ use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{
-    Assignment, Head, IPC_FD_VAR, Ping, Shutdown, ToConnector, ToOrchestrator, Welcome,
+    Assignment, Head, IPC_FD_VAR, PASSED_TO_CHILDREN, Ping, Shutdown, ToConnector, ToOrchestrator,
+    Welcome,
 };
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
-use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::version::Version;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::net::UnixStream;
@@ -25,24 +25,6 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 use crate::guarded::{Group, own_program};
 use crate::limits::RELAY_STOP_TIMEOUT_MS;
 use crate::relay::wire::{LastHeard, Listened, Queue, WireError, next_frame, write_all};
-
-/// What it gets of the environment: what the daemon gives its children.
-const PASSED_ON: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "TERM",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    goondan_log::LEVEL_VAR,
-    ALLOW_DEBUGGER_VAR,
-];
 
 /// A connector process that was told what it is.
 pub(super) struct Child {
@@ -65,7 +47,7 @@ impl Child {
     pub(super) async fn start(assignment: &ConnectorAssignment) -> Result<Self, String> {
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(cannot)?;
-        let passed_on = PASSED_ON
+        let passed_on = PASSED_TO_CHILDREN
             .iter()
             .filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let process = Command::new(own_program().map_err(cannot)?)
