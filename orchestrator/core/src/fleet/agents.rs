@@ -480,7 +480,7 @@ impl Fleet {
     }
 
     /// The store could not do what an agent needs. Its process ends; the next one finds what is
-    /// durable, and the back-off keeps the tries apart. No event is to blame for it (`MSG-11`).
+    /// durable, and the back-off keeps the tries apart. No event is to blame for it.
     pub(crate) fn on_store_failure(
         &mut self,
         at: &InstanceRef,
