@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 
-use crate::{wait_for, wait_until};
+use crate::wait::{PATIENCE, wait_for, within};
 
 /// A program on a terminal of its own.
 #[derive(Debug)]
@@ -75,9 +75,13 @@ impl Terminal {
 
     /// Waits until a text is shown.
     pub fn wait_for(&self, text: &str) {
-        wait_until(&format!("{text:?} is shown"), || {
-            self.shown().contains(text)
-        });
+        let is_shown = within(PATIENCE, || self.shown().contains(text).then_some(()));
+        assert!(
+            is_shown.is_some(),
+            "{text:?} was not shown within {} s, but:\n{}",
+            PATIENCE.as_secs(),
+            self.shown()
+        );
     }
 
     /// Types a line.
