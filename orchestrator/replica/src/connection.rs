@@ -53,6 +53,7 @@ SET enable_seqscan = off;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET jit = off;
+SET plan_cache_mode = force_generic_plan;
 ";
 
 /// On the disk of the server, and of its synchronous standbys if it has any; what asks for more stays.
