@@ -86,7 +86,7 @@ pub use instance::{
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use node::{
     CheckNodes, DrainNode, ListNodes, MoveWorkspace, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
-    ReplicatedWorkspace, ServerFinding, ServerVerdict,
+    ReplicatedWorkspace, ServerFinding, ServerVerdict, VerifyReplica,
 };
 pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
@@ -195,6 +195,8 @@ methods! {
     ListNodes = "node.list" -> NodesPage;
     /// How the server is set that the logs of workspaces stand in.
     CheckNodes = "node.check" -> NodesCheck;
+    /// Checks the files of a workspace that another node runs.
+    VerifyReplica = "node.verify" -> Verification;
     /// Has another node run a workspace.
     MoveWorkspace = "node.move" -> Done;
     /// Whether this node is to take workspaces over.

@@ -76,27 +76,11 @@ impl Service {
         log.is_some_and(|log| !log.saying("orchestrator started").is_empty())
     }
 
-    /// Whether it has logged this, in the life that is not over.
-    #[must_use]
-    pub fn says(&self, text: &str) -> bool {
-        let log = self.state.0.lock().unwrap().log.clone();
-        log.is_some_and(|log| !log.saying(text).is_empty())
-    }
-
     /// Kills it, and does not start it again.
     pub fn dies(&self) {
         self.change(|state| state.is_wanted = false);
         self.signal(Signal::SIGKILL);
         wait_until("the daemon has ended", || self.pid().is_none());
-    }
-
-    /// Ends it in order, and starts it again.
-    pub fn restarts(&self) {
-        wait_until("the daemon has started", || self.has_started());
-        let before = self.lives().len();
-        self.signal(Signal::SIGTERM);
-        wait_until("the daemon has ended", || self.lives().len() > before);
-        wait_until("the daemon has started", || self.has_started());
     }
 
     /// Sends it a signal, if it runs.

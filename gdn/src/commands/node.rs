@@ -153,7 +153,7 @@ async fn drain(context: &Context, args: &DrainArgs) -> Result<(), Failure> {
 }
 
 /// All pages of the list.
-async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
+pub(super) async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
     let mut asked = ListNodes::default();
     let mut all = client.query(asked.clone()).await?;
     while let Some(after) = all.next.take() {
@@ -200,6 +200,13 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     if all.is_draining {
         output.note(format!("{own} takes no workspace that another node can run; it does again with `gdn node drain --undo`"));
+    }
+    for workspace in all.workspaces.iter().filter(|it| it.is_failed) {
+        output.note(format!(
+            "warning: {}: the disk of {own} failed, and its files are not those of the log; it begins anew with them in \
+             some seconds. See why: `gdn logs`",
+            workspace.workspace_id
+        ));
     }
     for workspace in all.workspaces.iter().filter(|it| it.is_stopped) {
         output.note(format!(

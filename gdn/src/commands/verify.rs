@@ -2,11 +2,14 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyRoot,
+    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyReplica,
+    VerifyRoot,
 };
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ids::WorkspaceId;
 
+use super::node;
+use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,6 +25,7 @@ Examples:
   gdn verify                        this project's conversations
   gdn verify --instance order-17
   gdn verify --repair               set damage aside; nothing is deleted
+  gdn verify --all                  on a node, also what it has of workspaces that others run
   gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
 
 Exit code 15 says that something that was written cannot be read.")]
@@ -29,7 +33,7 @@ pub(crate) struct VerifyArgs {
     /// Only this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
-    /// Those of every workspace
+    /// Those of every workspace, those among them that this node stands by for
     #[arg(long)]
     all: bool,
     /// Set damage aside, so that everything else can be used; nothing is deleted
@@ -38,13 +42,21 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, scope) = context.open_scope(args.all).await?;
-    let workspaces: Vec<WorkspaceId> = match scope {
-        Some(id) => vec![id],
-        None => {
+    let mut client = context.connect().await?;
+    let followed = followed(&mut client).await?;
+    let named = context.workspace_id();
+    let is_followed = named.as_ref().is_some_and(|id| followed.contains(id));
+    let (workspaces, replicas): (Vec<WorkspaceId>, Vec<WorkspaceId>) = match named {
+        _ if args.all => {
             let all = client.all(ListWorkspaces::default()).await?;
-            all.into_iter().map(|info| info.workspace_id).collect()
+            let all = all.into_iter().map(|info| info.workspace_id);
+            (all.collect(), followed)
         }
+        Some(id) if is_followed => (Vec::new(), vec![id]),
+        _ => (
+            vec![context.find(&mut client).await?.workspace_id],
+            Vec::new(),
+        ),
     };
     let mut found = Verification::default();
     if args.all {
@@ -58,6 +70,12 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
             repair: args.repair,
         };
         add(&mut found, client.change(verify).await?);
+    }
+    let mut is_mended = false;
+    for workspace_id in replicas {
+        let part = client.change(VerifyReplica { workspace_id }).await?;
+        is_mended |= is_damaged(&part.findings);
+        add(&mut found, part);
     }
     let output = context.output;
     output.object(schemas::VERIFY, &found)?;
@@ -94,12 +112,30 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
     if !left.any(is_left) {
         return Ok(());
     }
-    let repair = context.command("verify --repair");
-    Err(Failure::new(
-        Exit::Damaged,
-        "something that was written cannot be read any more",
-        format!("restore the files from a backup, or go on without what is damaged: `{repair}`"),
-    ))
+    let problem = "something that was written cannot be read any more";
+    let advice = if is_mended {
+        let again = context.command("verify");
+        format!(
+            "this node makes its files anew from the log: look again in some seconds: `{again}`"
+        )
+    } else {
+        let repair = context.command("verify --repair");
+        format!("restore the files from a backup, or go on without what is damaged: `{repair}`")
+    };
+    Err(Failure::new(Exit::Damaged, problem, advice))
+}
+
+fn is_damaged(findings: &[Finding]) -> bool {
+    let mut severities = findings.iter().map(|finding| finding.severity);
+    severities.any(|severity| severity == FindingSeverity::Error)
+}
+
+/// The workspaces that another node runs, and whose files this one has.
+async fn followed(client: &mut Client) -> Result<Vec<WorkspaceId>, Failure> {
+    let page = node::pages(client).await?;
+    let workspaces = page.workspaces.into_iter();
+    let followed = workspaces.filter(|it| !it.is_here && !it.is_failed);
+    Ok(followed.map(|it| it.workspace_id).collect())
 }
 
 fn plural(count: u64, one: &str, more: &str) -> String {

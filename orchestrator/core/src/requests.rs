@@ -49,6 +49,8 @@ use self::events::EventListing;
 use self::proposals::{Asker, Lines};
 use self::reloading::Reloading;
 use self::retention::Retention;
+pub use self::verification::finding_told;
+
 use self::verification::Verifying;
 
 /// What clients ask for that takes more than one step.
@@ -293,7 +295,9 @@ impl Core {
                 }
                 None => self.fleet.respond_error(token, no_other_nodes()),
             },
-            Call::DrainNode(_) => self.fleet.respond_error(token, no_other_nodes()),
+            Call::DrainNode(_) | Call::VerifyReplica(_) => {
+                self.fleet.respond_error(token, no_other_nodes())
+            }
             Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {
                 Ok(workspace) => {
                     let project_root = workspace.record.project_root.clone();

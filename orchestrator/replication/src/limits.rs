@@ -55,6 +55,9 @@ pub const NODE_GONE_AFTER_MS: u64 = 15_000;
 pub const NEAR_RECORDS: u64 = 1_000;
 /// How often it is noted durably how far a log has been followed, in milliseconds.
 pub const NOTE_MS: u64 = 1_000;
+/// How long a node leaves a workspace alone when its disk has failed, in milliseconds; then it begins anew. Longer than
+/// another node needs to take the workspace over.
+pub const LEFT_MS: u64 = 15_000;
 
 /// Workspaces whose heads are asked for, or whose heartbeats are published, at once.
 pub const HEADS_MAX: usize = 256;

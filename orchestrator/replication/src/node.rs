@@ -90,6 +90,8 @@ pub enum Input {
     },
     /// That program is there, or is gone, and with it what it knew to be in doubt.
     Connected(bool),
+    /// A person wants the files of a workspace that this node stands by for made anew.
+    Rebuild(WorkspaceId),
     /// Whether this node is to take no workspace that another can take.
     Drains(bool),
     /// A person asks how the server is set.
@@ -140,7 +142,7 @@ pub enum Outcome {
     Owned,
     /// All parts of a snapshot are kept, and its files have this digest; none if that failed.
     Captured(SnapshotReference, Option<Hash>),
-    /// The disk failed. The workspace is left as it is until the next start.
+    /// The disk failed: nothing is known of the files any more. The workspace is left for [`LEFT_MS`].
     Failed,
 }
 
@@ -156,7 +158,7 @@ pub enum Effect {
         /// What.
         work: FilesWork,
     },
-    /// A workspace has a log that this node does not know: join it.
+    /// A workspace has a log that this node does not know, or has left: join it.
     Found(WorkspaceId),
     /// The workspace is this node's: run it.
     Own(WorkspaceId),
@@ -204,6 +206,8 @@ pub struct Standing {
     pub is_owned: bool,
     /// Whether a person has to decide what becomes of this node's files.
     pub is_stopped: bool,
+    /// Whether this node's disk has failed; it begins anew in a while.
+    pub is_failed: bool,
     /// Who owns it, as far as the log was read.
     pub owner: Option<NodeId>,
     /// The epoch of the last seal.
@@ -214,6 +218,23 @@ pub struct Standing {
     pub head: Position,
     /// The nodes that were heard lately, and how far each is.
     pub nodes: BTreeMap<NodeId, Position>,
+}
+
+/// Why the files that a node has of a workspace cannot be looked at as a standby's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotFollowed {
+    /// It has none.
+    #[error("this node has no files of the workspace")]
+    Unknown,
+    /// It owns the workspace.
+    #[error("this node runs the workspace")]
+    Owned,
+    /// They are on their way here.
+    #[error("this node makes its files of the workspace anew from the log")]
+    Rebuilding,
+    /// Its disk has failed.
+    #[error("this node's disk has failed; it begins anew with the workspace in some seconds")]
+    Failed,
 }
 
 /// Whose question a request was.
@@ -230,6 +251,25 @@ enum Asked {
     Trim(WorkspaceId),
     ForgetSnapshots,
     Forwarded(u64),
+}
+
+impl Asked {
+    /// Whose machine waits for the answer.
+    fn workspace(&self) -> Option<&WorkspaceId> {
+        match self {
+            Self::Put(workspace, _)
+            | Self::Look(workspace, _)
+            | Self::Read(workspace, _)
+            | Self::Seal(workspace, _) => Some(workspace),
+            Self::Heads
+            | Self::List
+            | Self::Beat
+            | Self::Check
+            | Self::Trim(_)
+            | Self::ForgetSnapshots
+            | Self::Forwarded(_) => None,
+        }
+    }
 }
 
 /// All workspaces of a node.
@@ -313,23 +353,39 @@ impl Node {
         self.places.contains_key(workspace)
     }
 
+    /// Whether the files of a workspace are those of a record, and another node's to change.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFollowed`] if they are not.
+    pub fn follows(&self, workspace: &WorkspaceId) -> Result<(), NotFollowed> {
+        let place = self.places.get(workspace).ok_or(NotFollowed::Unknown)?;
+        match &place.role {
+            Role::Standby(standby) if standby.is_rebuilding() => Err(NotFollowed::Rebuilding),
+            Role::Standby(_) => Ok(()),
+            Role::Owner(_) | Role::TakingOver { .. } => Err(NotFollowed::Owned),
+            Role::Left { .. } => Err(NotFollowed::Failed),
+        }
+    }
+
     /// How its workspaces stand.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
         let places = self.places.iter();
         places
-            .filter_map(|(workspace, place)| {
-                let chain = place.chain()?;
-                Some(Standing {
+            .map(|(workspace, place)| {
+                let chain = place.chain();
+                Standing {
                     workspace: workspace.clone(),
                     is_owned: place.is_owned(),
                     is_stopped: place.is_stopped(),
+                    is_failed: place.is_failed(),
                     owner: chain.owner().map(|owner| owner.node.clone()),
                     epoch: chain.epoch(),
                     position: chain.position(),
                     head: place.head.max(chain.position()),
                     nodes: self.hearing.of(workspace),
-                })
+                }
             })
             .collect()
     }
@@ -339,7 +395,7 @@ impl Node {
     pub fn owned(&self) -> impl Iterator<Item = (&Chain, bool)> {
         self.places.values().filter_map(|place| match &place.role {
             Role::Owner(owner) => Some((owner.chain(), owner.is_quiet())),
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Left => None,
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => None,
         })
     }
 
@@ -349,7 +405,7 @@ impl Node {
         let mut roles = self.places.values().map(|place| &place.role);
         roles.all(|role| match role {
             Role::Owner(owner) => self.is_connected && owner.is_answered(),
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Left => true,
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => true,
         })
     }
 
@@ -394,6 +450,9 @@ impl Node {
                 self.files_done(now_ms, &workspace, outcome);
             }
             Input::Answered { id, answer } => self.answered(now_ms, id, answer),
+            Input::Rebuild(workspace) => {
+                self.tell_standby(now_ms, &workspace, standby::Input::Rebuild);
+            }
             Input::Connected(is_so) => self.connected(now_ms, is_so),
             Input::Drains(is_so) => {
                 self.drains = is_so;
@@ -426,6 +485,7 @@ impl Node {
             self.tell_owner(now_ms, &workspace, owner::Input::Tick);
             self.tell_standby(now_ms, &workspace, standby::Input::Tick);
             self.note(now_ms, &workspace);
+            self.begin_anew(now_ms, &workspace);
         }
         if self.heads_due_ms <= now_ms {
             self.heads_due_ms = now_ms.saturating_add(HEADS_MS);
@@ -452,9 +512,10 @@ impl Node {
     fn beat(&mut self) {
         let drains = self.drains;
         let heard = self.places.iter().filter_map(|(workspace, place)| {
-            let chain = place.chain()?;
+            let chain = place.chain();
             let owns = place.is_owned();
-            (!place.is_stopped() && (owns || !drains)).then(|| Beat {
+            let is_idle = place.is_stopped() || place.is_failed();
+            (!is_idle && (owns || !drains)).then(|| Beat {
                 workspace: workspace.clone(),
                 node: self.id.clone(),
                 life: self.life,
@@ -524,7 +585,7 @@ impl Node {
             return;
         };
         if matches!(&place.role, Role::Owner(owner) if !owner.is_quiet()) {
-            place.role = Role::Left;
+            place.leave(None);
             let ended = Effect::Deposed(workspace.clone(), Ended::InDoubt);
             self.effects.push(ended);
         }

@@ -131,10 +131,15 @@ impl World {
                 };
                 vec![Input::FilesDone { workspace, outcome }]
             }
-            Effect::Found(workspace) => vec![Input::Joined {
-                chain: Chain::new(workspace),
-                files: Files::AsNoted,
-            }],
+            Effect::Found(workspace) => {
+                // Of what is here already, nothing is known.
+                let files = match self.shells[at].trees.contains_key(&workspace) {
+                    true => Files::PerhapsAhead,
+                    false => Files::AsNoted,
+                };
+                let chain = Chain::new(workspace);
+                vec![Input::Joined { chain, files }]
+            }
             seen => {
                 self.shells[at].seen.push(seen);
                 Vec::new()
@@ -418,9 +423,62 @@ fn a_failing_disk_leaves_a_workspace_to_others() {
         outcome: Outcome::Failed,
     };
     world.give(1, failed);
+    assert_eq!(
+        world.shells[1].node.follows(&workspace("w")),
+        Err(NotFollowed::Failed)
+    );
     world.shells[0].is_still = true;
-    world.pass(30_000);
+    world.pass(LEFT_MS - 1_000);
     assert_eq!(world.owners("w"), [0, 2]);
+    let standings = world.shells[1].node.standings();
+    assert!(standings[0].is_failed, "{standings:?}");
+}
+
+#[test]
+fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.pass(1_000);
+    // What came of the last change is not known.
+    let path = RelativePath::new("strange").unwrap();
+    let tree = world.shells[1].trees.get_mut(&workspace("w")).unwrap();
+    tree.apply(&FileOperation::Create { path }).unwrap();
+    let failed = Input::FilesDone {
+        workspace: workspace("w"),
+        outcome: Outcome::Failed,
+    };
+    world.give(1, failed);
+    world.batch(0, "w", 2);
+    world.pass(LEFT_MS + 2_000);
+    let standings = world.shells[1].node.standings();
+    assert!(!standings[0].is_failed, "{standings:?}");
+    assert_eq!(standings[0].position, standings[0].head);
+    assert_eq!(
+        world.shells[1].trees[&workspace("w")],
+        world.shells[0].trees[&workspace("w")]
+    );
+    assert_eq!(world.owners("w"), [0]);
+}
+
+#[test]
+fn files_are_made_anew_when_a_person_wants_it() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.pass(1_000);
+    let path = RelativePath::new("strange").unwrap();
+    let tree = world.shells[1].trees.get_mut(&workspace("w")).unwrap();
+    tree.apply(&FileOperation::Create { path }).unwrap();
+    assert_eq!(world.shells[1].node.follows(&workspace("w")), Ok(()));
+    assert_eq!(
+        world.shells[0].node.follows(&workspace("w")),
+        Err(NotFollowed::Owned)
+    );
+    world.give(1, Input::Rebuild(workspace("w")));
+    world.pass(1_000);
+    assert_eq!(
+        world.shells[1].trees[&workspace("w")],
+        world.shells[0].trees[&workspace("w")]
+    );
 }
 
 #[test]

@@ -49,6 +49,7 @@ mod link;
 mod machine;
 pub(super) mod messages;
 mod snapshots;
+mod verifying;
 
 /// The program that speaks to the log's server.
 const REPLICA: &str = "goondan-replica";

@@ -284,6 +284,13 @@ impl Supervisor {
                         }
                     });
                 }
+                Call::VerifyReplica(asked) => {
+                    let asked = asked.clone();
+                    return self.in_background(move || Event::Answer {
+                        token,
+                        result: replication.verify(&asked),
+                    });
+                }
                 Call::DrainNode(asked) => {
                     return self.respond(token, replication.drain(asked.drains));
                 }

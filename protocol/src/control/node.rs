@@ -66,6 +66,9 @@ pub struct ReplicatedWorkspace {
     pub is_here: bool,
     /// Whether a person has to decide what becomes of the files that the daemon that answers has.
     pub is_stopped: bool,
+    /// Whether its disk has failed; it begins anew with the workspace some seconds later.
+    #[serde(default)]
+    pub is_failed: bool,
     /// How often it was taken over, the first time counted.
     pub epoch: u64,
     /// How far its log is written.
@@ -104,6 +107,15 @@ pub struct MoveWorkspace {
 pub struct DrainNode {
     /// Whether it is.
     pub drains: bool,
+}
+
+/// `node.verify` (`MSG-11`): checks the files that the daemon that answers has of a workspace which another node runs, and
+/// has them made anew from the log if something that was written cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VerifyReplica {
+    /// Which.
+    pub workspace_id: WorkspaceId,
 }
 
 /// `node.check`: looks at how the server is set that the logs stand in. Takes as long as that answers, some seconds at

@@ -18,6 +18,18 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(home: &Home) -> Result<Self, Box<dyn Error>> {
+        let mut client = Self::connect_to_daemon(home)?;
+        let opened = client.call("workspace.list", &json!({}))?;
+        let id = opened
+            .pointer("/workspaces/0/workspaceId")
+            .and_then(Value::as_str);
+        id.ok_or("no workspace runs")?
+            .clone_into(&mut client.workspace_id);
+        Ok(client)
+    }
+
+    /// The same, whether a workspace runs or not.
+    pub(crate) fn connect_to_daemon(home: &Home) -> Result<Self, Box<dyn Error>> {
         let stream = UnixStream::connect(home.state_root().join("run/orchestrator.sock"))?;
         let mut client = Self {
             stream,
@@ -26,12 +38,6 @@ impl Client {
             workspace_id: String::new(),
         };
         client.call("daemon.connect", &json!({"version": Version::current()}))?;
-        let opened = client.call("workspace.list", &json!({}))?;
-        let id = opened
-            .pointer("/workspaces/0/workspaceId")
-            .and_then(Value::as_str);
-        id.ok_or("no workspace runs")?
-            .clone_into(&mut client.workspace_id);
         Ok(client)
     }
 

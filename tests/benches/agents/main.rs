@@ -5,7 +5,7 @@
 //! in its name. `GOONDAN_BENCH_AGENTS` is how many idle agents are held (default 200),
 //! `GOONDAN_BENCH_HOLD_S` for how long (default 20), and `GOONDAN_BENCH_TURNS` how many turns are made of
 //! which the bytes on disk are counted (default 3000). `GOONDAN_BENCH_CONVERSATIONS` is how many `gdn top` shows
-//! (default 10,000).
+//! (default 10,000), and `GOONDAN_BENCH_FOLLOWED_TURNS` how many turns another node follows (default 100,000).
 
 #![expect(
     clippy::print_stdout,
@@ -21,6 +21,7 @@ mod beside;
 mod bytes;
 mod client;
 mod idle;
+mod replicated;
 mod routing;
 mod scrape;
 mod spawn;
@@ -33,7 +34,7 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 10] = [
+const MEASURES: [(&str, Measure); 11] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
@@ -44,6 +45,7 @@ const MEASURES: [(&str, Measure); 10] = [
     ("scrape", scrape::scrapes),
     ("top", top::frames),
     ("routing", routing::messages_per_second),
+    ("replicated", replicated::beside_plain_inserts),
 ];
 
 /// An agent that answers at once.

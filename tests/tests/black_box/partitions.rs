@@ -29,10 +29,6 @@ const FAULTS_VAR: &str = "GOONDAN_TEST_PARTITION_FAULTS";
 const NODES: [&str; 3] = ["a", "b", "c"];
 const SERVERS: [&str; 2] = ["db1", "db2"];
 
-/// What a daemon says that leaves a workspace to others.
-const HAS_LEFT: &str =
-    "the disk failed; this node leaves the workspace to others until it starts anew";
-
 /// The disk that a state root is on.
 const DISK_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -203,7 +199,9 @@ impl Trial {
         }
         let healed = Instant::now();
         let by = self.load.acknowledged_after(healed, None).by;
-        self.starts_anew();
+        for service in &self.services {
+            wait_until("the daemon has started", || service.has_started());
+        }
         self.pair.waits_until_in_step();
         eprintln!(
             "{:6.1} s, then {:4.1} s  {fault:?} at {}; now {}",
@@ -258,16 +256,6 @@ impl Trial {
         self.random.let_pass(4_000);
         drop(file);
         std::fs::remove_file(path).unwrap();
-    }
-
-    /// Whoever could not follow on a full disk says that it is to be started anew, and is.
-    fn starts_anew(&self) {
-        for service in &self.services {
-            wait_until("the daemon has started", || service.has_started());
-            if service.says(HAS_LEFT) {
-                service.restarts();
-            }
-        }
     }
 
     /// Has all heal, and looks.

@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
 const NOT_RUNNING: i32 = 3;
+/// The exit code of `gdn verify` that found damage.
+const DAMAGED: i32 = 15;
 
 /// How many faults three daemons live through; the long form is 100.
 const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
@@ -219,6 +221,40 @@ fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
     );
     b.gdn(&["verify"]).exits(0);
     drop(daemon_b.stop());
+}
+
+#[test]
+fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_anew() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    for n in 0..5 {
+        a.ask("x", &format!("echo number {n}"));
+    }
+    a.waits_until_followed_by("b");
+    let verify = || b.home.gdn(&["--json", "verify", "--all"]);
+    let whole = verify().exits(0).json();
+    assert_eq!(whole["instances"], 1, "{whole:#}");
+    assert!(whole["files"].as_u64() > Some(3), "{whole:#}");
+
+    let messages = b.home.workspace_dir().join("instances/x/messages");
+    assert!(alter(&b.home, &messages, "number 2", "number 9"));
+    let id = b.workspace().unwrap()["workspaceId"].clone();
+    let found = b
+        .home
+        .gdn(&["--workspace", id.as_str().unwrap(), "verify"])
+        .exits(DAMAGED);
+    found.prints(&["x", "makes its files of the workspace anew"]);
+    // Whoever asks meanwhile is told to ask again.
+    wait_until("the files are as they were written", || verify().code == 0);
+    have_the_same_files(&a, &b);
+    assert_eq!(a.ask("x", "echo on"), "on");
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
 }
 
 #[test]

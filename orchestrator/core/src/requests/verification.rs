@@ -257,13 +257,17 @@ impl Verifying {
         self.found.bytes += found.bytes;
         self.found.kept.extend(found.kept);
         let findings = found.findings.into_iter();
-        let findings = findings.map(|finding| told(of.cloned(), finding));
+        let findings = findings.map(|finding| finding_told(of.cloned(), finding));
         self.found.findings.extend(findings);
     }
 }
 
 /// A finding as a client is told it.
-fn told(instance_key: Option<InstanceKey>, finding: goondan_durable::Finding) -> Finding {
+#[must_use]
+pub fn finding_told(
+    instance_key: Option<InstanceKey>,
+    finding: goondan_durable::Finding,
+) -> Finding {
     let kind = serde_json::to_value(finding.kind).unwrap_or_default();
     let kind = kind.as_str().unwrap_or_default().to_owned();
     Finding {

@@ -58,7 +58,7 @@ impl Node {
 
     /// Whether a standby has followed all there is.
     fn is_end(&self, workspace: &WorkspaceId, answer: &ReadAnswer) -> bool {
-        let chain = self.places.get(workspace).and_then(Place::chain);
+        let chain = self.places.get(workspace).map(Place::chain);
         let (Some(chain), ReadAnswer::Page(page)) = (chain, answer) else {
             return false;
         };
@@ -77,9 +77,8 @@ impl Node {
                 continue;
             };
             place.head = head;
-            let chain = place.chain();
-            let is_news = chain.is_some_and(|chain| head > chain.position());
-            let epoch = chain.map(Chain::epoch).unwrap_or_default();
+            let is_news = head > place.chain().position();
+            let epoch = place.chain().epoch();
             for heard in &heard {
                 let is_new = self.hearing.hear(now_ms, heard);
                 let beat = &heard.beat;
@@ -121,10 +120,8 @@ impl Node {
     }
 
     pub(super) fn rank_of(&mut self, now_ms: u64, workspace: &WorkspaceId) {
-        let owner = self.places.get(workspace).and_then(Place::chain);
-        let owner = owner
-            .and_then(|chain| chain.owner())
-            .map(|owner| owner.node.clone());
+        let chain = self.places.get(workspace).map(Place::chain);
+        let owner = chain.and_then(Chain::owner).map(|owner| owner.node.clone());
         let mut rank = self.hearing.rank(now_ms, workspace, owner.as_ref());
         // Whoever drains comes behind all others.
         if self.drains {

@@ -5,7 +5,7 @@ use goondan_protocol::ids::WorkspaceId;
 use super::snapshots::Snapshots;
 use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
 use crate::chain::Chain;
-use crate::limits::NOTE_MS;
+use crate::limits::{LEFT_MS, NOTE_MS};
 use crate::log::{Put, PutAnswer, ReadAnswer};
 use crate::names::{NodeId, Position};
 use crate::owner::{self, Deposed, Owner};
@@ -21,8 +21,13 @@ pub(super) enum Role {
         seal: Put,
     },
     Owner(Box<Owner>),
-    /// Nothing is done for it until the next start.
-    Left,
+    /// Nothing is done for it.
+    Left {
+        /// How far its log was followed.
+        chain: Box<Chain>,
+        /// Until when; none if the node ends.
+        until_ms: Option<u64>,
+    },
 }
 
 /// A workspace that has a log.
@@ -57,14 +62,19 @@ impl Place {
         }
     }
 
-    /// How far its log was followed; none if nothing is done for it.
-    pub(super) fn chain(&self) -> Option<&Chain> {
+    /// How far its log was followed.
+    pub(super) fn chain(&self) -> &Chain {
         match &self.role {
-            Role::Standby(standby) => Some(standby.chain()),
-            Role::TakingOver { chain, .. } => Some(chain),
-            Role::Owner(owner) => Some(owner.chain()),
-            Role::Left => None,
+            Role::Standby(standby) => standby.chain(),
+            Role::TakingOver { chain, .. } | Role::Left { chain, .. } => chain,
+            Role::Owner(owner) => owner.chain(),
         }
+    }
+
+    /// Has nothing be done for it until then.
+    pub(super) fn leave(&mut self, until_ms: Option<u64>) {
+        let chain = Box::new(self.chain().clone());
+        self.role = Role::Left { chain, until_ms };
     }
 
     pub(super) fn is_owned(&self) -> bool {
@@ -74,20 +84,24 @@ impl Place {
     pub(super) fn is_stopped(&self) -> bool {
         match &self.role {
             Role::Standby(standby) => standby.is_stopped(),
-            Role::Left => true,
+            Role::Left { until_ms, .. } => until_ms.is_none(),
             Role::Owner(_) | Role::TakingOver { .. } => false,
         }
+    }
+
+    /// Whether its disk has failed, and it is tried again.
+    pub(super) fn is_failed(&self) -> bool {
+        matches!(&self.role, Role::Left { until_ms, .. } if until_ms.is_some())
     }
 
     pub(super) fn due_ms(&self) -> Option<u64> {
         let machine = match &self.role {
             Role::Standby(standby) => standby.due_ms(),
             Role::Owner(owner) => owner.due_ms(),
-            Role::TakingOver { .. } | Role::Left => None,
+            Role::TakingOver { .. } => None,
+            Role::Left { until_ms, .. } => return *until_ms,
         };
-        let is_behind = self
-            .chain()
-            .is_some_and(|it| Some(it.position()) != self.noted);
+        let is_behind = Some(self.chain().position()) != self.noted;
         let note = is_behind.then_some(self.note_due_ms);
         machine.into_iter().chain(note).min()
     }
@@ -195,10 +209,9 @@ impl Node {
                 }
             }
             standby::Effect::Apply(_, operations) => {
-                let chain = self.places.get(workspace).and_then(Place::chain);
-                if let Some(chain) = chain.cloned() {
-                    self.effects
-                        .push(files(FilesWork::Apply(chain, operations)));
+                if let Some(place) = self.places.get(workspace) {
+                    let work = FilesWork::Apply(place.chain().clone(), operations);
+                    self.effects.push(files(work));
                 }
             }
             standby::Effect::Digest => self.effects.push(files(FilesWork::Digest)),
@@ -259,7 +272,7 @@ impl Node {
             owner::Effect::Fence(Deposed::Released { .. }) => self.released(now_ms, workspace),
             owner::Effect::Fence(why) => {
                 if let Some(place) = self.places.get_mut(workspace) {
-                    place.role = Role::Left;
+                    place.leave(None);
                 }
                 let ended = Ended::Deposed(why);
                 self.effects.push(Effect::Deposed(workspace.clone(), ended));
@@ -314,7 +327,7 @@ impl Node {
             }
             Outcome::Failed => {
                 if let Some(place) = self.places.get_mut(workspace) {
-                    place.role = Role::Left;
+                    place.leave(Some(now_ms.saturating_add(LEFT_MS)));
                 }
                 return;
             }
@@ -322,19 +335,31 @@ impl Node {
         self.tell_standby(now_ms, workspace, input);
     }
 
+    /// Joins a workspace anew that was left because the disk failed, if it was left for long enough.
+    pub(super) fn begin_anew(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let place = self.places.get(workspace);
+        let is_due = |place: &Place| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        if place.is_some_and(|place| place.is_failed() && is_due(place)) {
+            self.places.remove(workspace);
+            // An answer to what it asked before is none to what it asks next.
+            self.asked
+                .retain(|_, asked| asked.workspace() != Some(workspace));
+            self.effects.push(Effect::Found(workspace.clone()));
+        }
+    }
+
     fn owned_now(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        match std::mem::replace(&mut place.role, Role::Left) {
-            Role::TakingOver { chain, seal } => {
-                place.role = Role::Owner(Box::new(Owner::new(*chain, seal, now_ms)));
-                self.effects.push(Effect::Own(workspace.clone()));
-                // Others are to hear of it before they try.
-                self.beat_due_ms = now_ms;
-            }
-            other => place.role = other,
-        }
+        let Role::TakingOver { chain, seal } = &place.role else {
+            return;
+        };
+        let owner = Owner::new(chain.as_ref().clone(), seal.clone(), now_ms);
+        place.role = Role::Owner(Box::new(owner));
+        self.effects.push(Effect::Own(workspace.clone()));
+        // Others are to hear of it before they try.
+        self.beat_due_ms = now_ms;
     }
 
     /// Has it noted how far a log was followed, if that is due.
@@ -346,13 +371,13 @@ impl Node {
             return;
         }
         place.note_due_ms = now_ms.saturating_add(NOTE_MS);
-        let Some(chain) = place.chain().cloned() else {
-            return;
-        };
         // What is here then is not what any record makes.
-        if matches!(&place.role, Role::Standby(standby) if standby.is_rebuilding()) {
-            return;
+        match &place.role {
+            Role::Standby(standby) if standby.is_rebuilding() => return,
+            Role::Left { .. } => return,
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Owner(_) => {}
         }
+        let chain = place.chain().clone();
         let noted = place.noted.replace(chain.position());
         if noted != Some(chain.position()) {
             self.effects.push(Effect::Files {

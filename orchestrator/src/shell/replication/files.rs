@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use goondan_core::{Input, LoadPurpose, Loaded};
+use goondan_core::{Input, LoadPurpose, Loaded, control_error};
 use goondan_durable::disk::{Disk, EntryKind};
-use goondan_durable::{Severity, files};
+use goondan_durable::files;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::note::{self, Note};
 use goondan_replicated_disk::{Recording, Replica};
@@ -24,14 +24,14 @@ use goondan_replication::record::SnapshotReference;
 use goondan_replication::standby::Files;
 use goondan_replication::tree::DoesNotFit;
 use goondan_store::root::Layout;
-use goondan_store::workspace::WORKSPACE_FILE;
-use goondan_store::{StoreError, verify, workspace};
+use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::importing;
-use super::messages::{Job, Message, Waiter};
+use super::messages::{Job, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
+use super::verifying;
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 
@@ -53,6 +53,8 @@ pub(super) struct FilesThread {
     unlogged: HashSet<WorkspaceId>,
     /// Those whose files are on their way into a log.
     importing: HashSet<WorkspaceId>,
+    /// Those whose files the disk failed with: what is there is not known any more.
+    failed: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
 }
@@ -88,6 +90,7 @@ impl FilesThread {
             owned: HashSet::new(),
             unlogged: HashSet::new(),
             importing: HashSet::new(),
+            failed: HashSet::new(),
             ahead: HashMap::new(),
         };
         let builder = thread::Builder::new().name("replica files".to_owned());
@@ -101,6 +104,7 @@ impl FilesThread {
             match job {
                 Job::Join(workspace) => self.join(&workspace),
                 Job::Work(workspace, work) => self.work(workspace, work),
+                Job::Verify(workspace, answer) => self.tell_verified(workspace, answer),
                 Job::Start {
                     workspace,
                     waiters,
@@ -209,7 +213,10 @@ impl FilesThread {
         {
             self.importing.insert(workspace.clone());
         }
-        if let Some(note) = note::read(disk, &note_path(layout, workspace))? {
+        if let Some(mut note) = note::read(disk, &note_path(layout, workspace))? {
+            if self.failed.remove(workspace) {
+                note.files = Files::PerhapsAhead;
+            }
             return Ok((note, false));
         }
         if importing::has_files(disk, layout, workspace)? {
@@ -240,13 +247,24 @@ impl FilesThread {
             tracing::error!(
                 workspace_id = %workspace,
                 error = &error as &dyn std::error::Error,
-                "the disk failed; this node leaves the workspace to others until it starts anew"
+                "the disk failed; this node leaves the workspace to others for a while"
             );
+            self.forget(&workspace);
             Some(Outcome::Failed)
         });
         if let Some(outcome) = outcome {
             drop(self.machine.send(Message::FilesDone(workspace, outcome)));
         }
+    }
+
+    /// All that is known of a workspace's files is what the next look at them tells.
+    fn forget(&mut self, workspace: &WorkspaceId) {
+        self.replicas.remove(workspace);
+        self.ahead.remove(workspace);
+        self.owned.remove(workspace);
+        self.unlogged.remove(workspace);
+        self.importing.remove(workspace);
+        self.failed.insert(workspace.clone());
     }
 
     /// Files that no log has are moved away before anything is done by a log: into this one, if it has nothing else.
@@ -293,7 +311,13 @@ impl FilesThread {
                 Outcome::Applied(self.apply(&chain, &operations)?)
             }
             FilesWork::Digest => Outcome::Digested(self.replica(workspace).digest()?),
-            FilesWork::Verify => Outcome::Verified(self.is_whole(workspace)),
+            FilesWork::Verify => {
+                // No record made what no log has.
+                let is_unlogged = self.unlogged.contains(workspace);
+                let (disk, layout) = (self.disk.as_ref(), &self.layout);
+                let is_whole = is_unlogged || verifying::is_whole(disk, layout, workspace);
+                Outcome::Verified(is_whole)
+            }
             FilesWork::Restore(None) => {
                 self.clear(workspace)?;
                 Outcome::Restored(true)
@@ -452,39 +476,15 @@ impl FilesThread {
         }
     }
 
-    /// Whether nothing of a workspace is damaged, as its own checksums tell.
-    fn is_whole(&self, workspace: &WorkspaceId) -> bool {
-        let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        let record = layout.workspace(workspace).join(WORKSPACE_FILE);
-        if self.unlogged.contains(workspace) || matches!(disk.stat(&record), Ok(None)) {
-            // No record made them; or an owner ended before it wrote whose they are, and wrote nothing else.
-            return true;
-        }
-        let found = verify::workspace(disk, layout, workspace);
-        let damaged = found.map(|verified| {
-            let mut findings = verified.findings.into_iter();
-            findings.find(|finding| finding.severity == Severity::Error)
-        });
-        match damaged {
-            Ok(None) => true,
-            Ok(Some(finding)) => {
-                tracing::error!(
-                    workspace_id = %workspace,
-                    path = %finding.path.display(),
-                    problem = %finding.problem,
-                    "a file of a workspace is damaged on this node"
-                );
-                false
-            }
-            Err(error) => {
-                tracing::error!(
-                    workspace_id = %workspace,
-                    error = &error as &dyn std::error::Error,
-                    "the files of a workspace cannot be checked on this node"
-                );
-                false
-            }
-        }
+    /// Looks at the files of a workspace for a person.
+    fn tell_verified(&self, workspace: WorkspaceId, answer: Verifier) {
+        let found = verifying::look(self.disk.as_ref(), &self.layout, &workspace);
+        let found = found.map_err(|error| control_error(&error));
+        drop(self.machine.send(Message::Verified {
+            workspace,
+            found,
+            answer,
+        }));
     }
 
     /// Takes into the log what is not there yet, and tells whoever waits for the workspace; whether anybody does. None if

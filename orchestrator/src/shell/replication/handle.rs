@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Sender, channel};
 use std::time::Duration;
 
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, Done, ErrorCode, ListNodes};
+use goondan_protocol::control::{ControlError, Done, ErrorCode, ListNodes, VerifyReplica};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
 use goondan_replication::names::NodeId;
@@ -69,6 +69,14 @@ impl Replication {
     /// How the logs' server is set. Blocks for as long as it answers, some seconds at most.
     pub(in crate::shell) fn check(&self) -> Result<Value, ControlError> {
         json(&self.ask(Asked::Check)?)
+    }
+
+    /// Whether the files are as they were written that this node has of a workspace which another one runs. Blocks until all
+    /// of them are read.
+    pub(in crate::shell) fn verify(&self, asked: &VerifyReplica) -> Result<Value, ControlError> {
+        let workspace = asked.workspace_id.clone();
+        let found = self.ask(|answer| Asked::Verify(workspace, answer))??;
+        json(&found)
     }
 
     /// To which node a workspace of this one is to go: the one that is named, if it follows it, or the best of those that

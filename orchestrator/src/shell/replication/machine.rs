@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use goondan_clock::RunningTime;
 use goondan_protocol::control::{
-    NodeInfo, NodesCheck, NodesPage, ReplicaInfo, ReplicatedWorkspace, ServerFinding, ServerVerdict,
+    ControlError, ErrorCode, FindingSeverity, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
+    ReplicatedWorkspace, ServerFinding, ServerVerdict, Verification,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::limits::PAUSE_LOOK_MS;
 use goondan_replicated_disk::{Content, HandedOver, Recording};
 use goondan_replication::chain::Chain;
-use goondan_replication::node::{Effect, Input, Node, Standing};
+use goondan_replication::node::{Effect, Input, Node, NotFollowed, Standing};
 use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
-use super::messages::{Asked, Job, Message, NotHere, Release, Waiter};
+use super::messages::{Asked, Job, Message, NotHere, Release, Verifier, Waiter};
 use crate::limits::REPLICATION_STOP_MS;
 
 /// What the thread has.
@@ -172,6 +173,11 @@ impl Machine {
                     self.file(Job::Join(workspace));
                 }
             }
+            Message::Verified {
+                workspace,
+                found,
+                answer,
+            } => self.verified(workspace, found, &answer),
             Message::Asked(asked) => self.asked(asked),
             Message::Stopping => self.is_stopping = true,
             Message::Stop(done) => {
@@ -196,6 +202,11 @@ impl Machine {
                 answer.send(self.node.successors(now_ms, &workspace)).ok();
             }
             Asked::Release(release) => self.release(release),
+            Asked::Verify(workspace, answer) => match self.node.follows(&workspace) {
+                Ok(()) => self.file(Job::Verify(workspace, answer)),
+                // Who asked may have gone.
+                Err(why) => drop(answer.send(Err(not_followed(&workspace, why)))),
+            },
             Asked::Drains(is_so) => self.give(Input::Drains(is_so)),
             // Who asked may have gone.
             Asked::List(answer) => drop(answer.send(self.page())),
@@ -204,6 +215,33 @@ impl Machine {
                 self.give(Input::Check);
             }
         }
+    }
+
+    /// Has files made anew of which something cannot be read; those of which a person has to decide stay.
+    fn verified(
+        &mut self,
+        workspace: WorkspaceId,
+        mut found: Result<Verification, ControlError>,
+        answer: &Verifier,
+    ) {
+        if let Ok(found) = &mut found {
+            let mut standings = self.node.standings().into_iter();
+            let is_stopped =
+                standings.any(|standing| standing.workspace == workspace && standing.is_stopped);
+            let findings = found.findings.iter_mut();
+            let damaged = findings.filter(|it| it.severity == FindingSeverity::Error);
+            let mut is_damaged = false;
+            for finding in damaged.filter(|_| !is_stopped) {
+                "nothing: this node makes its files of the workspace anew from the log"
+                    .clone_into(&mut finding.advice);
+                is_damaged = true;
+            }
+            if is_damaged {
+                self.give(Input::Rebuild(workspace));
+            }
+        }
+        // Who asked may have gone.
+        answer.send(found).ok();
     }
 
     /// Gives a workspace up, if all that was done to it is in its log.
@@ -349,6 +387,19 @@ impl Machine {
     }
 }
 
+fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
+    let (code, advice) = match why {
+        NotFollowed::Unknown | NotFollowed::Owned => (
+            ErrorCode::InvalidRequest,
+            "see which node has it with `gdn node list`",
+        ),
+        NotFollowed::Rebuilding | NotFollowed::Failed => {
+            (ErrorCode::Overloaded, "ask again in some seconds")
+        }
+    };
+    ControlError::new(code, format!("workspace `{workspace}`: {why}")).suggest(advice)
+}
+
 /// What was found of the server; none if the program that speaks to it does not run, or it did not answer.
 fn checked(findings: Option<Vec<Finding>>) -> NodesCheck {
     let findings = findings.unwrap_or_else(|| {
@@ -396,6 +447,7 @@ fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
         owner: standing.owner.map(|owner| owner.as_str().to_owned()),
         is_here: standing.is_owned,
         is_stopped: standing.is_stopped,
+        is_failed: standing.is_failed,
         epoch: standing.epoch.0,
         head: standing.head.0,
         replicas,

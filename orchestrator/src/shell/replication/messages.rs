@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use goondan_protocol::control::{NodesCheck, NodesPage};
+use goondan_protocol::control::{ControlError, NodesCheck, NodesPage, Verification};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::HandedOver;
 use goondan_replication::chain::Chain;
@@ -31,6 +31,9 @@ pub(in crate::shell) enum NotHere {
 /// Whoever waits for a workspace to be this node's.
 pub(super) type Waiter = Sender<Result<(), NotHere>>;
 
+/// Whoever waits to hear what was found of files.
+pub(super) type Verifier = Sender<Result<Verification, ControlError>>;
+
 /// What comes to the thread that knows how all workspaces stand.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -55,6 +58,12 @@ pub(super) enum Message {
         workspace: WorkspaceId,
         answer: Waiter,
     },
+    /// Files of a workspace that this node stands by for were looked at.
+    Verified {
+        workspace: WorkspaceId,
+        found: Result<Verification, ControlError>,
+        answer: Verifier,
+    },
     /// Somebody asks, or wants something.
     Asked(Asked),
     /// The daemon is to end, and does not wait for a log that does not answer.
@@ -78,6 +87,8 @@ pub(super) enum Asked {
     Release(Release),
     /// Whether this node is to take no workspace that another can take.
     Drains(bool),
+    /// The files of a workspace that another node runs are to be looked at.
+    Verify(WorkspaceId, Verifier),
     /// How all stands is asked.
     List(Sender<NodesPage>),
     /// How the logs' server is set is asked.
@@ -100,6 +111,8 @@ pub(super) enum Job {
     Join(WorkspaceId),
     /// Change files, or look at them.
     Work(WorkspaceId, FilesWork),
+    /// Look whether the files of a workspace are as they were written.
+    Verify(WorkspaceId, Verifier),
     /// The workspace is this node's: tell whoever waits for it, or run it.
     Start {
         /// Which.
