@@ -296,7 +296,7 @@ impl Core {
                 None => self.fleet.respond_error(token, no_other_nodes()),
             },
             Call::DrainNode(_) | Call::VerifyReplica(_) => {
-                self.fleet.respond_error(token, no_other_nodes())
+                self.fleet.respond_error(token, no_other_nodes());
             }
             Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {
                 Ok(workspace) => {

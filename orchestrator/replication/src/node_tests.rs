@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::limits::LEFT_MS;
 use crate::log::{MemoryLog, Page};
 use crate::operation::RelativePath;
 use crate::tree::MemoryTree;

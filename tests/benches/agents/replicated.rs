@@ -4,6 +4,7 @@
 //! Without PostgreSQL it is left out, and says so.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ pub(crate) fn beside_plain_inserts() -> Outcome {
         "replicated, 1 agent: a turn p50 {with:.2} ms, without a log {without:.2} ms; a plain insert {plain:.2} ms"
     );
     drop(off);
-    follows(&server, &on, &mut client)?;
+    follows(&server, &mut client)?;
     for daemon in daemons {
         daemon.stop();
     }
@@ -89,7 +90,7 @@ impl Round {
 }
 
 /// A node that has written a while, and one that begins to follow it.
-fn follows(server: &Server, on: &Home, client: &mut Client) -> Outcome {
+fn follows(server: &Server, client: &mut Client) -> Outcome {
     let wanted = knob("GOONDAN_BENCH_FOLLOWED_TURNS", 100_000);
     let before = head(client)?;
     let rate = turns(client, wanted)?;
@@ -136,8 +137,8 @@ fn has_log(home: &Home, server: &Server, node: &str) {
 
 /// How many plain inserts so many clients make a second, and how long one takes on average, in milliseconds.
 fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::error::Error>> {
-    let script = tempfile::NamedTempFile::new()?;
-    std::fs::write(script.path(), INSERT)?;
+    let mut script = tempfile::NamedTempFile::new()?;
+    script.write_all(INSERT.as_bytes())?;
     let program = programs().ok_or("there is no PostgreSQL")?.join("pgbench");
     let ran = Command::new(program)
         .args(["--no-vacuum", "--protocol=prepared", "--jobs=2"])

@@ -29,7 +29,7 @@ pub struct Note {
     /// How far the log was read, and its changes made and synced.
     pub chain: Chain,
     /// How many of the changes of the record at the next position are made and synced, too
-    /// ([`crate::Replica::until_note`]).
+    /// ([`crate::Replica::follow`]).
     pub ahead: u32,
     /// What is known of the files.
     pub files: Files,

@@ -2,26 +2,40 @@
 //!
 //! A standby notes how far its files are from time to time only. After a crash it goes on from its last note, over
 //! files that have any part of what was made since. Most changes mean the same then: an append says where it begins, a
-//! file that is made is emptied first. Some do not, such as these three, made again over the files that they leave:
+//! file that is made is emptied first. Some do not, such as these two, made again over the files that they leave:
 //!
 //! ```text
 //! rename x.tmp to x, create x.tmp        the new x.tmp becomes x
-//! append to a at 5, cut a to 0           there is nothing to append to
 //! make b, rename a to b                  b is emptied, and there is no a
 //! ```
 //!
 //! So what was made since the last note is a [`Window`], and a change that would spoil it has to wait for a note. The
 //! rule is on the safe side: it keeps out some that would do no harm.
 //!
+//! # Files that are cut
+//!
+//! A journal is cut all the time, and waiting for a note each time would be most of a standby's work. So this is let in,
+//! though there may be nothing to append to when it is made again:
+//!
+//! ```text
+//! append to a at 5, cut a to 0
+//! ```
+//!
+//! Whatever happened in the window, `a` has what it began with up to the shortest length that it was cut to; from that
+//! cut on it is made anew. An append behind the end of a file that is made again is therefore passed over, and owed
+//! ([`crate::Replica::owes`]): a cut of the same window makes it good. Until then nothing is noted, and what is owed at
+//! the end of a window is a file that is not the log's.
+//!
 //! # What a window knows of a path
 //!
 //! It is **made** in the window if making the window's changes again gives it its content whatever it holds. It is
-//! **needed** if they cannot be made again without it, a file with a length at least. Only what is made without being
-//! needed can be missing.
+//! **needed** if they cannot be made again without it. Only what is made without being needed can be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_replication::operation::{FileOperation, RelativePath};
+
+use crate::limits::WINDOW_OPERATIONS_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -35,8 +49,6 @@ struct Known {
     kind: Option<Kind>,
     is_made: bool,
     is_needed: bool,
-    /// How long the first change of it found the file, at least.
-    needed_len: Option<u64>,
     /// It was removed, or got another name, whether it is there again or not.
     was_gone: bool,
 }
@@ -44,6 +56,7 @@ struct Known {
 /// The changes that were made since the last note.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
+    operations: usize,
     paths: BTreeMap<RelativePath, Known>,
     /// What got another name and would take along what has its name by now, if that were made again.
     sources: BTreeSet<RelativePath>,
@@ -53,10 +66,13 @@ impl Window {
     /// Whether, with this change behind them, all can still be made again. The first one always can.
     #[must_use]
     pub fn admits(&self, operation: &FileOperation) -> bool {
+        if self.operations >= WINDOW_OPERATIONS_MAX {
+            return false;
+        }
         match operation {
-            FileOperation::Create { path } => self.can_be_cut(path, 0),
-            FileOperation::Append { path, offset, .. } => self.can_be_cut(path, *offset),
-            FileOperation::SetLen { path, len } => self.can_be_cut(path, *len),
+            FileOperation::Create { path }
+            | FileOperation::Append { path, .. }
+            | FileOperation::SetLen { path, .. } => self.can_stand(path, Kind::File),
             FileOperation::CreateDir { path } => self.can_stand(path, Kind::Directory),
             FileOperation::RemoveFile { path } | FileOperation::RemoveTree { path } => {
                 !self.is_anything_needed(path)
@@ -85,14 +101,15 @@ impl Window {
 
     /// Takes a change into account, whether it is admitted or not.
     pub fn add(&mut self, operation: &FileOperation) {
+        self.operations += 1;
         match operation {
             FileOperation::Create { path }
             | FileOperation::Append {
                 path, offset: 0, ..
             } => self.begin(path, Kind::File),
-            FileOperation::Append { path, offset, .. } => self.need(path, Kind::File, *offset),
+            FileOperation::Append { path, .. } => self.need(path, Kind::File),
             FileOperation::SetLen { path, len } => {
-                self.need(path, Kind::File, *len);
+                self.need(path, Kind::File);
                 if *len == 0 {
                     self.paths.entry(path.clone()).or_default().is_made = true;
                 }
@@ -159,12 +176,6 @@ impl Window {
         self.kind(path).is_none_or(|known| known == kind) && !self.is_source(path)
     }
 
-    /// Whether a file can have this length, and be made again from there.
-    fn can_be_cut(&self, path: &RelativePath, len: u64) -> bool {
-        let needed = self.paths.get(path).and_then(|known| known.needed_len);
-        self.can_stand(path, Kind::File) && needed.is_none_or(|needed| needed <= len)
-    }
-
     /// Its content is what the window says, whatever was there.
     fn begin(&mut self, path: &RelativePath, kind: Kind) {
         self.need_parent(path);
@@ -173,18 +184,15 @@ impl Window {
         known.is_made = true;
     }
 
-    fn need(&mut self, path: &RelativePath, kind: Kind, len: u64) {
+    fn need(&mut self, path: &RelativePath, kind: Kind) {
         let known = self.paths.entry(path.clone()).or_default();
         known.kind = Some(kind);
-        if !known.is_made {
-            known.is_needed = true;
-            known.needed_len.get_or_insert(len);
-        }
+        known.is_needed |= !known.is_made;
     }
 
     fn need_parent(&mut self, path: &RelativePath) {
         if let Some(parent) = path.parent() {
-            self.need(&parent, Kind::Directory, 0);
+            self.need(&parent, Kind::Directory);
         }
     }
 

@@ -4,16 +4,17 @@
 //! directory has to be there before what it holds. What is not replicated is touched by nothing but the removal or
 //! replacement of a directory it stands in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_durable::disk::{Disk, EntryKind, append_all};
+use goondan_durable::disk::{Disk, DiskFile, EntryKind, append_all};
 use goondan_replication::names::Hash;
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::tree::{DoesNotFit, Misfit};
 
+use crate::limits::OPEN_FILES_MAX;
 use crate::redo::Window;
 
 mod aside;
@@ -22,8 +23,8 @@ pub(crate) mod restore;
 
 /// Makes changes of records to the files of a standby.
 ///
-/// What was made since the last [`sync`](Self::sync) can be made again after a crash, if it was begun from what was
-/// noted behind that sync and [`until_note`](Self::until_note) was kept to.
+/// What [`follow`](Self::follow) made since the last [`sync`](Self::sync) can be made again after a crash, if it was begun
+/// from what was noted behind that sync.
 #[derive(Debug)]
 pub struct Replica {
     disk: Arc<dyn Disk>,
@@ -33,6 +34,16 @@ pub struct Replica {
     /// Directories whose names changed; none stands for the workspace's own.
     changed_dirs: BTreeSet<Option<RelativePath>>,
     window: Window,
+    /// Files that are shorter than the log says, and how long they should be: see [`owes`](Self::owes).
+    owed: BTreeMap<RelativePath, u64>,
+    /// Files that were appended to lately.
+    open: HashMap<RelativePath, OpenFile>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: Box<dyn DiskFile>,
+    len: u64,
 }
 
 /// Why a change was not made.
@@ -66,23 +77,47 @@ impl Replica {
             changed_files: BTreeSet::new(),
             changed_dirs: BTreeSet::new(),
             window: Window::default(),
+            owed: BTreeMap::new(),
+            open: HashMap::new(),
         }
     }
 
-    /// How many of these changes may be made before [`sync`](Self::sync) is called and it is noted durably how far the
-    /// files are. Fewer than there are if a crash behind the next one could leave files on which those before it cannot
-    /// be made again. Never none right behind a sync.
-    #[must_use]
-    pub fn until_note(&self, operations: &[FileOperation]) -> usize {
-        let mut window = self.window.clone();
-        let admitted = operations.iter().take_while(|operation| {
-            let is_admitted = window.admits(operation);
-            if is_admitted {
-                window.add(operation);
+    /// Makes changes, in order, and tells how many: fewer than there are if a crash behind the next one could leave files on
+    /// which those before it cannot be made again. Then [`sync`](Self::sync) is to be called, and it is to be noted durably
+    /// how far the files are. Never none right behind a sync.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply).
+    pub fn follow(
+        &mut self,
+        operations: &[FileOperation],
+    ) -> io::Result<Result<usize, DoesNotFit>> {
+        for (made, operation) in operations.iter().enumerate() {
+            if !self.window.admits(operation) {
+                return Ok(self.owes().map(|()| made));
             }
-            is_admitted
-        });
-        admitted.count()
+            if let Err(misfit) = self.apply(std::slice::from_ref(operation))? {
+                return Ok(Err(misfit));
+            }
+        }
+        Ok(Ok(operations.len()))
+    }
+
+    /// Whether the files are those that the changes make. After a crash some may not be for a while: one that is cut by a
+    /// change which is still to be made again can be shorter than the changes before that say. Nothing is to be noted
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The first file that is shorter.
+    pub fn owes(&self) -> Result<(), DoesNotFit> {
+        self.owed.keys().next().map_or(Ok(()), |path| {
+            Err(DoesNotFit {
+                path: path.clone(),
+                why: Misfit::Shorter,
+            })
+        })
     }
 
     /// Makes changes, in order.
@@ -111,7 +146,11 @@ impl Replica {
     /// As the disk says. What became durable is not known then: go on from what was noted last, with a new replica.
     pub fn sync(&mut self) -> io::Result<()> {
         for path in &self.changed_files {
-            let path = self.at(path);
+            if let Some(open) = self.open.get_mut(path) {
+                open.file.sync()?;
+                continue;
+            }
+            let path = self.dir.join(path.as_str());
             if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::File) {
                 self.disk.open(&path)?.sync()?;
             }
@@ -119,10 +158,15 @@ impl Replica {
         for path in &self.changed_dirs {
             self.sync_names(path.as_ref())?;
         }
+        self.begin_window();
+        Ok(())
+    }
+
+    fn begin_window(&mut self) {
         self.changed_files.clear();
         self.changed_dirs.clear();
         self.window = Window::default();
-        Ok(())
+        self.open.clear();
     }
 
     /// The digest of all replicated files as they are, as that of a
@@ -145,9 +189,8 @@ impl Replica {
     /// As the disk says.
     pub fn clear(&mut self, aside: &Path) -> io::Result<()> {
         self.make_dir()?;
-        self.changed_files.clear();
-        self.changed_dirs.clear();
-        self.window = Window::default();
+        self.begin_window();
+        self.owed.clear();
         aside::clear(self.disk.as_ref(), &self.dir, aside)
     }
 
@@ -200,7 +243,9 @@ impl Replica {
         match operation {
             FileOperation::Create { path } => {
                 self.is_file_or_free(path)?;
-                self.disk.create(&self.at(path))?;
+                self.forget(path);
+                let file = self.disk.create(&self.at(path))?;
+                self.keep_open(path, file, 0);
                 self.file_changed(path);
                 self.name_changed(path);
             }
@@ -212,6 +257,7 @@ impl Replica {
             FileOperation::SetLen { path, len } => self.cut(path, *len)?,
             FileOperation::Rename { from, to } => self.rename(from, to)?,
             FileOperation::RemoveFile { path } => {
+                self.forget(path);
                 if self.is_file_or_free_anywhere(path)? {
                     self.disk.remove_file(&self.at(path))?;
                 }
@@ -232,6 +278,7 @@ impl Replica {
                 self.name_changed(path);
             }
             FileOperation::RemoveTree { path } => {
+                self.forget(path);
                 self.remove(path)?;
                 self.name_changed(path);
             }
@@ -240,38 +287,87 @@ impl Replica {
     }
 
     fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) -> Result<(), Stop> {
-        let found = self.disk.stat(&self.at(path))?;
-        match found {
-            None if offset == 0 => self.has_parent(path)?,
-            None => return Err(misfit(path, Misfit::Missing)),
-            Some(stat) if stat.kind != EntryKind::File => {
-                return Err(misfit(path, Misfit::OtherKind));
-            }
-            Some(stat) if stat.len < offset => return Err(misfit(path, Misfit::Shorter)),
-            Some(_) => {}
-        }
         self.file_changed(path);
         if offset == 0 {
             // One that is there may have been made by an earlier life that did not sync its name.
             self.name_changed(path);
         }
-        let mut file = self.disk.open(&self.at(path))?;
-        if found.is_some_and(|stat| stat.len > offset) {
-            file.set_len(offset)?;
+        // What becomes of it is known when it is done.
+        let open = self.open.remove(path).filter(|open| open.len == offset);
+        let mut file = match open {
+            Some(open) => open.file,
+            None => {
+                if self.len_of(path, offset)? < offset {
+                    let should = self.owed.get(path).copied().unwrap_or(offset);
+                    if should < offset {
+                        return Err(misfit(path, Misfit::Shorter));
+                    }
+                    self.owed.insert(path.clone(), offset + bytes.len() as u64);
+                    return Ok(());
+                }
+                self.owed.remove(path);
+                let mut file = self.disk.open(&self.at(path))?;
+                if file.len()? > offset {
+                    file.set_len(offset)?;
+                }
+                file
+            }
+        };
+        append_all(file.as_mut(), bytes)?;
+        self.keep_open(path, file, offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// How long a file is that is to be appended to; none where there is none and it begins there.
+    fn len_of(&self, path: &RelativePath, offset: u64) -> Result<u64, Stop> {
+        match self.disk.stat(&self.at(path))? {
+            None if offset == 0 => {
+                self.has_parent(path)?;
+                Ok(0)
+            }
+            None => Err(misfit(path, Misfit::Missing)),
+            Some(stat) if stat.kind != EntryKind::File => Err(misfit(path, Misfit::OtherKind)),
+            Some(stat) => Ok(stat.len),
         }
-        Ok(append_all(file.as_mut(), bytes)?)
     }
 
     fn cut(&mut self, path: &RelativePath, len: u64) -> Result<(), Stop> {
-        match self.disk.stat(&self.at(path))? {
-            None => Err(misfit(path, Misfit::Missing)),
-            Some(stat) if stat.kind != EntryKind::File => Err(misfit(path, Misfit::OtherKind)),
-            Some(stat) if stat.len < len => Err(misfit(path, Misfit::Shorter)),
-            Some(_) => {
-                self.file_changed(path);
-                Ok(self.disk.open(&self.at(path))?.set_len(len)?)
+        let mut file = match self.open.remove(path) {
+            Some(open) => open.file,
+            None => match self.disk.stat(&self.at(path))? {
+                None => return Err(misfit(path, Misfit::Missing)),
+                Some(stat) if stat.kind != EntryKind::File => {
+                    return Err(misfit(path, Misfit::OtherKind));
+                }
+                Some(_) => self.disk.open(&self.at(path))?,
+            },
+        };
+        self.file_changed(path);
+        if file.len()? < len {
+            let should = self.owed.get(path).copied().unwrap_or(len);
+            if should < len {
+                return Err(misfit(path, Misfit::Shorter));
             }
+            self.owed.insert(path.clone(), len);
+            return Ok(());
         }
+        self.owed.remove(path);
+        file.set_len(len)?;
+        self.keep_open(path, file, len);
+        Ok(())
+    }
+
+    fn keep_open(&mut self, path: &RelativePath, file: Box<dyn DiskFile>, len: u64) {
+        if self.open.len() >= OPEN_FILES_MAX {
+            self.open.clear();
+        }
+        self.open.insert(path.clone(), OpenFile { file, len });
+    }
+
+    /// Nothing that stood there, or in it, is there any more.
+    fn forget(&mut self, path: &RelativePath) {
+        self.open.retain(|open, _| !open.is_within(path));
+        self.owed.retain(|owed, _| !owed.is_within(path));
     }
 
     fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), Stop> {
@@ -291,6 +387,11 @@ impl Replica {
                 Err(misfit(to, Misfit::OtherKind))
             };
         }
+        if let Some(owed) = self.owed.keys().find(|owed| owed.is_within(from)) {
+            return Err(misfit(owed, Misfit::Shorter));
+        }
+        self.forget(from);
+        self.forget(to);
         self.has_parent(to)?;
         let replaced = self.kind(to)?;
         // A file takes the place of a file at once; nothing else can.

@@ -315,7 +315,10 @@ impl FilesThread {
                 // No record made what no log has.
                 let is_unlogged = self.unlogged.contains(workspace);
                 let (disk, layout) = (self.disk.as_ref(), &self.layout);
-                let is_whole = is_unlogged || verifying::is_whole(disk, layout, workspace);
+                let replica = self.replicas.get(workspace);
+                let is_the_logs = replica.is_none_or(|replica| replica.owes().is_ok());
+                let is_whole = is_the_logs
+                    && (is_unlogged || verifying::is_whole(disk, layout, workspace));
                 Outcome::Verified(is_whole)
             }
             FilesWork::Restore(None) => {
@@ -358,18 +361,13 @@ impl FilesThread {
         };
         let mut made = usize::try_from(ahead).unwrap_or(usize::MAX);
         while let Some(rest) = operations.get(made..).filter(|rest| !rest.is_empty()) {
-            let replica = self.replica(workspace);
-            let admitted = replica.until_note(rest);
-            if admitted == 0 {
-                let ahead = u32::try_from(made).unwrap_or(u32::MAX);
-                self.write_note(chain.clone(), ahead)?;
-                continue;
+            match self.replica(workspace).follow(rest)? {
+                Ok(now) if now == rest.len() => break,
+                Ok(now) => made += now,
+                Err(misfit) => return Ok(Err(misfit)),
             }
-            let (now, _) = rest.split_at(admitted.min(rest.len()));
-            if let Err(misfit) = replica.apply(now)? {
-                return Ok(Err(misfit));
-            }
-            made += now.len();
+            let ahead = u32::try_from(made).unwrap_or(u32::MAX);
+            self.write_note(chain.clone(), ahead)?;
         }
         Ok(Ok(()))
     }
@@ -448,6 +446,10 @@ impl FilesThread {
     fn write_note(&mut self, chain: Chain, ahead: u32) -> io::Result<()> {
         let workspace = chain.workspace();
         if let Some(replica) = self.replicas.get_mut(workspace) {
+            if replica.owes().is_err() {
+                // What is noted is what the files are, and they are not what the log says before more of it is followed.
+                return Ok(());
+            }
             replica.sync()?;
         }
         let path = note_path(&self.layout, workspace);

@@ -53,7 +53,8 @@ impl Replica {
             let bytes = read(number)?.ok_or(RestoreError::Missing(number))?;
             let part = SnapshotPart::decode(&bytes);
             let part = part.map_err(|fault| RestoreError::Part { number, fault })?;
-            self.apply(&part.operations)?
+            let made = self.apply(&part.operations)?;
+            made.and_then(|()| self.owes())
                 .map_err(|misfit| RestoreError::Misfit { number, misfit })?;
             let Some(digest) = part.digest else {
                 continue;

@@ -55,17 +55,21 @@ impl<'a> Standby<'a> {
     ) -> io::Result<Result<(), String>> {
         let rest = &self.operations[self.made..];
         let record = &rest[..chance.usize(1..9).min(rest.len())];
-        let admitted = match notes {
-            Notes::AsAsked => self.replica.until_note(record),
-            Notes::AtAnyTime => record.len(),
+        self.started = self.made + record.len();
+        let made = match notes {
+            Notes::AsAsked => self.replica.follow(record)?,
+            Notes::AtAnyTime => self.replica.apply(record)?.map(|()| record.len()),
         };
-        self.started = self.made + admitted;
-        if let Err(misfit) = self.replica.apply(&record[..admitted])? {
-            let window = &self.operations[self.noted..self.made + admitted];
-            return Ok(Err(format!("{misfit} over {:?}: {window:#?}", self.crash)));
-        }
-        self.made += admitted;
-        if admitted < record.len() || chance.u8(..8) == 0 {
+        let made = match made {
+            Ok(made) => made,
+            Err(misfit) => {
+                let window = &self.operations[self.noted..self.started];
+                return Ok(Err(format!("{misfit} over {:?}: {window:#?}", self.crash)));
+            }
+        };
+        self.made += made;
+        let is_due = made < record.len() || chance.u8(..8) == 0;
+        if is_due && self.replica.owes().is_ok() {
             self.replica.sync()?;
             let window = self.noted..self.made;
             self.noted = self.made;
@@ -121,6 +125,9 @@ fn replay(operations: &[FileOperation], seed: u64, notes: Notes) -> Result<(), S
         }
     }
     standby.disk.crash_at(u64::MAX);
+    if let Err(misfit) = standby.replica.owes() {
+        return Err(misfit.to_string());
+    }
     standby.replica.sync().unwrap();
     standby.noted = standby.made;
     if standby.has_what_is_noted() {
@@ -160,11 +167,11 @@ fn what_is_made_again_changes_nothing() {
         let mut first = replica(&disk);
         let (mut noted, mut made) = (0, 0);
         while made < operations.len() {
-            if first.until_note(&operations[made..=made]) == 0 {
+            if first.follow(&operations[made..=made]).unwrap() == Ok(0) {
                 first.sync().unwrap();
                 noted = made;
+                assert_eq!(first.follow(&operations[made..=made]).unwrap(), Ok(1));
             }
-            first.apply(&operations[made..=made]).unwrap().unwrap();
             made += 1;
             let found = first.digest().unwrap();
             let again = disk.after_crash(Crash::ProcessOnly);
