@@ -39,6 +39,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use goondan_durable::disk::Fault;
 use goondan_protocol::control::{
     AnswerQuestion, Call, CancelEvent, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent,
     EventInfo, ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
@@ -551,6 +552,51 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
             "restarting"
         ]
     );
+}
+
+/// A full disk ends the processes of agents that the store cannot serve, again and again. No event is to blame for it.
+#[test]
+fn a_disk_that_is_full_for_a_while_parks_no_event() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, CALM, false);
+        world.is_healing = true;
+        open(&mut world);
+        run_for(&mut world, 1_000);
+        for conversation in CONVERSATIONS {
+            let key = key_of(ENTRY_AGENT, conversation);
+            let event_id = world.new_post(&key);
+            let is_in_flight = false;
+            world.posts.push(Post {
+                event_id,
+                key,
+                is_in_flight,
+            });
+        }
+        world.post();
+        let begun_ms = world.rng.u64(0..60);
+        run_for(&mut world, begun_ms);
+        let full = Fault::Errno(28);
+        world.disk.fail_at(world.disk.calls(), full, true);
+        run_for(&mut world, 20_000);
+        // A call that is over.
+        world.disk.fail_at(0, full, false);
+        let deadline_ms = world.mono_ms + 120_000;
+        loop {
+            list_parked(&mut world);
+            run_for(&mut world, 250);
+            let parked = world.parked.take().unwrap_or_default();
+            assert!(parked.is_empty(), "seed {seed}: {parked:?}");
+            if world.is_quiet() {
+                break;
+            }
+            assert!(
+                world.mono_ms < deadline_ms,
+                "seed {seed}: it was not answered"
+            );
+            world.post();
+        }
+        world.oracle.assert_kept(&world.conversations());
+    }
 }
 
 /// Models are edited while a turn begins with the commit of the one before: it is given to its process
