@@ -132,8 +132,6 @@ pub(crate) const REPLICA_RESTART_MAX_MS: u64 = 5_000;
 
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
-/// The same where workspaces have logs: each of them waits for a server, and not for a disk alone.
-pub(crate) const REPLICATED_WRITER_THREADS: usize = 16;
 
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CHILD_FRAMES_BYTES_MAX);

@@ -51,8 +51,8 @@ use super::tasks::{Ground, TaskThread};
 use super::timed_disk::TimedDisk;
 use crate::args::Args;
 use crate::limits::{
-    CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, REPLICATED_WRITER_THREADS,
-    STORE_DESCRIPTORS_PART, WRITER_THREADS,
+    CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
+    WRITER_THREADS,
 };
 use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace};
 
@@ -261,7 +261,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let listener = listen(&layout)?;
 
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
-    let threads = writer_threads(for_store, deposed.is_some());
+    let threads = writer_threads(for_store);
     let of_writers = disk_that(Waits::AtConfirm);
     let workers = Worker::for_threads(&of_writers, &layout, &known.index, threads, for_store);
     let (writers, stored) = Writers::start(workers).map_err(io)?;
@@ -498,14 +498,11 @@ async fn forward_signals(mut signals: Signals, events: mpsc::Sender<Event>) {
 }
 
 /// Each thread keeps at least one conversation open, and opens another beside it.
-fn writer_threads(descriptors: u64, is_replicated: bool) -> usize {
-    let most = if is_replicated {
-        REPLICATED_WRITER_THREADS
-    } else {
-        WRITER_THREADS
-    };
+fn writer_threads(descriptors: u64) -> usize {
     let threads = descriptors / (2 * INSTANCE_DESCRIPTORS);
-    usize::try_from(threads).unwrap_or(most).clamp(1, most)
+    usize::try_from(threads)
+        .unwrap_or(WRITER_THREADS)
+        .clamp(1, WRITER_THREADS)
 }
 
 /// Ends what an earlier daemon of this System Root left behind, and marks what this one will start.
