@@ -51,10 +51,12 @@ pub const HEADS_MS: u64 = 500;
 pub const LIST_MS: u64 = 5_000;
 /// Silence of a node after which it is none of those that workspaces are placed on, in milliseconds.
 pub const NODE_GONE_AFTER_MS: u64 = 15_000;
-/// How far a node may be behind to be a good one to move a workspace to, in records.
+/// How far a node may be behind to be a good one to move a workspace to, in records; one that is further is far behind.
 pub const NEAR_RECORDS: u64 = 1_000;
 /// How often it is noted durably how far a log has been followed, in milliseconds.
 pub const NOTE_MS: u64 = 1_000;
+/// The same for a node that is far behind: what it follows meanwhile would be followed again.
+pub const NOTE_BEHIND_MS: u64 = 10_000;
 /// How long a node leaves a workspace alone when its disk has failed, in milliseconds; then it begins anew. Longer than
 /// another node needs to take the workspace over.
 pub const LEFT_MS: u64 = 15_000;

@@ -7,9 +7,9 @@ pub const TAKEN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes read at a time when a file is read back.
 pub const READ_BACK_BYTES: usize = 256 * 1024;
 /// Changes that a standby makes between two notes at most.
-pub const WINDOW_OPERATIONS_MAX: usize = 65_536;
+pub const WINDOW_OPERATIONS_MAX: usize = 1_048_576;
 /// Files that a standby keeps open between two notes, to append to them.
-pub const OPEN_FILES_MAX: usize = 64;
+pub const OPEN_FILES_MAX: usize = 256;
 /// Most bytes of a note of how far a log was read.
 pub const NOTE_BYTES_MAX: usize = 64 * 1024;
 

@@ -5,7 +5,7 @@ use goondan_protocol::ids::WorkspaceId;
 use super::snapshots::Snapshots;
 use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
 use crate::chain::Chain;
-use crate::limits::{LEFT_MS, NOTE_MS};
+use crate::limits::{LEFT_MS, NEAR_RECORDS, NOTE_BEHIND_MS, NOTE_MS};
 use crate::log::{Put, PutAnswer, ReadAnswer};
 use crate::names::{NodeId, Position};
 use crate::owner::{self, Deposed, Owner};
@@ -92,6 +92,11 @@ impl Place {
     /// Whether its disk has failed, and it is tried again.
     pub(super) fn is_failed(&self) -> bool {
         matches!(&self.role, Role::Left { until_ms, .. } if until_ms.is_some())
+    }
+
+    /// Whether a standby has much to follow.
+    fn is_far_behind(&self) -> bool {
+        self.chain().position().0.saturating_add(NEAR_RECORDS) < self.head.0
     }
 
     pub(super) fn due_ms(&self) -> Option<u64> {
@@ -370,7 +375,12 @@ impl Node {
         if place.note_due_ms > now_ms {
             return;
         }
-        place.note_due_ms = now_ms.saturating_add(NOTE_MS);
+        let next_ms = if place.is_far_behind() {
+            NOTE_BEHIND_MS
+        } else {
+            NOTE_MS
+        };
+        place.note_due_ms = now_ms.saturating_add(next_ms);
         // What is here then is not what any record makes.
         match &place.role {
             Role::Standby(standby) if standby.is_rebuilding() => return,

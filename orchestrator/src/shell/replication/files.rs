@@ -317,8 +317,8 @@ impl FilesThread {
                 let (disk, layout) = (self.disk.as_ref(), &self.layout);
                 let replica = self.replicas.get(workspace);
                 let is_the_logs = replica.is_none_or(|replica| replica.owes().is_ok());
-                let is_whole = is_the_logs
-                    && (is_unlogged || verifying::is_whole(disk, layout, workspace));
+                let is_whole =
+                    is_the_logs && (is_unlogged || verifying::is_whole(disk, layout, workspace));
                 Outcome::Verified(is_whole)
             }
             FilesWork::Restore(None) => {
