@@ -142,7 +142,7 @@ pub enum Outcome {
     Owned,
     /// All parts of a snapshot are kept, and its files have this digest; none if that failed.
     Captured(SnapshotReference, Option<Hash>),
-    /// The disk failed: nothing is known of the files any more. The workspace is left for [`LEFT_MS`].
+    /// The disk failed: nothing is known of the files any more. The workspace is left for [`crate::limits::LEFT_MS`].
     Failed,
 }
 
