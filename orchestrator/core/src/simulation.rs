@@ -557,8 +557,10 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
 /// A full disk ends the processes of agents that the store cannot serve, again and again. No event is to blame for it.
 #[test]
 fn a_disk_that_is_full_for_a_while_parks_no_event() {
+    // The disk fails when it is told to, and at no other time.
+    let plan = Plan { disk: 1, ..CALM };
     for seed in 0..100 {
-        let mut world = World::new(seed, CALM, false);
+        let mut world = World::new(seed, plan, false);
         world.is_healing = true;
         open(&mut world);
         run_for(&mut world, 1_000);
