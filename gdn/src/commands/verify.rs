@@ -77,8 +77,18 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
         is_mended |= is_damaged(&part.findings);
         add(&mut found, part);
     }
+    tell(&args, context, &found, is_mended)
+}
+
+/// Tells what was found; damage that is left is a failure.
+fn tell(
+    args: &VerifyArgs,
+    context: &Context,
+    found: &Verification,
+    is_mended: bool,
+) -> Result<(), Failure> {
     let output = context.output;
-    output.object(schemas::VERIFY, &found)?;
+    output.object(schemas::VERIFY, found)?;
     let sandboxes = match found.sandboxes {
         0 => String::new(),
         count => format!(" and {}", plural(count, "sandbox", "sandboxes")),
