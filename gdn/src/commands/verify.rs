@@ -52,6 +52,15 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
             let all = all.into_iter().map(|info| info.workspace_id);
             (all.collect(), followed)
         }
+        Some(id) if is_followed && args.instance.is_some() => {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "workspace {id} runs on another node: its files here are checked as a whole"
+                ),
+                format!("leave `--instance` out: `{}`", context.command("verify")),
+            ));
+        }
         Some(id) if is_followed => (Vec::new(), vec![id]),
         _ => (
             vec![context.find(&mut client).await?.workspace_id],
@@ -71,13 +80,15 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
         };
         add(&mut found, client.change(verify).await?);
     }
-    let mut is_mended = false;
+    // What is damaged besides is mended by its node.
+    let is_own_damaged = !args.repair && is_damaged(&found.findings);
     for workspace_id in replicas {
-        let part = client.change(VerifyReplica { workspace_id }).await?;
-        is_mended |= is_damaged(&part.findings);
-        add(&mut found, part);
+        add(
+            &mut found,
+            client.change(VerifyReplica { workspace_id }).await?,
+        );
     }
-    tell(&args, context, &found, is_mended)
+    tell(&args, context, &found, is_own_damaged)
 }
 
 /// Tells what was found; damage that is left is a failure.
@@ -85,7 +96,7 @@ fn tell(
     args: &VerifyArgs,
     context: &Context,
     found: &Verification,
-    is_mended: bool,
+    is_own_damaged: bool,
 ) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::VERIFY, found)?;
@@ -123,14 +134,12 @@ fn tell(
         return Ok(());
     }
     let problem = "something that was written cannot be read any more";
-    let advice = if is_mended {
-        let again = context.command("verify");
-        format!(
-            "this node makes its files anew from the log: look again in some seconds: `{again}`"
-        )
-    } else {
+    let advice = if is_own_damaged {
         let repair = context.command("verify --repair");
         format!("restore the files from a backup, or go on without what is damaged: `{repair}`")
+    } else {
+        let again = context.command(if args.all { "verify --all" } else { "verify" });
+        format!("look again in some seconds, when they are made anew from the log: `{again}`")
     };
     Err(Failure::new(Exit::Damaged, problem, advice))
 }
