@@ -69,7 +69,7 @@ pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
 pub use listing::{ListPurpose, ListedInstances};
 pub use refusals::control_error;
-pub use requests::finding_told;
+pub use requests::verification::finding_told;
 pub use unknown_calls::UnknownCalls;
 
 use calls::Calls;

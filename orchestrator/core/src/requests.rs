@@ -49,8 +49,6 @@ use self::events::EventListing;
 use self::proposals::{Asker, Lines};
 use self::reloading::Reloading;
 use self::retention::Retention;
-pub use self::verification::finding_told;
-
 use self::verification::Verifying;
 
 /// What clients ask for that takes more than one step.

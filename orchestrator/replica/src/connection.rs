@@ -42,7 +42,8 @@ impl Purpose {
 
 /// Nothing of the server's ends a statement: a deadline of the server's would not free a commit whose standby is gone.
 /// A role may have been told not to hear warnings, and it is a warning that says that a commit was not confirmed.
-/// Whatever the planner believes of tables that it has not looked at yet, each row is found by its key.
+/// Whatever the planner believes of tables that it has not looked at yet, each row is found by its key; and it thinks of
+/// that once: planning a put takes longer than the put.
 const SESSION: &str = "
 SET client_min_messages = warning;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (

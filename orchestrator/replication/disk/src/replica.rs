@@ -150,7 +150,7 @@ impl Replica {
                 open.file.sync()?;
                 continue;
             }
-            let path = self.dir.join(path.as_str());
+            let path = self.at(path);
             if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::File) {
                 self.disk.open(&path)?.sync()?;
             }
@@ -318,7 +318,7 @@ impl Replica {
         Ok(())
     }
 
-    /// How long a file is that is to be appended to; none where there is none and it begins there.
+    /// How long a file is that is to be appended to; nothing, if it begins with that.
     fn len_of(&self, path: &RelativePath, offset: u64) -> Result<u64, Stop> {
         match self.disk.stat(&self.at(path))? {
             None if offset == 0 => {
@@ -357,6 +357,7 @@ impl Replica {
         Ok(())
     }
 
+    /// Has the next append find it open. With too many, all are closed: those in use are open again at once.
     fn keep_open(&mut self, path: &RelativePath, file: Box<dyn DiskFile>, len: u64) {
         if self.open.len() >= OPEN_FILES_MAX {
             self.open.clear();

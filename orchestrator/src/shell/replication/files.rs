@@ -28,10 +28,9 @@ use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::importing;
 use super::messages::{Job, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
-use super::verifying;
+use super::{importing, verifying};
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 
@@ -447,7 +446,7 @@ impl FilesThread {
         let workspace = chain.workspace();
         if let Some(replica) = self.replicas.get_mut(workspace) {
             if replica.owes().is_err() {
-                // What is noted is what the files are, and they are not what the log says before more of it is followed.
+                // The files are not those of any record before more of the log is followed: a later note says how far.
                 return Ok(());
             }
             replica.sync()?;
