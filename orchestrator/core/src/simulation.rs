@@ -46,6 +46,8 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 
+use nix::errno::Errno;
+
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::decisions::ASK_FIRST;
 use self::oracle::Asked;
@@ -105,14 +107,7 @@ fn work(world: &mut World) {
     world.come_or_go(id);
     if world.rng.bool() {
         let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
-        let key = key_of(ENTRY_AGENT, conversation);
-        let event_id = world.new_post(&key);
-        let is_in_flight = false;
-        world.posts.push(Post {
-            event_id,
-            key,
-            is_in_flight,
-        });
+        hand_in(world, conversation);
     } else {
         let is_careful = world.rng.u64(..4) == 0;
         send(world, if is_careful { ASK_FIRST } else { "x" });
@@ -120,6 +115,18 @@ fn work(world: &mut World) {
     world.post();
     world.change_mind();
     world.await_replies();
+}
+
+/// An event of the connection, which is to be posted.
+fn hand_in(world: &mut World, conversation: &str) {
+    let key = key_of(ENTRY_AGENT, conversation);
+    let event_id = world.new_post(&key);
+    let is_in_flight = false;
+    world.posts.push(Post {
+        event_id,
+        key,
+        is_in_flight,
+    });
 }
 
 fn send(world: &mut World, input: &str) {
@@ -566,17 +573,10 @@ fn a_disk_that_is_full_parks_no_event() {
         open(&mut world);
         run_for(&mut world, 1_000);
         for conversation in CONVERSATIONS {
-            let key = key_of(ENTRY_AGENT, conversation);
-            let event_id = world.new_post(&key);
-            let is_in_flight = false;
-            world.posts.push(Post {
-                event_id,
-                key,
-                is_in_flight,
-            });
+            hand_in(&mut world, conversation);
         }
         world.post();
-        let full = Fault::Errno(28);
+        let full = Fault::Errno(Errno::ENOSPC as i32);
         for _ in 0..400 {
             let call = world.disk.calls() + world.rng.u64(0..8);
             world.disk.fail_at(call, full, false);
@@ -589,10 +589,11 @@ fn a_disk_that_is_full_parks_no_event() {
         loop {
             list_parked(&mut world);
             run_for(&mut world, 250);
-            let parked = world.parked.take().unwrap_or_default();
-            assert!(parked.is_empty(), "seed {seed}: {parked:?}");
-            if world.is_quiet() {
-                break;
+            if let Some(parked) = world.parked.take() {
+                assert!(parked.is_empty(), "seed {seed}: {parked:?}");
+                if world.is_quiet() {
+                    break;
+                }
             }
             assert!(
                 world.mono_ms < deadline_ms,
@@ -645,14 +646,7 @@ fn expiring_world() -> World {
 }
 
 fn post_to(world: &mut World, conversation: &str) {
-    let key = key_of(ENTRY_AGENT, conversation);
-    let event_id = world.new_post(&key);
-    let is_in_flight = false;
-    world.posts.push(Post {
-        event_id,
-        key,
-        is_in_flight,
-    });
+    hand_in(world, conversation);
     let deadline_ms = world.mono_ms + 60_000;
     while !world.is_quiet() {
         assert!(world.mono_ms < deadline_ms, "it was not answered");

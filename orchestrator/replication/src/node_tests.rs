@@ -228,6 +228,17 @@ impl World {
         );
     }
 
+    /// Has a node's files be other than those that the log makes.
+    fn spoil(&mut self, at: usize, name: &str) {
+        let path = RelativePath::new("strange").unwrap();
+        let tree = self.shells[at].trees.get_mut(&workspace(name)).unwrap();
+        tree.apply(&FileOperation::Create { path }).unwrap();
+    }
+
+    fn digest(&self, at: usize, name: &str) -> Hash {
+        self.shells[at].trees[&workspace(name)].digest()
+    }
+
     fn has_seen(&self, at: usize, effect: &Effect) -> bool {
         self.shells[at].seen.contains(effect)
     }
@@ -364,9 +375,8 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
     assert!(!world.shells[0].seen.iter().any(is_end));
     world.batch(2, "w", 2);
     world.pass(2_000);
-    let files = |world: &World, at: usize| world.shells[at].trees[&workspace("w")].digest();
     for at in 0..2 {
-        assert_eq!(files(&world, at), files(&world, 2));
+        assert_eq!(world.digest(at, "w"), world.digest(2, "w"));
     }
     // A node that is gone does not get it for long; the one that gave it up can have it again.
     world.shells[1].is_still = true;
@@ -441,9 +451,7 @@ fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
     world.batch(0, "w", 1);
     world.pass(1_000);
     // What came of the last change is not known.
-    let path = RelativePath::new("strange").unwrap();
-    let tree = world.shells[1].trees.get_mut(&workspace("w")).unwrap();
-    tree.apply(&FileOperation::Create { path }).unwrap();
+    world.spoil(1, "w");
     let failed = Input::FilesDone {
         workspace: workspace("w"),
         outcome: Outcome::Failed,
@@ -454,10 +462,7 @@ fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
     let standings = world.shells[1].node.standings();
     assert!(!standings[0].is_failed, "{standings:?}");
     assert_eq!(standings[0].position, standings[0].head);
-    assert_eq!(
-        world.shells[1].trees[&workspace("w")],
-        world.shells[0].trees[&workspace("w")]
-    );
+    assert_eq!(world.digest(1, "w"), world.digest(0, "w"));
     assert_eq!(world.owners("w"), [0]);
 }
 
@@ -466,9 +471,7 @@ fn files_are_made_anew_when_a_person_wants_it() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(1_000);
-    let path = RelativePath::new("strange").unwrap();
-    let tree = world.shells[1].trees.get_mut(&workspace("w")).unwrap();
-    tree.apply(&FileOperation::Create { path }).unwrap();
+    world.spoil(1, "w");
     assert_eq!(world.shells[1].node.follows(&workspace("w")), Ok(()));
     assert_eq!(
         world.shells[0].node.follows(&workspace("w")),
@@ -476,10 +479,7 @@ fn files_are_made_anew_when_a_person_wants_it() {
     );
     world.give(1, Input::Rebuild(workspace("w")));
     world.pass(1_000);
-    assert_eq!(
-        world.shells[1].trees[&workspace("w")],
-        world.shells[0].trees[&workspace("w")]
-    );
+    assert_eq!(world.digest(1, "w"), world.digest(0, "w"));
 }
 
 #[test]
@@ -494,9 +494,8 @@ fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_tha
     assert_eq!(world.snapshots.len(), 1, "of which one is left");
     world.begin("d");
     world.pass(8_000);
-    let files = |world: &World, at: usize| world.shells[at].trees[&workspace("w")].digest();
     for at in 1..=3 {
-        assert_eq!(files(&world, at), files(&world, 0));
+        assert_eq!(world.digest(at, "w"), world.digest(0, "w"));
     }
     let is_trouble =
         |effect: &Effect| !matches!(effect, Effect::Say(_, Trouble::TooFarBehind { .. }));

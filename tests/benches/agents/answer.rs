@@ -1,6 +1,7 @@
 //! From an accepted event to its committed turn.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::time::{Duration, Instant};
 
 use goondan_tests::{Daemon, Home};
@@ -10,7 +11,7 @@ use crate::{INSTANT, Outcome, quantile_ms};
 
 const LATENCY_TURNS: usize = 1_000;
 const HISTORY_TURNS: usize = 5_000;
-const BUSY_AGENTS: usize = 20;
+pub(crate) const BUSY_AGENTS: usize = 20;
 const BUSY_TURNS: usize = 10_000;
 /// Events of one agent that are under way at once: what waits in an inbox is never nothing.
 const BUSY_DEPTH: usize = 4;
@@ -39,12 +40,7 @@ fn measure_latency(client: &mut Client, history: &str) -> Outcome {
     for _ in 0..20 {
         client.ask_and_wait("main")?;
     }
-    let mut times: Vec<Duration> = Vec::with_capacity(LATENCY_TURNS);
-    for _ in 0..LATENCY_TURNS {
-        let start = Instant::now();
-        client.ask_and_wait("main")?;
-        times.push(start.elapsed());
-    }
+    let mut times = one_by_one(client, LATENCY_TURNS)?;
     println!(
         "latency, {history}: an event and its committed turn: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms",
         quantile_ms(&mut times, 500),
@@ -54,11 +50,32 @@ fn measure_latency(client: &mut Client, history: &str) -> Outcome {
     Ok(())
 }
 
+/// How long each of so many turns takes, one after the other.
+pub(crate) fn one_by_one(
+    client: &mut Client,
+    turns: usize,
+) -> Result<Vec<Duration>, Box<dyn Error>> {
+    let mut times = Vec::with_capacity(turns);
+    for _ in 0..turns {
+        let start = Instant::now();
+        client.ask_and_wait("main")?;
+        times.push(start.elapsed());
+    }
+    Ok(times)
+}
+
 /// Many agents, each with something to do all the time.
 pub(crate) fn turns_per_second() -> Outcome {
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let mut client = Client::connect(&home)?;
+    let rate = busy(&mut Client::connect(&home)?, BUSY_TURNS)?;
+    println!("turns, {BUSY_AGENTS} agents, everything durable: {rate:.0} turns/s");
+    daemon.stop();
+    Ok(())
+}
+
+/// How many turns a second [`BUSY_AGENTS`] make together, of so many.
+pub(crate) fn busy(client: &mut Client, turns: usize) -> Result<f64, Box<dyn Error>> {
     let keys: Vec<String> = (0..BUSY_AGENTS).map(|n| format!("agent-{n}")).collect();
     for key in &keys {
         client.ask_and_wait(key)?;
@@ -68,21 +85,19 @@ pub(crate) fn turns_per_second() -> Outcome {
     for key in keys
         .iter()
         .flat_map(|key| std::iter::repeat_n(key, BUSY_DEPTH))
+        .take(turns)
     {
         asked.insert(client.ask(key)?, key);
     }
     let (mut sent, mut answered) = (asked.len(), 0);
-    while answered < BUSY_TURNS {
+    while answered < turns {
         let (id, _) = client.next_answer()?;
         let key = asked.remove(&id).ok_or("an answer to nothing")?;
         answered += 1;
-        if sent < BUSY_TURNS {
+        if sent < turns {
             asked.insert(client.ask(key)?, key);
             sent += 1;
         }
     }
-    let rate = BUSY_TURNS as f64 / start.elapsed().as_secs_f64();
-    println!("turns, {BUSY_AGENTS} agents, everything durable: {rate:.0} turns/s");
-    daemon.stop();
-    Ok(())
+    Ok(turns as f64 / start.elapsed().as_secs_f64())
 }

@@ -3,23 +3,20 @@
 //!
 //! Without PostgreSQL it is left out, and says so.
 
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use goondan_tests::postgres::{Server, programs};
-use goondan_tests::{Daemon, Home};
+use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
+use crate::answer::{BUSY_AGENTS, busy, one_by_one};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, knob, quantile_ms};
 
 /// How often each is measured, all taking turns.
 const ROUNDS: usize = 7;
-const AGENTS: usize = 20;
-/// Events of one agent that are under way at once.
-const DEPTH: usize = 4;
 /// Turns of all agents in a round.
 const TURNS: usize = 4_000;
 /// Turns of one agent in a round, one after the other.
@@ -43,17 +40,21 @@ pub(crate) fn beside_plain_inserts() -> Outcome {
     let (mut off, mut client) = (Client::connect(&off)?, Client::connect(&on)?);
     let (mut many, mut one) = (Round::default(), Round::default());
     for _ in 0..ROUNDS {
-        many.inserts.push(inserts(&server, AGENTS)?.0);
-        many.off.push(turns(&mut off, TURNS)?);
-        many.on.push(turns(&mut client, TURNS)?);
+        many.inserts.push(inserts(&server, BUSY_AGENTS)?.0);
+        many.off.push(busy(&mut off, TURNS)?);
+        many.on.push(busy(&mut client, TURNS)?);
         one.inserts.push(inserts(&server, 1)?.1);
-        one.off.push(latency_ms(&mut off)?);
-        one.on.push(latency_ms(&mut client)?);
+        one.off
+            .push(quantile_ms(&mut one_by_one(&mut off, LATENCY_TURNS)?, 500));
+        one.on.push(quantile_ms(
+            &mut one_by_one(&mut client, LATENCY_TURNS)?,
+            500,
+        ));
     }
     let ratio = many.ratio();
     let [plain, without, with] = many.medians();
     println!(
-        "replicated, {AGENTS} agents: {with:.0} turns/s, without a log {without:.0}/s; {AGENTS} clients make \
+        "replicated, {BUSY_AGENTS} agents: {with:.0} turns/s, without a log {without:.0}/s; {BUSY_AGENTS} clients make \
          {plain:.0} plain inserts/s: {ratio:.2} of it"
     );
     let [plain, without, with] = one.medians();
@@ -92,9 +93,9 @@ impl Round {
 /// A node that has written a while, and one that begins to follow it.
 fn follows(server: &Server, client: &mut Client) -> Outcome {
     let wanted = knob("GOONDAN_BENCH_FOLLOWED_TURNS", 100_000);
-    let before = head(client)?;
-    let rate = turns(client, wanted)?;
-    let head = head(client)?;
+    let before = position(client, "a")?;
+    let rate = busy(client, wanted)?;
+    let head = position(client, "a")?;
     let records = (head - before) as f64;
     let written = records / wanted as f64 * rate;
 
@@ -103,21 +104,15 @@ fn follows(server: &Server, client: &mut Client) -> Outcome {
     let began = Instant::now();
     let daemon = Daemon::start(&standby).measured();
     let mut other = Client::connect_to_daemon(&standby)?;
-    let mut first = None;
-    loop {
-        let position = position(&mut other, "b")?;
-        first = first.or(Some(position).filter(|it| *it > 0));
-        if position >= head {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let first = position(&mut other, "b")?;
+    wait_until("the new node has followed all", || {
+        position(&mut other, "b").is_ok_and(|position| position >= head)
+    });
     let took = began.elapsed().as_secs_f64();
     let read = head as f64 / took;
     println!(
         "replicated: {wanted} turns at {rate:.0}/s, {written:.0} records/s; a new node has followed {head} records \
-         after {took:.1} s (at the first look {}): {read:.0}/s, {:.1} times as fast",
-        first.unwrap_or(0),
+         after {took:.1} s (at the first look {first}): {read:.0}/s, {:.1} times as fast",
         read / written
     );
     daemon.stop();
@@ -156,48 +151,6 @@ fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::e
             .ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&ran.stderr)))
     };
     Ok((number("tps = ")?, number("latency average = ")?))
-}
-
-/// How many turns a second all agents make, each with something to do all the time.
-fn turns(client: &mut Client, wanted: usize) -> Result<f64, Box<dyn std::error::Error>> {
-    let keys: Vec<String> = (0..AGENTS).map(|n| format!("agent-{n}")).collect();
-    for key in &keys {
-        client.ask_and_wait(key)?;
-    }
-    let began = Instant::now();
-    let mut asked: HashMap<u64, &str> = HashMap::new();
-    for key in keys.iter().cycle().take(wanted.min(AGENTS * DEPTH)) {
-        asked.insert(client.ask(key)?, key);
-    }
-    let (mut sent, mut answered) = (asked.len(), 0);
-    while answered < wanted {
-        let (id, _) = client.next_answer()?;
-        let key = asked.remove(&id).ok_or("an answer to nothing")?;
-        answered += 1;
-        if sent < wanted {
-            asked.insert(client.ask(key)?, key);
-            sent += 1;
-        }
-    }
-    Ok(wanted as f64 / began.elapsed().as_secs_f64())
-}
-
-/// How long a turn takes, from its event to its commit, at the median.
-fn latency_ms(client: &mut Client) -> Result<f64, Box<dyn std::error::Error>> {
-    let mut times = Vec::with_capacity(LATENCY_TURNS);
-    for _ in 0..LATENCY_TURNS {
-        let began = Instant::now();
-        client.ask_and_wait("main")?;
-        times.push(began.elapsed());
-    }
-    Ok(quantile_ms(&mut times, 500))
-}
-
-/// How far the log is written.
-fn head(client: &mut Client) -> Result<u64, Box<dyn std::error::Error>> {
-    // What is put off is written within a moment.
-    std::thread::sleep(Duration::from_secs(2));
-    position(client, "a")
 }
 
 /// How far a node has followed the log of the one workspace.
