@@ -43,8 +43,8 @@ pub const LATE_STATEMENTS_MAX: usize = 2;
 /// Workspaces of whose last record nobody knows whether it stands. For one more, nothing is put.
 pub const DOUBTS_MAX: usize = 4_096;
 
-/// Records that one statement forgets: the workspace's writers wait for it.
-pub const TRIM_RECORDS_MAX: u64 = 1_000;
+/// Records that one statement removes of those that a log has forgotten: whoever reads waits for it.
+pub const SWEEP_RECORDS_MAX: u64 = 1_000;
 
 /// How long one host of the URL has for a connection that is ready for use, in milliseconds.
 pub const CONNECT_DEADLINE_MS: u64 = 5_000;

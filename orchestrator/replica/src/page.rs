@@ -15,7 +15,7 @@ pub(crate) const PAGE: &str = "
 SELECT h.seq, h.oldest, b.hash, p.record
 FROM (SELECT 1) AS one
 LEFT JOIN goondan.heads AS h ON h.workspace = $1
-LEFT JOIN goondan.records AS b ON b.workspace = $1 AND b.seq = $2::bigint - 1
+LEFT JOIN goondan.records AS b ON b.workspace = $1 AND b.seq = $2::bigint - 1 AND b.seq >= h.oldest
 LEFT JOIN LATERAL (
     SELECT seq, record, sum(octet_length(record)) OVER (ORDER BY seq) AS bytes
     FROM (

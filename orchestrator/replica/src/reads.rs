@@ -12,7 +12,7 @@ use goondan_log::error_chain;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::{ANSWER_DEADLINE_MS, HEADS_MAX};
 use goondan_replication::log::ReadAnswer;
-use goondan_replication::names::Position;
+use goondan_replication::names::{Hash, Position};
 use goondan_replication::record::SnapshotReference;
 use goondan_replication::wire::{Answer, Beat, Finding, Part};
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use tokio_postgres::{Error, Row};
 use crate::check;
 use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
-use crate::limits::{HEARD_DAYS, TRIM_RECORDS_MAX};
+use crate::limits::{HEARD_DAYS, SWEEP_RECORDS_MAX};
 use crate::page::{PAGE, page, position, seq};
 use crate::puts::Puts;
 use crate::settings::Settings;
@@ -30,20 +30,30 @@ use crate::upstream::{Said, Upstream};
 
 mod heads;
 
-/// Forgets some records, unless a put holds the workspace. Says the oldest that is left, and whether any went.
+/// Has a log begin with a record, if it is there, unless a put holds the workspace. Says the oldest that is left. From one
+/// moment to the next, as nobody can begin with what stands between two snapshots.
 const TRIM: &str = "
 WITH mine AS (
-    SELECT workspace FROM goondan.heads WHERE workspace = $1 AND oldest < least($2, seq)
-    FOR UPDATE SKIP LOCKED
+    SELECT h.workspace FROM goondan.heads AS h
+    JOIN goondan.records AS r ON r.workspace = h.workspace AND r.seq = $2 AND r.hash = $3
+    WHERE h.workspace = $1 AND h.oldest < $2
+    FOR UPDATE OF h SKIP LOCKED
 ), cut AS (
-    UPDATE goondan.heads AS h SET oldest = least($2, h.seq, h.oldest + $3) FROM mine
-    WHERE h.workspace = mine.workspace
+    UPDATE goondan.heads AS h SET oldest = $2 FROM mine WHERE h.workspace = mine.workspace
     RETURNING h.oldest
-), gone AS (
-    DELETE FROM goondan.records AS r USING cut WHERE r.workspace = $1 AND r.seq < cut.oldest
 )
-SELECT coalesce((SELECT oldest FROM cut), (SELECT oldest FROM goondan.heads WHERE workspace = $1)),
-    EXISTS (SELECT FROM cut)";
+SELECT coalesce((SELECT oldest FROM cut), (SELECT oldest FROM goondan.heads WHERE workspace = $1))";
+
+/// Removes some of the records before those that a log begins with, and says how many.
+const SWEEP: &str = "
+WITH gone AS (
+    DELETE FROM goondan.records WHERE workspace = $1 AND seq IN (
+        SELECT r.seq FROM goondan.records AS r JOIN goondan.heads AS h ON h.workspace = r.workspace
+        WHERE r.workspace = $1 AND r.seq < h.oldest ORDER BY r.seq LIMIT $2
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone";
 
 const KEEP_PART: &str = "
 INSERT INTO goondan.parts (workspace, reference, number, bytes) VALUES ($1, $2, $3::bigint, $4)
@@ -58,6 +68,7 @@ DELETE FROM goondan.parts WHERE workspace = $1 AND reference COLLATE "C" < $2"#;
 const STATEMENTS: &[&str] = &[
     PAGE,
     TRIM,
+    SWEEP,
     KEEP_PART,
     READ_PART,
     FORGET_SNAPSHOTS,
@@ -121,22 +132,29 @@ impl Reads {
         page.map_or(ReadAnswer::Unavailable, ReadAnswer::Page)
     }
 
-    /// Forgets what stands before a position, as far as that can be done until the deadline.
-    pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: Position) -> Answer {
+    /// Forgets what stands before a record, and removes as much of it as can be removed until the deadline; the next
+    /// call goes on with that.
+    pub(crate) async fn trim(
+        &self,
+        workspace: &WorkspaceId,
+        before: Position,
+        hash: Hash,
+    ) -> Answer {
         let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
         let (workspace, before) = (workspace.as_str(), seq(before));
-        let at_once = i64::try_from(TRIM_RECORDS_MAX).unwrap_or(i64::MAX);
-        loop {
-            let Some(rows) = self.ask(TRIM, &[&workspace, &before, &at_once]).await else {
-                return Answer::Unavailable;
-            };
-            let Some((oldest, has_trimmed)) = trimmed(&rows) else {
-                return Answer::Unavailable;
-            };
-            if !has_trimmed || goondan_clock::Instant::now() >= deadline {
-                return Answer::Trimmed(oldest);
+        let hash = hash.0.as_slice();
+        let rows = self.ask(TRIM, &[&workspace, &before, &hash]).await;
+        let Some(oldest) = rows.and_then(|rows| number(&rows)) else {
+            return Answer::Unavailable;
+        };
+        let at_once = i64::try_from(SWEEP_RECORDS_MAX).unwrap_or(i64::MAX);
+        while goondan_clock::Instant::now() < deadline {
+            let rows = self.ask(SWEEP, &[&workspace, &at_once]).await;
+            if rows.and_then(|rows| number(&rows)) != Some(at_once) {
+                break;
             }
         }
+        Answer::Trimmed(position(Some(oldest)))
     }
 
     /// How far logs are written, and who was heard of them.
@@ -245,7 +263,8 @@ fn noted(rows: Option<Vec<Row>>) -> Answer {
     rows.map_or(Answer::Unavailable, |_| Answer::Noted)
 }
 
-fn trimmed(rows: &[Row]) -> Option<(Position, bool)> {
-    let row = rows.first()?;
-    Some((position(row.try_get(0).ok()?), row.try_get(1).ok()?))
+/// What a statement counts; 0 if there is nothing.
+fn number(rows: &[Row]) -> Option<i64> {
+    let value: Option<i64> = rows.first()?.try_get(0).ok()?;
+    Some(value.unwrap_or(0))
 }

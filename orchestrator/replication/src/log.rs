@@ -2,7 +2,8 @@
 //!
 //! The one thing that a log decides is who gets a position: **put position n if it is free**. It is free if nothing
 //! stands there and the record before it is the one that the writer has seen. What stands somewhere is never changed.
-//! Beside that, a log can be read and its oldest records can be forgotten, never the last one.
+//! Beside that, a log can be read, and what stands before a record that is named by its position and hash can be
+//! forgotten at once.
 //!
 //! An answer may be lost. So every question may be asked again: a record that is offered for its position a second
 //! time is found there, by its hash.
@@ -134,10 +135,12 @@ impl MemoryLog {
         self.records.keys().next_back().copied().unwrap_or_default()
     }
 
-    /// Forgets what stands before a position, and never the last record.
-    pub fn trim(&mut self, before: Position) {
-        let before = before.min(self.head());
-        self.records = self.records.split_off(&before);
+    /// Forgets what stands before a record, if that is the one at its position; returns the oldest position that is left.
+    pub fn trim(&mut self, before: Position, hash: Hash) -> Position {
+        if self.records.get(&before).is_some_and(|(it, _)| *it == hash) {
+            self.records = self.records.split_off(&before);
+        }
+        self.oldest()
     }
 
     /// What a fail-over does to a server whose standby was behind.
@@ -146,7 +149,25 @@ impl MemoryLog {
         drop(self.records.split_off(&last.next()));
     }
 
-    fn oldest(&self) -> Position {
+    /// A log of these records, the first of which stands there.
+    #[cfg(test)]
+    pub(crate) fn of(first: Position, records: &[Vec<u8>]) -> Self {
+        let positions = std::iter::successors(Some(first), |position| Some(position.next()));
+        let records = records.iter().map(|bytes| (Hash::of(bytes), bytes.clone()));
+        Self {
+            records: positions.zip(records).collect(),
+        }
+    }
+
+    /// Forgets what stands before a position, whatever stands there.
+    #[cfg(test)]
+    pub(crate) fn trim_to(&mut self, before: Position) {
+        self.records = self.records.split_off(&before.min(self.head()));
+    }
+
+    /// The oldest position that is left; 0 if there is none.
+    #[must_use]
+    pub fn oldest(&self) -> Position {
         self.records.keys().next().copied().unwrap_or_default()
     }
 
@@ -222,12 +243,20 @@ mod tests {
     fn what_is_forgotten_is_told_and_the_last_record_stays() {
         let mut log = MemoryLog::default();
         let chain = grown(&mut log, 5);
-        log.trim(Position(4));
+        let hash_of = |log: &MemoryLog, position: u64| log.before(Position(position + 1)).unwrap();
+        let fourth = hash_of(&log, 4);
+        // Another record may stand there by the time that it is asked.
+        assert_eq!(log.trim(Position(4), hash_of(&log, 3)), Position(1));
+        assert_eq!(log.trim(Position(6), fourth), Position(1));
+        assert_eq!(log.trim(Position(4), fourth), Position(4));
         let page = log.read(Position(2));
         assert_eq!((page.before, page.records.len()), (None, 0));
         assert_eq!((page.oldest, page.head), (Position(4), Position(5)));
         assert_eq!(log.read(Position(4)).records.len(), 2);
-        log.trim(Position(99));
+        assert_eq!(log.trim(Position(4), fourth), Position(4));
+        let last = hash_of(&log, 5);
+        assert_eq!(log.trim(Position(5), last), Position(5));
+        assert_eq!(log.trim(Position(4), fourth), Position(5));
         let page = log.read(Position(6));
         assert_eq!(
             (page.before, page.oldest),

@@ -24,8 +24,7 @@ use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
 use crate::owner::{self, BatchId, Deposed};
 use crate::record::SnapshotReference;
-use crate::standby::{self, Files, Trouble};
-use crate::tree::DoesNotFit;
+use crate::standby::{self, Files, RecordChanges, Trouble, Unfit};
 use crate::wire::{Answer, Ask, Beat, Finding, Request};
 
 mod answers;
@@ -110,8 +109,8 @@ pub enum Input {
 /// Something to do with the files of a workspace that another node may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesWork {
-    /// Make the changes of the record behind those that were followed.
-    Apply(Chain, Vec<FileOperation>),
+    /// Make the changes of the records behind those that were followed.
+    Apply(Vec<RecordChanges>),
     /// Tell the digest of all files.
     Digest,
     /// Tell whether the files are those that the records make.
@@ -131,7 +130,7 @@ pub enum FilesWork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
-    Applied(Result<(), DoesNotFit>),
+    Applied(Result<(), Unfit>),
     /// The digest that [`FilesWork::Digest`] asked for.
     Digested(Hash),
     /// What [`FilesWork::Verify`] asked for.
@@ -484,7 +483,7 @@ impl Node {
         for workspace in due {
             self.tell_owner(now_ms, &workspace, owner::Input::Tick);
             self.tell_standby(now_ms, &workspace, standby::Input::Tick);
-            self.note(now_ms, &workspace);
+            self.note_if_due(now_ms, &workspace);
             self.begin_anew(now_ms, &workspace);
         }
         if self.heads_due_ms <= now_ms {
@@ -496,8 +495,9 @@ impl Node {
             self.beat();
         }
         if self.list_due_ms <= now_ms {
-            self.list_due_ms = now_ms.saturating_add(LIST_MS);
-            self.ask(Asked::List, Ask::List { after: None });
+            let is_asked = self.ask(Asked::List, Ask::List { after: None });
+            let next_ms = if is_asked { LIST_MS } else { HEADS_MS };
+            self.list_due_ms = now_ms.saturating_add(next_ms);
         }
     }
 
@@ -570,11 +570,8 @@ impl Node {
                 Asked::Forwarded(id) => {
                     self.effects.push(Effect::Forwarded { id, answer: None });
                 }
-                Asked::Heads
-                | Asked::List
-                | Asked::Beat
-                | Asked::Trim(_)
-                | Asked::ForgetSnapshots => {}
+                Asked::Trim(workspace) => self.trim_ended(&workspace),
+                Asked::Heads | Asked::List | Asked::Beat | Asked::ForgetSnapshots => {}
             }
         }
     }

@@ -18,6 +18,8 @@ struct Shell {
     seen: Vec<Effect>,
     /// It does nothing: it is paused, or its packets get nowhere.
     is_still: bool,
+    /// What came of changes waits here, if it is to wait.
+    held: Option<Vec<Input>>,
 }
 
 /// Records after which a snapshot is due.
@@ -69,6 +71,7 @@ impl World {
             notes: BTreeMap::new(),
             seen: Vec::new(),
             is_still: false,
+            held: None,
         });
         self.give(at, Input::Connected(true));
     }
@@ -100,9 +103,15 @@ impl World {
                 let shell = &mut self.shells[at];
                 let tree = shell.trees.entry(workspace.clone()).or_default();
                 let outcome = match work {
-                    FilesWork::Apply(_, operations) => {
-                        let applied = operations.iter().try_for_each(|it| tree.apply(it));
-                        Outcome::Applied(applied)
+                    FilesWork::Apply(changes) => {
+                        let made = changes.iter().try_for_each(|it| it.make_in(tree));
+                        let outcome = Outcome::Applied(made);
+                        let done = Input::FilesDone { workspace, outcome };
+                        let Some(held) = &mut shell.held else {
+                            return vec![done];
+                        };
+                        held.push(done);
+                        return Vec::new();
                     }
                     FilesWork::Digest => Outcome::Digested(tree.digest()),
                     FilesWork::Verify => Outcome::Verified(true),
@@ -187,11 +196,11 @@ impl World {
                 Answer::Noted
             }
             Ask::Check => Answer::Checked(Vec::new()),
-            Ask::Trim { workspace, before } => {
-                let log = self.logs.entry(workspace).or_default();
-                log.trim(before);
-                Answer::Trimmed(log.read(before).oldest)
-            }
+            Ask::Trim {
+                workspace,
+                before,
+                hash,
+            } => Answer::Trimmed(self.logs.entry(workspace).or_default().trim(before, hash)),
             Ask::ForgetSnapshots { before, .. } => {
                 self.snapshots.retain(|name, _| &**name >= before.as_str());
                 Answer::Noted
@@ -531,4 +540,50 @@ fn a_log_is_kept_for_a_standby_that_is_a_little_behind() {
     world.shells[2].is_still = false;
     world.pass(3_000);
     assert!(oldest(&world) > Position(10));
+}
+
+#[test]
+fn nothing_is_noted_while_changes_are_made() {
+    let mut world = three();
+    let position = |world: &World| world.shells[1].node.standings()[0].position;
+    let noted = |world: &World| world.shells[1].notes[&workspace("w")].position();
+    for batch in 1..=2 {
+        world.batch(0, "w", batch);
+        while position(&world) < Position(batch + 1) {
+            world.pass(50);
+        }
+    }
+    assert_eq!(noted(&world), Position(2), "the next one is not due yet");
+    world.shells[1].held = Some(Vec::new());
+    world.batch(0, "w", 3);
+    world.pass(3_000);
+    assert_eq!(
+        (position(&world), noted(&world)),
+        (Position(3), Position(2))
+    );
+    let due_ms = world.shells[1].node.due_ms();
+    assert!(due_ms > world.now_ms, "it would be asked without end");
+    for done in world.shells[1].held.take().unwrap() {
+        world.give(1, done);
+    }
+    world.pass(1_000);
+    assert_eq!(
+        (position(&world), noted(&world)),
+        (Position(4), Position(4))
+    );
+}
+
+#[test]
+fn a_node_that_begins_before_it_can_ask_asks_for_the_list_of_logs_soon() {
+    let mut early = Node::new(node("b"), Life(7), 0);
+    early.handle(0, Input::Tick);
+    assert!(early.due_ms() <= HEADS_MS);
+    let is_list = |effect: &Effect| {
+        let Effect::Ask(request) = effect else {
+            return false;
+        };
+        matches!(request.ask, Ask::List { .. })
+    };
+    let effects = early.handle(1, Input::Connected(true));
+    assert_eq!(effects.iter().filter(|it| is_list(it)).count(), 1);
 }

@@ -87,8 +87,8 @@ pub enum Effect {
     Look(Attempt, Position),
     /// A batch is durable here and stands in the log: tell whoever waits for it.
     Acknowledge(BatchId),
-    /// The record of a snapshot that is being copied stands there.
-    SnapshotBegins(SnapshotReference, Position),
+    /// The record of a snapshot that is being copied stands there, and has this hash.
+    SnapshotBegins(SnapshotReference, Position, Hash),
     /// The snapshot whose record stands there is kept: what is before it may be forgotten ([`crate::retention`]).
     SnapshotStands(Position),
     /// The workspace is this node's no longer: kill its children, acknowledge nothing, end the machine.

@@ -1,7 +1,7 @@
 use goondan_protocol::ids::WorkspaceId;
 
 use super::*;
-use crate::limits::KEPT_RECORDS_MAX;
+use crate::limits::{KEPT_RECORDS_MAX, RETRY_FIRST_MS};
 use crate::log::MemoryLog;
 use crate::names::Life;
 use crate::operation::RelativePath;
@@ -302,28 +302,42 @@ fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
     );
 }
 
+/// A successor to the bench's owner, which writes something; and what the log is asked then.
+fn successor(bench: &mut Bench) -> (Owner, Put, Vec<Effect>) {
+    let deposed = bench.owner.chain().clone();
+    let next = seal(&deposed, "b");
+    bench.log.put(&next);
+    let mut owner = Owner::new(followed(&deposed, &next), next.clone(), 0);
+    let path = RelativePath::new("f").unwrap();
+    owner.handle(0, Input::Synced(BatchId(1)));
+    let operations = vec![FileOperation::Create { path }];
+    let id = BatchId(1);
+    let asked = owner.handle(0, Input::Batch { id, operations });
+    (owner, next, asked)
+}
+
 #[test]
 fn a_void_record_is_stepped_over() {
     let mut bench = Bench::new();
     let deposed = bench.owner.chain().clone();
-    let next = seal(&deposed, "b");
-    bench.log.put(&next);
-    let mine = followed(&deposed, &next);
-    let mut owner = Owner::new(mine, next, 0);
+    let (mut owner, seal, asked) = successor(&mut bench);
     // What the deposed owner believed to write behind a record of its own.
     let lost = put(&deposed, Body::Operations(Vec::new()));
     let late = put(&followed(&deposed, &lost), Body::Operations(Vec::new()));
-    let path = RelativePath::new("f").unwrap();
-    owner.handle(0, Input::Synced(BatchId(1)));
-    let operations = vec![FileOperation::Create { path }];
-    let asked = owner.handle(
-        0,
-        Input::Batch {
-            id: BatchId(1),
-            operations,
-        },
-    );
     let taken = PutAnswer::Taken(late.record.bytes().to_vec());
+    assert!(
+        owner
+            .handle(0, Input::Put(attempt_of(&asked), taken.clone()))
+            .is_empty()
+    );
+    // It looks whether its seal stands first.
+    let asked = owner.handle(RETRY_FIRST_MS, Input::Tick);
+    assert!(
+        matches!(asked.as_slice(), [Effect::Put(_, put)] if *put == seal),
+        "{asked:?}"
+    );
+    let mine = PutAnswer::Taken(seal.record.bytes().to_vec());
+    let asked = owner.handle(0, Input::Put(attempt_of(&asked), mine));
     let again = owner.handle(0, Input::Put(attempt_of(&asked), taken));
     let [Effect::Put(attempt, behind)] = again.as_slice() else {
         panic!("{again:?}");
@@ -334,6 +348,28 @@ fn a_void_record_is_stepped_over() {
     );
     let done = owner.handle(0, Input::Put(*attempt, PutAnswer::Done));
     assert_eq!(done, [Effect::Acknowledge(BatchId(1))]);
+}
+
+#[test]
+fn a_seal_that_the_server_lost_and_in_whose_place_the_owner_of_before_writes_is_told() {
+    let mut bench = Bench::new();
+    let (mut owner, _, mut asked) = successor(&mut bench);
+    // A fail-over takes the seal, and the owner of before never hears of it.
+    bench.log.lose_behind(Position(1));
+    bench.written(1);
+    bench.written(2);
+    for now_ms in [0, RETRY_FIRST_MS, 3 * RETRY_FIRST_MS] {
+        if let [Effect::Put(attempt, put)] = asked.as_slice() {
+            asked = owner.handle(now_ms, Input::Put(*attempt, bench.log.put(put)));
+        }
+        if asked.is_empty() {
+            asked = owner.handle(now_ms + RETRY_FIRST_MS, Input::Tick);
+        }
+    }
+    let (from, to) = (Position(2), Position(2));
+    let told = Effect::Fence(Deposed::TailTaken { from, to });
+    assert_eq!(asked, [told]);
+    assert_eq!(bench.log.head(), Position(3), "it has written nothing");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!
 //! A simulation that finds nothing proves nothing. So bugs are planted, each of which it has to find.
 //!
-//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone. Four million steps:
+//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone. Five million steps:
 //! `GOONDAN_SIMULATION_RUNS=1000 cargo test -p goondan-replication every_promise`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -47,6 +47,8 @@ enum Bug {
     ForgetsWhatWasUnderWay,
     /// A node that was the owner goes on with the files it has.
     KeepsFilesOfAnOwner,
+    /// The log forgets up to a position, whichever record stands there by then.
+    TrimsToAPosition,
 }
 
 /// What can happen in a run.
@@ -111,7 +113,7 @@ fn rep_1_every_promise_is_kept_whatever_is_lost_late_paused_or_believed() {
 fn finds(bug: Bug) {
     let plan = Plan {
         bug,
-        loses_tails: false,
+        loses_tails: bug == Bug::TrimsToAPosition,
     };
     let seeds = 0..RUNS_TO_FIND;
     let found = seeds.clone().find(|seed| is_found(*seed, plan));
@@ -146,4 +148,9 @@ fn the_simulation_finds_a_tool_that_is_run_again_without_saying_so() {
 #[test]
 fn the_simulation_finds_files_that_an_owner_was_ahead_with() {
     finds(Bug::KeepsFilesOfAnOwner);
+}
+
+#[test]
+fn the_simulation_finds_a_log_that_begins_in_the_middle() {
+    finds(Bug::TrimsToAPosition);
 }

@@ -28,7 +28,7 @@ use crate::log::{Attempt, Put, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
 use crate::record::SnapshotReference;
-use crate::tree::DoesNotFit;
+use crate::tree::{DoesNotFit, MemoryTree};
 
 mod following;
 mod rebuilding;
@@ -42,7 +42,7 @@ pub enum Input {
     /// The log has answered [`Effect::Seal`].
     Sealed(Attempt, PutAnswer),
     /// [`Effect::Apply`] is done, or does not fit the files.
-    Applied(Result<(), DoesNotFit>),
+    Applied(Result<(), Unfit>),
     /// The digest that [`Effect::Digest`] asked for.
     Digested(Hash),
     /// Whether the files are those that the records make, as [`Effect::Verify`] asked.
@@ -71,8 +71,9 @@ pub enum Input {
 pub enum Effect {
     /// Read the log from a position on.
     Read(Attempt, Position),
-    /// Make the changes of a record, then note durably how far this node is ([`Standby::chain`], at the next input).
-    Apply(Position, Vec<FileOperation>),
+    /// Make the changes of records, in order. How far this node is ([`Standby::chain`]) may be noted durably now and
+    /// then, and not while they are made ([`Standby::is_changing`]).
+    Apply(Vec<RecordChanges>),
     /// Tell the digest of all files as they are.
     Digest,
     /// Tell whether the files are those that the records make; what was looked at lately need not be again.
@@ -90,6 +91,46 @@ pub enum Effect {
     },
     /// People are to know.
     Say(Trouble),
+}
+
+/// What a record changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordChanges {
+    /// What it stands behind.
+    pub behind: Chain,
+    /// The changes.
+    pub operations: Vec<FileOperation>,
+}
+
+impl RecordChanges {
+    /// Where the record stands.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.behind.position().next()
+    }
+
+    /// Makes them in memory.
+    ///
+    /// # Errors
+    ///
+    /// The first one that does not fit; those before it are made.
+    pub fn make_in(&self, tree: &mut MemoryTree) -> Result<(), Unfit> {
+        let mut operations = self.operations.iter();
+        let made = operations.try_for_each(|operation| tree.apply(operation));
+        made.map_err(|fault| Unfit {
+            position: self.position(),
+            fault,
+        })
+    }
+}
+
+/// The changes of a record do not fit the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// Where the record stands. The changes of those before it are made.
+    pub position: Position,
+    /// What is wrong.
+    pub fault: DoesNotFit,
 }
 
 /// What people are to know of a standby.
@@ -197,7 +238,7 @@ enum Step {
     Resting { until_ms: u64 },
     /// The log is read.
     Reading { attempt: Attempt, until_ms: u64 },
-    /// A record's changes are made; afterwards the chain is this one.
+    /// The changes of records are made; afterwards the chain is this one.
     Applying { then: Chain },
     /// The digest is awaited; afterwards the chain is this one.
     Digesting { then: Chain },
@@ -290,10 +331,24 @@ impl Standby {
         )
     }
 
+    /// Whether the changes of records behind [`chain`](Self::chain) are being made. What is noted meanwhile as how far
+    /// this node is would say that changes which are made already are still to come, with others in between.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        matches!(self.step, Step::Applying { .. })
+    }
+
     /// Whether a person has to decide what becomes of this node's files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.step, Step::Stopped)
+    }
+
+    /// Whether it mends a file that is altered now: not once it has offered a seal, as an owner's disk is trusted, nor
+    /// where it has made its files anew already.
+    #[cfg(test)]
+    pub(crate) fn mends(&self) -> bool {
+        self.sealed.is_none() && self.differed.is_none()
     }
 
     /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.

@@ -251,7 +251,7 @@ fn whoever_is_too_far_behind_begins_with_the_snapshot() {
     bench.batch();
     bench.snapshot(Hash([1; 32]));
     bench.batch();
-    bench.log.trim(Position(3));
+    bench.log.trim_to(Position(3));
     let reference = SnapshotReference::new("s").unwrap();
     assert_eq!(bench.turn(), Some(Effect::Restore(Some(reference))));
     let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
@@ -346,4 +346,81 @@ fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
     assert!(matches!(body, Body::Seal { .. }));
     assert_eq!(bench.turn(), None);
     assert_eq!(bench.standby.chain().position(), Position(2));
+}
+
+#[test]
+fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby() {
+    let mut bench = Bench::new();
+    let before = bench.writer.clone();
+    // A seal that a fail-over takes back, and in whose place the owner of before goes on.
+    bench.write(Body::Seal {
+        node: node("c"),
+        life: Life(3),
+    });
+    assert_eq!(bench.turn(), None);
+    bench.log.lose_behind(Position(1));
+    bench.writer = before;
+    bench.batch();
+    bench.snapshot(Hash([1; 32]));
+    bench.log.trim_to(Position(3));
+    assert_eq!(bench.turn(), None);
+    let position = Position(2);
+    assert_eq!(bench.said, [Trouble::Replaced { position }]);
+}
+
+#[test]
+fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_to_be_done() {
+    let mut bench = Bench::new();
+    for _ in 0..3 {
+        bench.batch();
+    }
+    bench.snapshot(Hash([1; 32]));
+    bench.batch();
+    let asked = bench.standby.handle(0, Input::Tick);
+    let [Effect::Read(attempt, from)] = asked[..] else {
+        panic!("{asked:?}");
+    };
+    let page = ReadAnswer::Page(bench.log.read(from));
+    let effects = bench.standby.handle(0, Input::Read(attempt, page));
+    let [Effect::Apply(changes)] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    let positions: Vec<_> = changes.iter().map(RecordChanges::position).collect();
+    assert_eq!(positions, [2, 3, 4].map(Position));
+    assert!(bench.standby.is_changing());
+    assert_eq!(bench.standby.chain().position(), Position(0));
+    let effects = bench.standby.handle(0, Input::Applied(Ok(())));
+    assert!(!bench.standby.is_changing());
+    assert_eq!(bench.answer(effects), Some(Effect::Digest));
+    let found = Hash([1; 32]);
+    let effects = bench.standby.handle(0, Input::Digested(found));
+    assert_eq!(bench.answer(effects), None);
+    assert_eq!(bench.standby.chain(), &bench.writer);
+    assert!(bench.said.is_empty(), "{:?}", bench.said);
+}
+
+#[test]
+fn a_record_that_does_not_fit_is_told_by_its_place_in_the_log() {
+    let mut bench = Bench::new();
+    for _ in 0..3 {
+        bench.batch();
+    }
+    let asked = bench.standby.handle(0, Input::Tick);
+    let [Effect::Read(attempt, from)] = asked[..] else {
+        panic!("{asked:?}");
+    };
+    let page = ReadAnswer::Page(bench.log.read(from));
+    bench.standby.handle(0, Input::Read(attempt, page));
+    let position = Position(3);
+    let fault = DoesNotFit {
+        path: RelativePath::new("f").unwrap(),
+        why: crate::tree::Misfit::OtherKind,
+    };
+    let unfit = Unfit {
+        position,
+        fault: fault.clone(),
+    };
+    let effects = bench.standby.handle(0, Input::Applied(Err(unfit)));
+    assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
+    assert_eq!(bench.said, [Trouble::Misfit { position, fault }]);
 }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{HEAD_BYTES_MAX, HEADS_MAX, PART_BYTES_MAX};
 use crate::log::{Put, PutAnswer, ReadAnswer};
-use crate::names::{Epoch, Life, NodeId, Position};
+use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::record::{RecordFault, SnapshotReference};
 
 mod answers;
@@ -76,12 +76,14 @@ pub enum Ask {
         /// The first position.
         from: Position,
     },
-    /// Forget what stands before a position, never the last record; answered by [`Answer::Trimmed`].
+    /// Forget what stands before a record, if that is the one at its position by then; answered by [`Answer::Trimmed`].
     Trim {
         /// Whose.
         workspace: WorkspaceId,
-        /// The first position that stays.
+        /// Where the first record stands that stays.
         before: Position,
+        /// That record's hash.
+        hash: Hash,
     },
     /// How far logs are written, and who was heard of them; at most [`HEADS_MAX`]. Answered by [`Answer::Heads`].
     Heads(Vec<WorkspaceId>),

@@ -74,8 +74,9 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             Ask::Trim {
                 workspace: workspace(),
                 before: Position(5),
+                hash: Hash([0xab; 32]),
             },
-            r#"{"id":1,"message":{"ask":"trim","workspace":"w","before":5}}"#,
+            r#"{"id":1,"message":{"ask":"trim","workspace":"w","before":5,"hash":"abababababababababababababababababababababababababababababababab"}}"#,
             vec![],
         ),
         (

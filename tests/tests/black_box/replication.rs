@@ -265,7 +265,7 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
     let a = Node::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
-    let oldest = || server.sql("SELECT coalesce(min(seq), 0) FROM goondan.records");
+    let oldest = || server.sql("SELECT coalesce(min(oldest), 0) FROM goondan.heads");
     let snapshots = || server.sql("SELECT count(DISTINCT reference) FROM goondan.parts");
     let mut asked = 0;
     let mut ask_until = |is_enough: &dyn Fn() -> bool| {

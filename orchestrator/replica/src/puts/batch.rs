@@ -45,7 +45,8 @@ SELECT o.n, d.workspace IS NOT NULL, h.seq, h.oldest, r.record,
 FROM offered AS o
 LEFT JOIN done AS d ON d.workspace = o.workspace
 LEFT JOIN goondan.heads AS h ON h.workspace = o.workspace
-LEFT JOIN goondan.records AS r ON r.workspace = o.workspace AND r.seq = o.seq
+LEFT JOIN goondan.records AS r
+    ON r.workspace = o.workspace AND r.seq = o.seq AND r.seq >= h.oldest
 "#;
 
 /// A commit with nothing in it but a note in the server's journal: what was committed before is as durable as it.

@@ -6,7 +6,7 @@ use std::thread;
 use goondan_replication::chain::Chain;
 use goondan_replication::limits::{READ_BYTES_MAX, RECORD_BYTES_MAX};
 use goondan_replication::log::{MemoryLog, PutAnswer, ReadAnswer};
-use goondan_replication::names::{Epoch, Life, NodeId, Position};
+use goondan_replication::names::{Epoch, Hash, Life, NodeId, Position};
 use goondan_replication::record::SnapshotReference;
 use goondan_replication::wire::{Answer, Ask, Beat, Finding, Part, Verdict};
 
@@ -28,7 +28,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     println!("{SEED_VAR}={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut kinds = [0; 4];
+    let mut kinds = [0; 5];
     for life in 0..12 {
         let name = format!("w{life}");
         let mut memory = MemoryLog::default();
@@ -58,10 +58,18 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
                     assert_eq!(replica.read(&workspace(&name), position), page);
                 }
                 _ if random.u32(0..4) == 0 => {
-                    memory.trim(position);
-                    let oldest = memory.read(Position::START).oldest;
-                    let (workspace, before) = (workspace(&name), position);
-                    let answer = replica.ask(Ask::Trim { workspace, before });
+                    // Of the record that stands there, or of another one.
+                    let first = memory.read(position).records.into_iter().next();
+                    let hash = first.filter(|_| random.u32(0..4) > 0);
+                    let hash = hash.map_or(Hash([7; 32]), |bytes| Hash::of(&bytes));
+                    let was = memory.oldest();
+                    let oldest = memory.trim(position, hash);
+                    kinds[4] += u32::from(oldest != was);
+                    let answer = replica.ask(Ask::Trim {
+                        workspace: workspace(&name),
+                        before: position,
+                        hash,
+                    });
                     assert_eq!(answer, Answer::Trimmed(oldest));
                 }
                 _ => {}
@@ -139,30 +147,64 @@ fn long_records_are_read_as_many_at_once_as_fit() {
 }
 
 #[test]
-fn a_long_log_is_forgotten_in_pieces() {
+fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
     replica.put(&seal(&chain("w"), 1));
-    // More than one statement forgets. What stands there is of no matter to that.
-    drop(server.sql(
-        "INSERT INTO goondan.records SELECT 'w', n, '', '' FROM generate_series(2, 2500) AS n;
-         UPDATE goondan.heads SET seq = 2500, hash = ''",
-    ));
-    let trim = |before| {
+    // More than one statement removes. What stands there is of no matter to that.
+    let hash = Hash([7; 32]);
+    let seven = "decode(repeat('07', 32), 'hex')";
+    drop(server.sql(&format!(
+        "INSERT INTO goondan.records SELECT 'w', n, {seven}, '' FROM generate_series(2, 2500) AS n;
+         UPDATE goondan.heads SET seq = 2500, hash = {seven}",
+    )));
+    let trim = |before, hash| {
         let workspace = workspace("w");
-        replica.ask(Ask::Trim { workspace, before })
+        replica.ask(Ask::Trim {
+            workspace,
+            before,
+            hash,
+        })
     };
-    assert_eq!(trim(Position(2400)), Answer::Trimmed(Position(2400)));
-    assert_eq!(
-        server.sql("SELECT min(seq), count(*) FROM goondan.records"),
-        "2400|101"
-    );
-    assert_eq!(trim(Position(u64::MAX)), Answer::Trimmed(Position(2500)));
+    let oldest = Answer::Trimmed(Position(1));
+    assert_eq!(trim(Position(2400), Hash([8; 32])), oldest);
+    assert_eq!(trim(Position(u64::MAX), hash), oldest);
+    let oldest = Answer::Trimmed(Position(2400));
+    assert_eq!(trim(Position(2400), hash), oldest);
+    assert_eq!(trim(Position(2300), hash), oldest, "it never goes back");
+    let left = "SELECT min(seq), count(*) FROM goondan.records";
+    assert_eq!(server.sql(left), "2400|101");
     let first = replica.put(&seal(&chain("w"), 2));
-    let oldest = Position(2500);
+    let oldest = Position(2400);
     assert_eq!(first, PutAnswer::Forgotten { oldest });
+}
+
+#[test]
+fn what_is_forgotten_and_not_removed_yet_is_not_told() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let replica = Replica::ready(&server.url());
+    let mut memory = MemoryLog::default();
+    let mut seen = chain("w");
+    for life in 1..=4 {
+        let put = seal(&seen, life);
+        memory.put(&put);
+        assert_eq!(replica.put(&put), PutAnswer::Done);
+        seen = behind(&seen, &put);
+    }
+    // As a crash between the two statements leaves it.
+    drop(server.sql("UPDATE goondan.heads SET oldest = 3"));
+    let third = memory.read(Position(3)).records.swap_remove(0);
+    memory.trim(Position(3), Hash::of(&third));
+    for from in 1..6 {
+        let page = memory.read(Position(from));
+        assert_eq!(replica.page(&workspace("w"), Position(from)), page);
+    }
+    let first = seal(&chain("w"), 1);
+    assert_eq!(replica.put(&first), memory.put(&first));
 }
 
 #[test]

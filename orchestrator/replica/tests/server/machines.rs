@@ -66,9 +66,9 @@ impl Node {
             Effect::Read(attempt, from) => {
                 Input::Read(attempt, self.replica.read(&workspace("w"), from))
             }
-            Effect::Apply(_, operations) => {
-                let mut each = operations.iter();
-                Input::Applied(each.try_for_each(|operation| self.files.apply(operation)))
+            Effect::Apply(changes) => {
+                let mut each = changes.iter();
+                Input::Applied(each.try_for_each(|record| record.make_in(&mut self.files)))
             }
             Effect::Digest => Input::Digested(self.files.digest()),
             Effect::Verify => Input::Verified(true),

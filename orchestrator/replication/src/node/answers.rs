@@ -32,6 +32,8 @@ impl Node {
             (Asked::Read(workspace, attempt), answer) => {
                 let answer = read(answer);
                 let is_end = self.is_end(&workspace, &answer);
+                // Between two pages no changes are made.
+                self.note_if_due(now_ms, &workspace);
                 self.tell_standby(now_ms, &workspace, standby::Input::Read(attempt, answer));
                 if is_end {
                     self.caught_up(now_ms, &workspace);
@@ -39,7 +41,12 @@ impl Node {
             }
             (Asked::Heads, Answer::Heads(heads)) => self.heads(now_ms, heads),
             (Asked::List, Answer::Listed(listed)) => self.listed(listed),
-            (Asked::Trim(workspace), Answer::Trimmed(oldest)) => self.trimmed(&workspace, oldest),
+            (Asked::Trim(workspace), answer) => {
+                self.trim_ended(&workspace);
+                if let Answer::Trimmed(oldest) = answer {
+                    self.trimmed(&workspace, oldest);
+                }
+            }
             (Asked::Forwarded(id), answer) => {
                 let answer = Some(answer);
                 self.effects.push(Effect::Forwarded { id, answer });
@@ -49,10 +56,7 @@ impl Node {
             }
             (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
             // They are asked again soon.
-            (
-                Asked::Heads | Asked::List | Asked::Beat | Asked::Trim(_) | Asked::ForgetSnapshots,
-                _,
-            ) => {}
+            (Asked::Heads | Asked::List | Asked::Beat | Asked::ForgetSnapshots, _) => {}
         }
     }
 

@@ -94,6 +94,11 @@ impl Place {
         matches!(&self.role, Role::Left { until_ms, .. } if until_ms.is_some())
     }
 
+    /// Whether a standby makes the changes of records: there is nothing to note meanwhile.
+    fn is_changing(&self) -> bool {
+        matches!(&self.role, Role::Standby(standby) if standby.is_changing())
+    }
+
     /// Whether a standby has much to follow.
     fn is_far_behind(&self) -> bool {
         self.chain().position().0.saturating_add(NEAR_RECORDS) < self.head.0
@@ -106,8 +111,8 @@ impl Place {
             Role::TakingOver { .. } => None,
             Role::Left { until_ms, .. } => return *until_ms,
         };
-        let is_behind = Some(self.chain().position()) != self.noted;
-        let note = is_behind.then_some(self.note_due_ms);
+        let is_noted = Some(self.chain().position()) == self.noted;
+        let note = (!is_noted && !self.is_changing()).then_some(self.note_due_ms);
         machine.into_iter().chain(note).min()
     }
 }
@@ -213,12 +218,7 @@ impl Node {
                     self.tell_standby(now_ms, workspace, none);
                 }
             }
-            standby::Effect::Apply(_, operations) => {
-                if let Some(place) = self.places.get(workspace) {
-                    let work = FilesWork::Apply(place.chain().clone(), operations);
-                    self.effects.push(files(work));
-                }
-            }
+            standby::Effect::Apply(changes) => self.effects.push(files(FilesWork::Apply(changes))),
             standby::Effect::Digest => self.effects.push(files(FilesWork::Digest)),
             standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),
             standby::Effect::Restore(from) => self.effects.push(files(FilesWork::Restore(from))),
@@ -270,8 +270,8 @@ impl Node {
                 let acknowledged = Effect::Acknowledge(workspace.clone(), batch);
                 self.effects.push(acknowledged);
             }
-            owner::Effect::SnapshotBegins(reference, at) => {
-                self.snapshot_begins(now_ms, workspace, &reference, at);
+            owner::Effect::SnapshotBegins(reference, at, hash) => {
+                self.snapshot_begins(now_ms, workspace, &reference, (at, hash));
             }
             owner::Effect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
             owner::Effect::Fence(Deposed::Released { .. }) => self.released(now_ms, workspace),
@@ -368,11 +368,11 @@ impl Node {
     }
 
     /// Has it noted how far a log was followed, if that is due.
-    pub(super) fn note(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+    pub(super) fn note_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        if place.note_due_ms > now_ms {
+        if place.note_due_ms > now_ms || place.is_changing() {
             return;
         }
         let next_ms = if place.is_far_behind() {

@@ -7,10 +7,18 @@ use crate::record::SnapshotReference;
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) reference: SnapshotReference,
-    /// Where its record stands.
-    pub(super) at: Option<Position>,
+    /// Where its record stands, and that record's hash.
+    pub(super) at: Option<(Position, Hash)>,
     /// The digest of its files, once all parts are kept.
     pub(super) digest: Option<Hash>,
+}
+
+/// One that is kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) reference: SnapshotReference,
+    pub(super) at: Position,
+    pub(super) hash: Hash,
 }
 
 /// Snapshots of one workspace.
@@ -18,11 +26,13 @@ pub(super) struct UnderWay {
 pub(super) struct Snapshots {
     pub(super) under_way: Option<UnderWay>,
     /// Those of this node that are kept, the oldest first.
-    pub(super) kept: Vec<(Position, SnapshotReference)>,
+    pub(super) kept: Vec<Kept>,
     /// Bytes of operations that this node wrote since the last one.
     pub(super) bytes: u64,
     pub(super) not_before_ms: u64,
     pub(super) is_trim_due: bool,
+    /// Whether the log is asked to forget, and has not answered.
+    pub(super) is_trimming: bool,
 }
 
 impl Snapshots {

@@ -9,7 +9,7 @@
 use goondan_protocol::ids::WorkspaceId;
 
 use super::places::Role;
-use super::snapshots::UnderWay;
+use super::snapshots::{Kept, UnderWay};
 use super::{Asked, Effect, FilesWork, Node};
 use crate::limits::SNAPSHOT_RETRY_MS;
 use crate::names::{Hash, Position};
@@ -62,7 +62,7 @@ impl Node {
         now_ms: u64,
         workspace: &WorkspaceId,
         reference: &SnapshotReference,
-        at: Position,
+        at: (Position, Hash),
     ) {
         if let Some(under_way) = self.snapshot_under_way(workspace, reference) {
             under_way.at = Some(at);
@@ -104,7 +104,7 @@ impl Node {
         let place = self.places.get(workspace);
         let under_way = place.and_then(|place| place.snapshots.under_way.as_ref());
         if let Some(UnderWay {
-            at: Some(at),
+            at: Some((at, _)),
             digest: Some(digest),
             ..
         }) = under_way
@@ -120,8 +120,19 @@ impl Node {
             return;
         };
         let snapshots = &mut place.snapshots;
-        if let Some(under_way) = snapshots.under_way.take_if(|it| it.at == Some(at)) {
-            snapshots.kept.push((at, under_way.reference));
+        let is_it = |it: &UnderWay| it.at.is_some_and(|(position, _)| position == at);
+        let under_way = snapshots.under_way.take_if(|it| is_it(it));
+        if let Some(UnderWay {
+            reference,
+            at: Some((at, hash)),
+            ..
+        }) = under_way
+        {
+            snapshots.kept.push(Kept {
+                reference,
+                at,
+                hash,
+            });
             snapshots.is_trim_due = true;
             self.trim_if_due(now_ms, workspace);
         }
@@ -132,17 +143,32 @@ impl Node {
         let Some(place) = self.places.get(workspace) else {
             return;
         };
-        if !place.snapshots.is_trim_due || !matches!(place.role, Role::Owner(_)) {
+        let snapshots = &place.snapshots;
+        let is_due = snapshots.is_trim_due && !snapshots.is_trimming;
+        if !is_due || !matches!(place.role, Role::Owner(_)) {
             return;
         }
         let standbys = self.hearing.living_of(now_ms, workspace);
-        let kept = place.snapshots.kept.iter().map(|(at, _)| *at);
-        if let Some(before) = forgettable(kept, standbys) {
-            let ask = Ask::Trim {
-                workspace: workspace.clone(),
-                before,
-            };
-            self.ask(Asked::Trim(workspace.clone()), ask);
+        let before = forgettable(snapshots.kept.iter().map(|kept| kept.at), standbys);
+        let Some(kept) = snapshots.kept.iter().find(|kept| Some(kept.at) == before) else {
+            return;
+        };
+        // Named by its hash, as it may be asked late: a log that has lost its tail by then has another one there.
+        let ask = Ask::Trim {
+            workspace: workspace.clone(),
+            before: kept.at,
+            hash: kept.hash,
+        };
+        let is_trimming = self.ask(Asked::Trim(workspace.clone()), ask);
+        if let Some(place) = self.places.get_mut(workspace) {
+            place.snapshots.is_trimming = is_trimming;
+        }
+    }
+
+    /// The log has answered whether it has forgotten, or never will.
+    pub(super) fn trim_ended(&mut self, workspace: &WorkspaceId) {
+        if let Some(place) = self.places.get_mut(workspace) {
+            place.snapshots.is_trimming = false;
         }
     }
 
@@ -152,16 +178,16 @@ impl Node {
             return;
         };
         let snapshots = &mut place.snapshots;
-        let is_begun = snapshots.kept.iter().any(|(at, _)| *at == oldest);
+        let is_begun = snapshots.kept.iter().any(|kept| kept.at == oldest);
         if !matches!(place.role, Role::Owner(_)) || !is_begun {
             return;
         }
-        snapshots.kept.retain(|(at, _)| *at >= oldest);
+        snapshots.kept.retain(|kept| kept.at >= oldest);
         snapshots.is_trim_due = snapshots.kept.len() > 1;
-        if let Some((_, before)) = snapshots.kept.first() {
+        if let Some(first) = snapshots.kept.first() {
             let ask = Ask::ForgetSnapshots {
                 workspace: workspace.clone(),
-                before: before.clone(),
+                before: first.reference.clone(),
             };
             self.ask(Asked::ForgetSnapshots, ask);
         }

@@ -78,7 +78,7 @@ impl Owner {
         match body {
             Body::Operations(_) | Body::Seal { .. } => {}
             Body::Snapshot { reference, .. } => {
-                let begins = Effect::SnapshotBegins(reference, position);
+                let begins = Effect::SnapshotBegins(reference, position, self.chain.last());
                 self.effects.push(begins);
             }
             Body::SnapshotKept { at, .. } => {
@@ -115,6 +115,12 @@ impl Owner {
     fn judge(&mut self, now_ms: u64, encoded: &Encoded, record: Record) {
         let position = record.position;
         match (self.chain.judge(&record), record.body) {
+            // It follows another record than this node's last: is that one still there? One of an earlier owner, too, may
+            // have been written where a fail-over had lost this node's.
+            (Ok(Link::Void) | Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
+                self.is_sure = true;
+                self.behind(now_ms, position);
+            }
             (Ok(Link::Void), body) => {
                 let record = Record { body, ..record };
                 match self.chain.follow(encoded, &record) {
@@ -129,11 +135,6 @@ impl Owner {
             }),
             (Ok(Link::Follows), _) => {
                 self.depose(Deposed::Strange(ChainFault::Broken { position }));
-            }
-            // It follows another record than this node's last: is that one still there?
-            (Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
-                self.is_sure = true;
-                self.behind(now_ms, position);
             }
             (Err(fault), _) => self.depose(Deposed::Strange(fault)),
         }
@@ -152,6 +153,7 @@ impl Owner {
 
     /// What was offered goes behind a void record: it never stood anywhere.
     fn step_over(&mut self) {
+        self.is_sure = false;
         let Some(offered) = self.offered.take() else {
             return;
         };

@@ -52,6 +52,10 @@ pub(super) struct Ownership {
     pub(super) next_batch: u64,
     /// Snapshots that are on their way.
     pub(super) snapshots: usize,
+    /// Where the records of those of this life stand, and their hashes.
+    pub(super) begun: BTreeMap<Position, Hash>,
+    /// Those that are kept.
+    pub(super) kept: Vec<Position>,
     pub(super) heartbeat_due_ms: u64,
 }
 

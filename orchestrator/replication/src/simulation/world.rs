@@ -10,7 +10,7 @@ use super::{Bug, Plan};
 use crate::chain::Chain;
 use crate::limits::HEARTBEAT_MS;
 use crate::log::{Attempt, MemoryLog, Put, PutAnswer, ReadAnswer};
-use crate::names::{Epoch, Life, NodeId, Position};
+use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::owner::{self, BatchId, Deposed, Owner};
 use crate::placement::Nodes;
 use crate::record::{Body, Record, SnapshotReference};
@@ -38,6 +38,7 @@ enum Question {
     Seal(Attempt, Put),
     Look(Attempt, Position),
     Read(Attempt, Position),
+    Trim(Position, Hash),
 }
 
 #[derive(Debug, Clone)]
@@ -108,7 +109,8 @@ pub(super) struct World {
     snapshots: HashMap<String, (MemoryTree, bool)>,
     /// Where the records of the latter stand.
     last_snapshots: BTreeSet<Position>,
-    snapshot_positions: BTreeSet<Position>,
+    /// Where the log began after it had forgotten, each with how far it was written then.
+    trims: Vec<(Position, Position)>,
     placement: Nodes,
     rng: fastrand::Rng,
     now_ms: u64,
@@ -144,7 +146,7 @@ impl World {
             seen: Seen::default(),
             snapshots: HashMap::new(),
             last_snapshots: BTreeSet::new(),
-            snapshot_positions: BTreeSet::new(),
+            trims: Vec::new(),
             placement,
             rng: fastrand::Rng::with_seed(seed),
             now_ms: 0,
@@ -302,7 +304,7 @@ impl World {
         }
         let n = self.rng.usize(0..NODES);
         let until_ms = self.now_ms + self.rng.u64(100..15_000);
-        match self.rng.u8(0..8) {
+        match self.rng.u8(0..12) {
             0 | 1 => {
                 self.seen.note("pause");
                 self.nodes[n].paused_until_ms = until_ms;
@@ -317,9 +319,10 @@ impl World {
                 self.seen.note("log down");
                 self.log_down_until_ms = self.now_ms + self.rng.u64(100..8_000);
             }
-            _ if self.plan.loses_tails => self.lose_tail(),
+            7..10 if self.plan.loses_tails => self.lose_tail(),
             _ => {
-                if self.nodes[n].owner().is_some_and(|it| it.snapshots == 0) {
+                let mut rests = self.nodes.iter_mut().map(Node::owner);
+                if let Some(n) = rests.position(|it| it.is_some_and(|it| it.snapshots == 0)) {
                     self.snapshot(n);
                 }
             }
@@ -343,7 +346,8 @@ impl World {
 
     /// A byte of a standby's disk changes.
     fn alter(&mut self, n: usize) {
-        if !matches!(self.nodes[n].role, Role::Standby(_)) || self.is_healed {
+        let is_mended = matches!(&self.nodes[n].role, Role::Standby(standby) if standby.mends());
+        if !is_mended || self.is_healed {
             return;
         }
         let path = application::path(&format!("d0/f{}", self.rng.u8(0..3)));
@@ -364,7 +368,9 @@ impl World {
 
     /// The log's server fails over to one that was behind.
     fn lose_tail(&mut self) {
-        let lost = self.rng.u64(1..4);
+        // A few mostly, and now and then what snapshots stand in.
+        let lost_max = if self.rng.bool() { 4 } else { 31 };
+        let lost = self.rng.u64(1..lost_max);
         let Some(last) = self
             .log
             .head()
@@ -375,16 +381,21 @@ impl World {
         else {
             return;
         };
-        if self
-            .snapshot_positions
-            .last()
-            .is_some_and(|snapshot| *snapshot >= last)
-        {
-            return;
-        }
         self.seen.note("lost tail");
-        self.log.lose_behind(last);
-        self.everything.truncate(usize::try_from(last.0).unwrap());
+        let at = |position: Position| usize::try_from(position.0).unwrap();
+        self.everything.truncate(at(last));
+        // That server was behind with what was forgotten, too.
+        self.trims.retain(|(head, _)| *head <= last);
+        let oldest = self.trims.last().map_or(Position(1), |(_, oldest)| *oldest);
+        self.log = MemoryLog::of(oldest, &self.everything[at(oldest) - 1..]);
+        // Power that fails takes more than one machine.
+        if self.rng.u8(0..3) == 0 {
+            for n in 0..NODES {
+                if self.nodes[n].owner().is_some() {
+                    self.kill(n);
+                }
+            }
+        }
     }
 
     /// The files are captured as they are, whatever is on its way.

@@ -1,11 +1,10 @@
 //! One record after the other.
 
-use super::{Effect, Standby, Step, Trouble};
-use crate::chain::Link;
+use super::{Effect, RecordChanges, Standby, Step, Trouble, Unfit};
+use crate::chain::{Chain, Link};
 use crate::log::{Attempt, Page, ReadAnswer};
 use crate::names::{Hash, Position};
-use crate::record::Body;
-use crate::tree::DoesNotFit;
+use crate::record::{Body, Encoded};
 
 impl Standby {
     pub(super) fn read(&mut self, now_ms: u64, attempt: Attempt, answer: ReadAnswer) {
@@ -39,6 +38,12 @@ impl Standby {
         if can_tell && page.before != Some(self.chain.last()) {
             return self.stop(Trouble::Replaced { position });
         }
+        // The record that a log begins with is void to nobody: it follows what was read, or it is another log's.
+        let is_next = position > Position::START && page.oldest == position.next();
+        let first = page.records.first().filter(|_| is_next);
+        if first.is_some_and(|bytes| is_void(&self.chain, bytes)) {
+            return self.stop(Trouble::Replaced { position });
+        }
         if std::mem::take(&mut self.is_rebuild_due) {
             return self.rebuild(now_ms);
         }
@@ -63,60 +68,80 @@ impl Standby {
         });
     }
 
-    /// Follows records until one has to be waited for.
+    /// Follows records until something has to be waited for: the changes of all records up to there are made at once.
     fn go_on(&mut self, now_ms: u64) {
+        let mut then = self.chain.clone();
+        let mut changes = Vec::new();
         while let Some(bytes) = self.page.pop_front() {
-            let mut then = self.chain.clone();
+            let behind = then.clone();
             let (record, link) = match then.follow_bytes(bytes) {
                 Ok(followed) => followed,
-                Err(fault) => return self.stop(Trouble::Strange(fault)),
+                Err(fault) if changes.is_empty() => return self.stop(Trouble::Strange(fault)),
+                Err(_) => {
+                    // It is read again behind the changes.
+                    self.page.clear();
+                    break;
+                }
             };
+            let is_mine = self.sealed == Some(then.last());
             match record.body {
-                _ if link == Link::Void => self.chain = then,
-                Body::Operations(operations) => {
-                    let position = then.position();
-                    self.step = Step::Applying { then };
-                    self.effects.push(Effect::Apply(position, operations));
-                    return;
+                _ if link == Link::Void => {}
+                Body::Operations(operations) => changes.push(RecordChanges { behind, operations }),
+                Body::Released { .. } => {}
+                // Who asked did not know of this owner.
+                Body::Seal { .. } if !is_mine => self.is_asked_to_take_over = false,
+                Body::Seal { .. } | Body::Snapshot { .. } | Body::SnapshotKept { .. }
+                    if !changes.is_empty() =>
+                {
+                    // As above: it is about the files with these changes.
+                    self.page.clear();
+                    then = behind;
+                    break;
+                }
+                Body::Seal { .. } => {
+                    self.chain = behind;
+                    return self.own();
                 }
                 Body::Snapshot { .. } => {
                     self.step = Step::Digesting { then };
-                    self.effects.push(Effect::Digest);
-                    return;
+                    return self.effects.push(Effect::Digest);
                 }
                 Body::SnapshotKept { at, digest } => {
-                    let found = self.digest.take_if(|(position, _)| *position == at);
-                    if let Some((_, found)) = found {
-                        if found != digest {
-                            return self.differs_from(now_ms, at, digest, found);
-                        }
-                        self.differed = None;
+                    if let Some(found) = self.digest_unlike(at, digest) {
+                        return self.differs_from(now_ms, at, digest, found);
                     }
-                    self.chain = then;
                 }
-                Body::Seal { .. } if self.sealed == Some(then.last()) => return self.own(),
-                Body::Seal { .. } => {
-                    // Who asked did not know of this owner.
-                    self.is_asked_to_take_over = false;
-                    self.chain = then;
-                }
-                Body::Released { .. } => self.chain = then,
             }
         }
-        self.ask(now_ms);
+        if changes.is_empty() {
+            self.chain = then;
+            return self.ask(now_ms);
+        }
+        self.step = Step::Applying { then };
+        self.effects.push(Effect::Apply(changes));
     }
 
-    pub(super) fn applied(&mut self, now_ms: u64, outcome: Result<(), DoesNotFit>) {
+    /// What the digest of the files was at a snapshot's record, if it should have been another one.
+    fn digest_unlike(&mut self, at: Position, digest: Hash) -> Option<Hash> {
+        let (_, found) = self.digest.take_if(|(position, _)| *position == at)?;
+        if found == digest {
+            self.differed = None;
+        }
+        (found != digest).then_some(found)
+    }
+
+    pub(super) fn applied(&mut self, now_ms: u64, outcome: Result<(), Unfit>) {
         let Step::Applying { then } = &self.step else {
             return;
         };
-        let position = then.position();
         match outcome {
             Ok(()) => {
                 self.chain = then.clone();
                 self.go_on(now_ms);
             }
-            Err(fault) => self.differs(now_ms, position, Trouble::Misfit { position, fault }),
+            Err(Unfit { position, fault }) => {
+                self.differs(now_ms, position, Trouble::Misfit { position, fault });
+            }
         }
     }
 
@@ -148,4 +173,10 @@ impl Standby {
         self.effects.push(Effect::Say(trouble));
         self.rebuild(now_ms);
     }
+}
+
+/// Whether what stands behind a chain says nothing there.
+fn is_void(chain: &Chain, bytes: &[u8]) -> bool {
+    let read = Encoded::of_bytes(bytes.to_vec());
+    read.is_ok_and(|(_, record)| chain.judge(&record) == Ok(Link::Void))
 }

@@ -23,6 +23,7 @@ enum Head {
     Trim {
         workspace: WorkspaceId,
         before: Position,
+        hash: Hash,
     },
     Heads {
         workspaces: Vec<WorkspaceId>,
@@ -68,9 +69,14 @@ impl Request {
                 workspace: workspace.clone(),
                 from: *from,
             },
-            Ask::Trim { workspace, before } => Head::Trim {
+            Ask::Trim {
+                workspace,
+                before,
+                hash,
+            } => Head::Trim {
                 workspace: workspace.clone(),
                 before: *before,
+                hash: *hash,
             },
             Ask::Heads(workspaces) => Head::Heads {
                 workspaces: workspaces.clone(),
@@ -136,7 +142,18 @@ impl Ask {
                 Ok(Self::KeepPart(part, bytes.to_vec()))
             }
             (Head::Read { workspace, from }, []) => Ok(Self::Read { workspace, from }),
-            (Head::Trim { workspace, before }, []) => Ok(Self::Trim { workspace, before }),
+            (
+                Head::Trim {
+                    workspace,
+                    before,
+                    hash,
+                },
+                [],
+            ) => Ok(Self::Trim {
+                workspace,
+                before,
+                hash,
+            }),
             (Head::Heads { workspaces }, []) => Ok(Self::Heads(workspaces)),
             (Head::List { after }, []) => Ok(Self::List { after }),
             (Head::Beat { beats }, []) => Ok(Self::Beat(beats)),

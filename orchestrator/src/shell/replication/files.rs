@@ -19,9 +19,8 @@ use goondan_replicated_disk::{Recording, Replica};
 use goondan_replication::chain::Chain;
 use goondan_replication::names::{NodeId, Position};
 use goondan_replication::node::{FilesWork, Outcome};
-use goondan_replication::operation::FileOperation;
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::standby::Files;
+use goondan_replication::standby::{Files, RecordChanges, Unfit};
 use goondan_replication::tree::DoesNotFit;
 use goondan_store::root::Layout;
 use goondan_store::{StoreError, workspace};
@@ -286,8 +285,12 @@ impl FilesThread {
             }
         }
         // What is older than what another node has written is not to take its place.
-        if let FilesWork::Apply(chain, _) = work
-            && chain.owner().is_some_and(|owner| owner.node != self.node)
+        let is_of_another = |record: &RecordChanges| {
+            let owner = record.behind.owner();
+            owner.is_some_and(|owner| owner.node != self.node)
+        };
+        if let FilesWork::Apply(changes) = work
+            && changes.iter().any(is_of_another)
             && self.importing.contains(workspace)
         {
             importing::give_up(disk, layout, workspace)?;
@@ -306,9 +309,7 @@ impl FilesThread {
                 }
                 return Ok(None);
             }
-            FilesWork::Apply(chain, operations) => {
-                Outcome::Applied(self.apply(&chain, &operations)?)
-            }
+            FilesWork::Apply(changes) => Outcome::Applied(self.apply_all(&changes)?),
             FilesWork::Digest => Outcome::Digested(self.replica(workspace).digest()?),
             FilesWork::Verify => {
                 // No record made what no log has.
@@ -346,13 +347,23 @@ impl FilesThread {
         }))
     }
 
-    /// Makes the changes of the record behind `chain`. Where they could not be made again after a crash, it is noted in
-    /// between how many of them are made.
-    fn apply(
-        &mut self,
-        chain: &Chain,
-        operations: &[FileOperation],
-    ) -> io::Result<Result<(), DoesNotFit>> {
+    fn apply_all(&mut self, changes: &[RecordChanges]) -> io::Result<Result<(), Unfit>> {
+        for record in changes {
+            if let Err(fault) = self.apply(record)? {
+                let position = record.position();
+                return Ok(Err(Unfit { position, fault }));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes the changes of a record. Where they could not be made again after a crash, it is noted in between how many of
+    /// them are made.
+    fn apply(&mut self, record: &RecordChanges) -> io::Result<Result<(), DoesNotFit>> {
+        let RecordChanges {
+            behind: chain,
+            operations,
+        } = record;
         let workspace = chain.workspace();
         let ahead = match self.ahead.remove(workspace) {
             Some((position, ahead)) if position == chain.position() => ahead,

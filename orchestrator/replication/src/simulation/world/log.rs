@@ -8,7 +8,13 @@ impl World {
         if is_cut || (!self.is_healed && self.rng.u8(0..40) == 0) {
             return self.trace(|| format!("lost: {question:?}"));
         }
-        let is_late = !self.is_healed && self.rng.u8(0..60) == 0;
+        // Nobody waits for a trim: it may be asked at any time.
+        let late_in = if matches!(question, Question::Trim(..)) {
+            3
+        } else {
+            60
+        };
+        let is_late = !self.is_healed && self.rng.u8(0..late_in) == 0;
         let ms = if is_late {
             self.rng.u64(3_000..9_000)
         } else {
@@ -28,6 +34,7 @@ impl World {
             Question::Seal(attempt, put) => Arrival::Sealed(attempt, self.put(&put, is_down)),
             Question::Look(attempt, from) => Arrival::Looked(attempt, self.read(from, is_down)),
             Question::Read(attempt, from) => Arrival::Read(attempt, self.read(from, is_down)),
+            Question::Trim(before, hash) => return self.trim(before, hash, is_down),
         };
         if self.nodes[n].cut_off_until_ms > self.now_ms {
             return;
@@ -48,6 +55,24 @@ impl World {
         };
         let ms = self.rng.u64(1..20);
         self.after(ms, What::Arrives(n, life, answer));
+    }
+
+    /// Whoever asked for that does not wait for the answer.
+    fn trim(&mut self, before: Position, hash: Hash, is_down: bool) {
+        if is_down {
+            return;
+        }
+        let was = self.log.oldest();
+        if self.plan.bug == Bug::TrimsToAPosition {
+            self.log.trim_to(before);
+        } else {
+            self.log.trim(before, hash);
+        }
+        let oldest = self.log.oldest();
+        if oldest != was {
+            self.seen.note("forgotten");
+            self.trims.push((self.log.head(), oldest));
+        }
     }
 
     pub(super) fn put(&mut self, put: &Put, is_down: bool) -> PutAnswer {

@@ -21,7 +21,10 @@ impl World {
                 self.send(n, Question::Look(attempt, position));
             }
             owner::Effect::Acknowledge(id) => self.acknowledge(n, id),
-            owner::Effect::SnapshotBegins(reference, at) => {
+            owner::Effect::SnapshotBegins(reference, at, hash) => {
+                if let Some(owner) = self.nodes[n].owner() {
+                    owner.begun.insert(at, hash);
+                }
                 let (tree, is_last) = &self.snapshots[reference.as_str()];
                 let digest = tree.digest();
                 if *is_last {
@@ -36,10 +39,12 @@ impl World {
             }
             owner::Effect::SnapshotStands(position) => {
                 self.seen.note("snapshot");
-                if let Some(owner) = self.nodes[n].owner() {
-                    owner.snapshots -= 1;
-                }
-                self.snapshot_positions.insert(position);
+                let Some(owner) = self.nodes[n].owner() else {
+                    return;
+                };
+                owner.snapshots -= 1;
+                owner.kept.push(position);
+                let (kept, begun) = (owner.kept.clone(), owner.begun.clone());
                 let standbys = self.nodes.iter().filter_map(|node| match &node.role {
                     Role::Standby(standby) => Some(standby.chain().position()),
                     Role::Owner(_) | Role::Down => None,
@@ -48,9 +53,8 @@ impl World {
                 let near: Vec<_> = standbys
                     .filter(|_| self.is_healed || position.0.is_multiple_of(2))
                     .collect();
-                if let Some(before) = forgettable(self.snapshot_positions.iter().copied(), near) {
-                    self.seen.note("forgotten");
-                    self.log.trim(before);
+                if let Some(before) = forgettable(kept, near) {
+                    self.send(n, Question::Trim(before, begun[&before]));
                 }
             }
             owner::Effect::Fence(reason) => self.fence(n, &reason),

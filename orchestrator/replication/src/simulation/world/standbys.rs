@@ -43,13 +43,13 @@ impl World {
     ) -> Option<standby::Input> {
         match effect {
             standby::Effect::Read(attempt, from) => self.send(n, Question::Read(attempt, from)),
-            standby::Effect::Apply(_, operations) => {
+            standby::Effect::Apply(changes) => {
                 let node = &mut self.nodes[n];
-                let mut outcome = Ok(());
-                for operation in &operations {
-                    drop(node.should_be.apply(operation));
-                    outcome = outcome.and_then(|()| node.tree.apply(operation));
+                for record in &changes {
+                    drop(record.make_in(&mut node.should_be));
                 }
+                let mut each = changes.iter();
+                let outcome = each.try_for_each(|record| record.make_in(&mut node.tree));
                 return Some(standby::Input::Applied(outcome));
             }
             standby::Effect::Digest => {
@@ -104,8 +104,8 @@ impl World {
             | Trouble::Misfit { .. }
             | Trouble::Altered { .. }
             | Trouble::TooFarBehind { .. } => {}
+            Trouble::NoSnapshot { .. } => panic!("{trouble}"),
             Trouble::DiffersAgain { .. }
-            | Trouble::NoSnapshot { .. }
             | Trouble::TailLost { .. }
             | Trouble::Replaced { .. }
             | Trouble::Strange(_) => {
@@ -135,6 +135,8 @@ impl World {
                 .collect(),
             next_batch: 0,
             snapshots: 0,
+            begun: BTreeMap::new(),
+            kept: Vec::new(),
             heartbeat_due_ms: self.now_ms,
         }));
         // What was under way at the seal has an outcome that nobody knows.
