@@ -277,6 +277,8 @@ pub struct Standby {
     heard_ms: u64,
     /// Up to where the owner has acknowledged, as far as it was heard.
     acknowledged: Position,
+    /// How far it had read before it began to make its files anew, and what stood there.
+    had_read: Option<(Position, Hash)>,
     /// The hash of the seal that it offered last.
     sealed: Option<Hash>,
     is_asked_to_take_over: bool,
@@ -304,6 +306,7 @@ impl Standby {
             rank: None,
             heard_ms: now_ms,
             acknowledged: Position::START,
+            had_read: None,
             sealed: None,
             is_asked_to_take_over: false,
             is_rebuild_asked: false,
@@ -399,8 +402,10 @@ impl Standby {
         if self.is_rebuild_asked && is_between {
             self.is_rebuild_asked = false;
             self.differed = None;
+            // Whatever it knew to be there: a person decides for what the log has.
             self.acknowledged = Position::START;
-            self.rebuild(now_ms);
+            self.had_read = None;
+            self.find(now_ms, Position::START.next());
         }
         std::mem::take(&mut self.effects)
     }

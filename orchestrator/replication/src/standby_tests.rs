@@ -424,3 +424,43 @@ fn a_record_that_does_not_fit_is_told_by_its_place_in_the_log() {
     assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
     assert_eq!(bench.said, [Trouble::Misfit { position, fault }]);
 }
+
+#[test]
+fn a_log_that_loses_its_tail_while_files_are_made_anew_is_told() {
+    for is_written_on in [false, true] {
+        let mut bench = Bench::new();
+        let before = bench.writer.clone();
+        for _ in 0..3 {
+            bench.batch();
+        }
+        let chain = bench.writer.clone();
+        bench.standby = Standby::new(node("a"), Life(9), chain, Files::PerhapsAhead, 0);
+        bench.standby.handle(0, Input::Rank(Some(0)));
+        assert_eq!(bench.turn(), Some(Effect::Restore(None)));
+        bench.log.lose_behind(Position(1));
+        bench.writer = before;
+        if is_written_on {
+            for life in 3..8 {
+                bench.write(Body::Seal {
+                    node: node("c"),
+                    life: Life(life),
+                });
+            }
+        }
+        let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
+        assert_eq!(bench.answer(effects), None);
+        while !bench.standby.is_stopped() {
+            assert_eq!(bench.turn(), None, "it must not seal");
+        }
+        let known = Position(4);
+        let told = match is_written_on {
+            true => Trouble::Replaced { position: known },
+            false => Trouble::TailLost {
+                head: Position(1),
+                known,
+                position: Position(1),
+            },
+        };
+        assert_eq!(bench.said, [told]);
+    }
+}

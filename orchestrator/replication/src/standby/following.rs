@@ -83,6 +83,10 @@ impl Standby {
                     break;
                 }
             };
+            if self.is_another(&then) {
+                let position = then.position();
+                return self.stop(Trouble::Replaced { position });
+            }
             let is_mine = self.sealed == Some(then.last());
             match record.body {
                 _ if link == Link::Void => {}

@@ -8,12 +8,23 @@ use crate::names::Position;
 use crate::record::{Body, Encoded, SnapshotReference};
 
 impl Standby {
-    /// Begins to make the files anew: looks for what the log begins with.
+    /// Begins to make the files anew: looks for what the log begins with. A log that loses its tail now has had all
+    /// that was read of it.
     pub(super) fn rebuild(&mut self, now_ms: u64) {
+        let position = self.chain.position();
+        if self.had_read.is_none_or(|(known, _)| known < position) {
+            self.had_read = Some((position, self.chain.last()));
+        }
         self.find(now_ms, Position::START.next());
     }
 
-    fn find(&mut self, now_ms: u64, from: Position) {
+    /// Whether another record stands at a position than was read there before.
+    pub(super) fn is_another(&self, there: &Chain) -> bool {
+        self.had_read
+            .is_some_and(|(known, last)| known == there.position() && last != there.last())
+    }
+
+    pub(super) fn find(&mut self, now_ms: u64, from: Position) {
         self.page.clear();
         self.digest = None;
         let attempt = self.attempt();
@@ -75,6 +86,10 @@ impl Standby {
         };
         if is_so {
             self.chain = then.clone();
+            if self.is_another(&self.chain) {
+                let position = self.chain.position();
+                return self.stop(Trouble::Replaced { position });
+            }
             self.ask(now_ms);
         } else {
             self.later(now_ms);

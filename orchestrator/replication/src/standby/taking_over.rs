@@ -13,8 +13,9 @@ impl Standby {
             return self.rest(now_ms);
         }
         let position = self.chain.position();
-        if self.acknowledged > head {
-            let known = self.acknowledged;
+        let had_read = self.had_read.map_or(Position::START, |(known, _)| known);
+        let known = self.acknowledged.max(had_read);
+        if known > head {
             return self.stop(Trouble::TailLost {
                 head,
                 known,
