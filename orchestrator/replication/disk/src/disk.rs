@@ -12,6 +12,7 @@ use crate::error::Refused;
 use crate::file::{ReplicatedFile, Shared};
 use crate::recording::Recording;
 use crate::scope::{Place, have_one_rule, locate, workspace_of};
+use crate::unsettled::Unsettled;
 use crate::workspace::{Changing, Workspace};
 
 /// When a sync waits for the log.
@@ -125,6 +126,22 @@ impl ReplicatedDisk {
             Some(operation) => changing.make(operation, rename),
             None => rename(),
         }
+    }
+
+    /// Renames from where nothing is replicated: what comes is taken down as if it were written now.
+    fn rename_in(
+        &self,
+        workspace: &Workspace,
+        from_path: &Path,
+        (to_path, to): (&Path, &RelativePath),
+    ) -> io::Result<()> {
+        let mut changing = workspace.change(self.inner.as_ref())?;
+        if self.inner.stat(to_path)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let renamed = self.inner.rename(from_path, to_path);
+        changing.look_at(Unsettled::Arrival(to.clone()));
+        renamed
     }
 
     /// Hands over what was taken down of the workspace that `dir` is in.
@@ -243,9 +260,13 @@ impl Disk for ReplicatedDisk {
                 from,
                 "a workspace's own directory cannot be renamed, nor another take its place",
             )),
+            (Place::Outside | Place::Apart, Place::Replicated(workspace, to_path)) => {
+                let workspace = self.recording.known(&workspace);
+                self.rename_in(&workspace, from, (to, &to_path))
+            }
             (_, Place::Replicated(..)) => Err(unsupported(
                 to,
-                "what is not replicated cannot be renamed to where everything is",
+                "a file of a workspace cannot become another workspace's",
             )),
         }
     }

@@ -1,7 +1,8 @@
 //! Which paths of a workspace are replicated, and which workspace a path belongs to.
 //!
 //! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
-//! checkpoints of them, what agents make of their configuration, sandboxes and tasks.
+//! checkpoints of them, what agents make of their configuration, and sandboxes. Of a task, its history is replicated and
+//! how it stands; not its files, its logs, and its secrets.
 //!
 //! [`Disk`]: goondan_durable::disk::Disk
 
@@ -10,14 +11,21 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskId;
 use goondan_replication::operation::RelativePath;
 
 /// The directory in which each instance of a workspace has one.
 pub(crate) const INSTANCES: &str = "instances";
-/// What is not replicated of a workspace.
-pub(crate) const APART: [&str; 2] = ["sandboxes", "tasks"];
 /// What is not replicated of an instance.
-pub(crate) const APART_OF_INSTANCE: [&str; 3] = ["work", ".checkpoints", "swarm-bundle"];
+const APART_OF_INSTANCE: [&str; 3] = ["work", ".checkpoints", "swarm-bundle"];
+/// The directory in which each task of a workspace has its work area.
+const TASKS: &str = "tasks";
+/// What is replicated of a work area.
+const METADATA: &str = ".metadata";
+/// How the names of files begin that are in [`METADATA`] and not replicated: each node has a key of its own.
+const SECRETS: &[u8] = b"secrets";
+/// Sandboxes, and what was handed in from there.
+const SANDBOXES: &str = "sandboxes";
 
 /// A path below the directory of workspaces that cannot stand in a log.
 #[derive(Debug, thiserror::Error)]
@@ -35,31 +43,80 @@ pub fn is_replicated(path: &RelativePath) -> bool {
     are_replicated(path.as_str().split('/'))
 }
 
-fn are_replicated(mut names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
-    match names.next() {
-        Some(first) if first.as_ref() == INSTANCES => names.nth(1).is_none_or(|name| {
-            !APART_OF_INSTANCE
-                .iter()
-                .any(|apart| name.as_ref() == *apart)
-        }),
-        Some(first) => !APART.iter().any(|apart| first.as_ref() == *apart),
-        None => true,
+/// Whether a path is replicated whose names, from the workspace's directory on, are these.
+pub(crate) fn are_replicated(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
+    rule_of(names) != Rule::Apart
+}
+
+/// What holds of a path, and of what stands in a directory there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Everything there is replicated.
+    Whole,
+    /// Nothing is.
+    Apart,
+    /// A workspace's own directory.
+    Workspace,
+    /// `instances`.
+    Instances,
+    /// The directory of an instance.
+    Instance,
+    /// `tasks`.
+    Tasks,
+    /// The work area of a task.
+    WorkArea,
+    /// `.metadata` of a work area.
+    Metadata,
+}
+
+impl Rule {
+    /// That of a name in a directory of this rule.
+    fn of_name(self, name: &OsStr) -> Self {
+        let bytes = name.as_encoded_bytes();
+        match self {
+            Self::Whole | Self::Apart => self,
+            Self::Workspace if name == INSTANCES => Self::Instances,
+            Self::Workspace if name == TASKS => Self::Tasks,
+            Self::Workspace if name == SANDBOXES => Self::Apart,
+            Self::Workspace => Self::Whole,
+            Self::Instances => Self::Instance,
+            Self::Instance if APART_OF_INSTANCE.iter().any(|apart| name == *apart) => Self::Apart,
+            Self::Instance => Self::Whole,
+            Self::Tasks if is_task(name) => Self::WorkArea,
+            // What is on its way in, and what people keep there.
+            Self::Tasks => Self::Apart,
+            Self::WorkArea if name == METADATA => Self::Metadata,
+            Self::WorkArea => Self::Apart,
+            Self::Metadata if bytes.starts_with(SECRETS) => Self::Apart,
+            Self::Metadata => Self::Whole,
+        }
+    }
+
+    /// Whether a directory may hold what is replicated beside what is not.
+    fn is_mixed(self) -> bool {
+        !matches!(self, Self::Whole | Self::Apart)
     }
 }
 
-/// Whether what stands in a directory of this name is replicated or not by another rule than under another name:
-/// `instances` and what is directly in it have parts that are not.
-fn rule_of(path: &RelativePath) -> u8 {
-    match (path.as_str() == INSTANCES, path.parent()) {
-        (true, _) => 1,
-        (false, Some(parent)) if parent.as_str() == INSTANCES => 2,
-        (false, _) => 0,
-    }
+fn is_task(name: &OsStr) -> bool {
+    let name = name.to_str();
+    name.is_some_and(|name| name.parse::<TaskId>().is_ok())
+}
+
+fn rule_of(names: impl Iterator<Item = impl AsRef<OsStr>>) -> Rule {
+    names.fold(Rule::Workspace, |rule, name| rule.of_name(name.as_ref()))
+}
+
+/// Whether a directory may hold what is replicated beside what is not, whose names are these.
+pub(crate) fn is_mixed(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
+    rule_of(names).is_mixed()
 }
 
 /// Whether the same parts of a directory are replicated under both names.
 pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
-    rule_of(one) == rule_of(other) && rule_of(one) != 1
+    let rule = |path: &RelativePath| rule_of(path.as_str().split('/'));
+    let is_one_of_many = !matches!(rule(one), Rule::Instances | Rule::Tasks);
+    rule(one) == rule(other) && is_one_of_many
 }
 
 /// Where a path leads.
@@ -138,6 +195,10 @@ mod tests {
             "instances/work",
             "connectors/tasks",
             "work",
+            "tasks",
+            "tasks/t",
+            "tasks/t/.metadata",
+            "tasks/t/.metadata/history.jsonl",
         ] {
             let path = RelativePath::new(replicated).unwrap();
             assert!(is_replicated(&path), "{replicated}");
@@ -145,7 +206,11 @@ mod tests {
         for apart in [
             "sandboxes",
             "sandboxes/r/events.jsonl",
-            "tasks/t",
+            "tasks/t/src",
+            "tasks/t/.logs/agent.log",
+            "tasks/t/.metadata/secrets.yaml",
+            "tasks/.import-1",
+            "tasks/_mine/.metadata/history.jsonl",
             "instances/a/work",
             "instances/.new-a/.checkpoints/x",
             "instances/a/.checkpoints",
@@ -163,7 +228,7 @@ mod tests {
         assert_eq!(at("/r/system/x"), Place::Outside);
         assert_eq!(at("/r/workspaces"), Place::Outside);
         assert_eq!(at("/r/workspaces/w/"), Place::Root(workspace.clone()));
-        assert_eq!(at("/r/workspaces/w/tasks/t"), Place::Apart);
+        assert_eq!(at("/r/workspaces/w/tasks/t/src/a"), Place::Apart);
         assert_eq!(
             at("/r/workspaces/w/instances/./a"),
             Place::Replicated(workspace, RelativePath::new("instances/a").unwrap())
@@ -198,5 +263,8 @@ mod tests {
         assert!(rule("a", "instances/x/y"));
         assert!(!rule("a", "instances/a"));
         assert!(!rule("instances", "instances"));
+        assert!(rule("tasks/a", "tasks/b"));
+        assert!(!rule("tasks/a", "instances/a"));
+        assert!(!rule("tasks/a/.metadata", "a"));
     }
 }

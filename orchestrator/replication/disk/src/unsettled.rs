@@ -25,6 +25,8 @@ pub(crate) enum Unsettled {
     Whole(FileOperation),
     /// A part of a directory may be gone.
     Removal(RelativePath),
+    /// Something may have come from where nothing is replicated, to where nothing was.
+    Arrival(RelativePath),
     /// A file may have another length than this one, which is taken down.
     Length(RelativePath, u64),
 }
@@ -54,6 +56,10 @@ impl Unsettled {
                 let left = walk::entries(disk, dir, Some(path))?;
                 taken.remove_part(path.clone(), |path| left.contains_key(path));
                 take_entries(disk, dir, left, taken, relieve)
+            }
+            Self::Arrival(path) => {
+                let come = walk::entries(disk, dir, Some(path))?;
+                take_entries(disk, dir, come, taken, relieve)
             }
             Self::Length(path, known) => settle_length(disk, dir, path, *known, taken, relieve),
         }

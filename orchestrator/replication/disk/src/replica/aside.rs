@@ -8,35 +8,52 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Disk, EntryKind};
+use goondan_durable::disk::{Disk, Entry, EntryKind};
 
-use crate::scope::{APART, APART_OF_INSTANCE, INSTANCES};
+use crate::scope::{are_replicated, is_mixed};
+
+/// The directories below `dir` that may hold what is not replicated beside what is, by paths relative to it: each comes
+/// before those in it. The first one is empty, and stands for `dir` itself.
+fn mixed(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(path) = open.pop() {
+        for name in directories(disk, &dir.join(&path))? {
+            let inner = path.join(name);
+            if is_mixed(inner.iter()) {
+                open.push(inner);
+            }
+        }
+        found.push(path);
+    }
+    Ok(found)
+}
 
 /// What is not replicated below `dir`, by paths relative to it.
 fn apart(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut places: Vec<PathBuf> = APART.iter().map(PathBuf::from).collect();
-    for instance in directories(disk, &dir.join(INSTANCES))? {
-        let instance = Path::new(INSTANCES).join(instance);
-        places.extend(APART_OF_INSTANCE.iter().map(|name| instance.join(name)));
-    }
     let mut found = Vec::new();
-    for place in places {
-        if disk.stat(&dir.join(&place))?.is_some() {
-            found.push(place);
+    for parent in mixed(disk, dir)? {
+        for entry in entries(disk, &dir.join(&parent))? {
+            let path = parent.join(entry.name);
+            if !are_replicated(path.iter()) {
+                found.push(path);
+            }
         }
     }
     Ok(found)
 }
 
-/// The names of the directories in a directory; none if that is none itself.
-fn directories(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<OsString>> {
-    if disk
-        .stat(dir)?
-        .is_none_or(|stat| stat.kind != EntryKind::Directory)
-    {
-        return Ok(Vec::new());
+/// What stands in a directory; nothing if that is none itself.
+fn entries(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Entry>> {
+    match disk.stat(dir)? {
+        Some(stat) if stat.kind == EntryKind::Directory => disk.list(dir),
+        Some(_) | None => Ok(Vec::new()),
     }
-    let entries = disk.list(dir)?.into_iter();
+}
+
+/// The names of the directories in a directory.
+fn directories(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<OsString>> {
+    let entries = entries(disk, dir)?.into_iter();
     let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
     Ok(directories.map(|entry| entry.name).collect())
 }
@@ -130,23 +147,19 @@ fn settle_names(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
         roots.push(aside.join(number.to_string()));
     }
     for root in roots {
-        let instances = root.join(INSTANCES);
-        for instance in directories(disk, &instances)? {
-            disk.sync_dir(&instances.join(instance))?;
+        for dir in mixed(disk, &root)?.into_iter().rev() {
+            disk.sync_dir(&root.join(dir))?;
         }
-        disk.sync_dir(&root)?;
     }
     Ok(())
 }
 
 /// Removes the directories under a number, if nothing is left in them.
 fn remove_if_empty(disk: &dyn Disk, kept: &Path) -> io::Result<()> {
-    let instances = kept.join(INSTANCES);
-    for instance in directories(disk, &instances)? {
-        remove_empty(disk, &instances.join(instance))?;
+    for dir in mixed(disk, kept)?.into_iter().rev() {
+        remove_empty(disk, &kept.join(dir))?;
     }
-    remove_empty(disk, &instances)?;
-    remove_empty(disk, kept)
+    Ok(())
 }
 
 fn remove_empty(disk: &dyn Disk, dir: &Path) -> io::Result<()> {

@@ -10,12 +10,14 @@ use crate::world::{bare, content, dir, memory, relative, replica};
 
 const ASIDE: &str = "/r/aside";
 /// Each holds its own path.
-const APART: [&str; 5] = [
+const APART: [&str; 7] = [
     "sandboxes/r/events.jsonl",
-    "tasks/t/a",
+    "tasks/t/src",
+    "tasks/t/.metadata/secrets.yaml",
     "instances/i/swarm-bundle/a",
     "instances/i/.checkpoints/c",
     "instances/j/swarm-bundle/a",
+    "tasks/gone/src",
 ];
 
 fn plant(disk: &SimulatedDisk, path: &str) {
@@ -37,6 +39,8 @@ fn former() -> SimulatedDisk {
         "workspace.json",
         "instances/i/metadata.json",
         "instances/j/metadata.json",
+        "tasks/t/.metadata/history.jsonl",
+        "tasks/gone/.metadata/history.jsonl",
     ] {
         plant(&disk, path);
     }
@@ -46,17 +50,26 @@ fn former() -> SimulatedDisk {
     disk
 }
 
-/// What the log makes: one of the instances.
+/// What the log makes: one of the instances, and one of the tasks.
 fn log() -> Vec<FileOperation> {
-    let mut operations: Vec<_> = ["instances", "instances/i"]
-        .map(|path| FileOperation::CreateDir {
-            path: relative(path),
-        })
-        .into();
-    operations.push(FileOperation::Create {
-        path: relative("instances/i/metadata.json"),
+    let dirs = [
+        "instances",
+        "instances/i",
+        "tasks",
+        "tasks/t",
+        "tasks/t/.metadata",
+    ];
+    let files = [
+        "instances/i/metadata.json",
+        "tasks/t/.metadata/history.jsonl",
+    ];
+    let dirs = dirs.map(|path| FileOperation::CreateDir {
+        path: relative(path),
     });
-    operations
+    let files = files.map(|path| FileOperation::Create {
+        path: relative(path),
+    });
+    dirs.into_iter().chain(files).collect()
 }
 
 /// The files below a directory.
@@ -146,12 +159,17 @@ fn rep_1_a_crash_while_things_are_put_back_loses_none() {
     made.sync().unwrap();
     at_every_call(&disk, put_back, |disk, context| {
         has_all(disk, context);
-        for (path, is_back) in APART.iter().zip([true, true, true, true, false]) {
+        for (at, path) in APART.iter().enumerate() {
+            let is_back = at < APART.len() - 2;
             let found = content(disk, &dir().join(path));
             assert_eq!(found.is_some(), is_back, "{path}: {context}");
+            let kept = Path::new(ASIDE).join("1").join(path);
+            assert_eq!(
+                content(disk, &kept).is_some(),
+                !is_back,
+                "{path}: {context}"
+            );
         }
-        let kept = Path::new(ASIDE).join("1/instances/j/swarm-bundle/a");
-        assert!(content(disk, &kept).is_some(), "{context}");
         assert_eq!(replica(disk).digest().unwrap(), memory(&log()).digest());
     });
 }

@@ -214,9 +214,11 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
         assert!(node.recording.is_quiet(&workspace()));
         assert_eq!(node.handed.try_iter().count(), 0);
         // What is not replicated is nobody's business.
-        node.replicated.create_dir(&dir().join("tasks")).unwrap();
         node.replicated
-            .create(&dir().join("tasks/t"))
+            .create_dir(&dir().join("sandboxes"))
+            .unwrap();
+        node.replicated
+            .create(&dir().join("sandboxes/t"))
             .unwrap()
             .append(b"x")
             .unwrap();

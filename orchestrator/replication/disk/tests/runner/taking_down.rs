@@ -84,7 +84,7 @@ fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
 }
 
 #[test]
-fn what_leaves_is_removed_and_nothing_comes_in_from_outside() {
+fn what_leaves_is_removed_and_a_workspace_stays_where_it_is() {
     let owner = Owner::new(Waits::AtConfirm);
     let disk = &owner.replicated;
     for path in ["instances", "instances/i", "instances/i/old", "tasks"] {
@@ -102,8 +102,7 @@ fn what_leaves_is_removed_and_nothing_comes_in_from_outside() {
     let kept = instance.join("work/a");
     assert_eq!(content(disk.as_ref(), &kept), Some(b"1".to_vec()));
     for (from, to) in [
-        (kept.as_path(), dir().join("a").as_path()),
-        (&dir(), Path::new("/r/workspaces/v")),
+        (dir().as_path(), Path::new("/r/workspaces/v")),
         (&instance, &dir().join("elsewhere")),
     ] {
         let error = disk.rename(from, to).unwrap_err();
@@ -112,6 +111,46 @@ fn what_leaves_is_removed_and_nothing_comes_in_from_outside() {
     let error = disk.remove_tree(&dir()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
     owner.is_replayed("what is left");
+}
+
+#[test]
+fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let disk = &owner.replicated;
+    for path in ["tasks", "tasks/.import-1", "tasks/.import-1/.metadata"] {
+        disk.create_dir(&dir().join(path)).unwrap();
+    }
+    let (staged, task) = (dir().join("tasks/.import-1"), dir().join("tasks/t"));
+    for (name, bytes) in [
+        (".metadata/history.jsonl", b"history"),
+        (".metadata/secrets.yaml", b"secrets"),
+        ("own file", b"content"),
+    ] {
+        append_all(disk.create(&staged.join(name)).unwrap().as_mut(), bytes).unwrap();
+    }
+    assert_eq!(owner.operations().len(), 1, "the directory of all tasks");
+    disk.rename(&staged, &task).unwrap();
+    let memory = memory(&owner.operations());
+    let history = memory.file(&relative("tasks/t/.metadata/history.jsonl"));
+    assert_eq!(history, Some(b"history".as_slice()));
+    for apart in ["tasks/t/own file", "tasks/t/.metadata/secrets.yaml"] {
+        assert!(owner.disk.stat(&dir().join(apart)).unwrap().is_some());
+        assert_eq!(memory.file(&relative(apart)), None, "{apart}");
+    }
+    owner.is_replayed("it came");
+    // Nothing takes the place of something.
+    disk.create_dir(&staged).unwrap();
+    let taken = disk.rename(&staged, &task).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
+    // It goes as it came, and a disk that fails then is looked at.
+    let out = dir().join("tasks/.export");
+    disk.rename(&task, &out).unwrap();
+    owner.is_replayed("it went");
+    owner
+        .disk
+        .fail_at(owner.disk.calls() + 2, Fault::Errno(5), false);
+    assert!(disk.rename(&out, &task).is_err());
+    owner.is_replayed("it failed");
 }
 
 #[test]
