@@ -100,7 +100,8 @@ pub(crate) async fn run(
             extensions,
             conversation,
             loaded.open,
-        ),
+        )
+        .on_node(assignment.node.clone()),
         link,
         assignment,
         toolbox,

@@ -26,6 +26,7 @@ mod engine;
 mod fault;
 mod limits;
 mod loop_breaker;
+mod placed;
 mod recorded;
 mod running;
 #[cfg(test)]

@@ -57,6 +57,9 @@ pub struct AgentAssignment {
     /// The task it works for, if it does: then `work_dir` is the work area of that (`TASK-8`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<AssignedTask>,
+    /// The node that it runs on, of a workspace that several have (`REP-1`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// One Agent resource with its references resolved.

@@ -13,6 +13,7 @@ use super::around::Around;
 use super::effect::{Effect, Input, Scope};
 use super::fault::EngineFault;
 use super::limits::{MAX_TURN_ID_BYTES, TurnLimits};
+use super::placed;
 use super::recorded::{OpenTurn, Progress};
 use super::running::Turn;
 use crate::extensions::Extensions;
@@ -28,6 +29,8 @@ pub struct Engine<R> {
     open: OpenTurn,
     warnings: Vec<MissingTarget>,
     turn: Option<Turn>,
+    /// The node, of a workspace that several have.
+    node: Option<String>,
 }
 
 impl<R: ToolRules> Engine<R> {
@@ -53,7 +56,15 @@ impl<R: ToolRules> Engine<R> {
             open,
             warnings,
             turn: None,
+            node: None,
         }
+    }
+
+    /// The same on a node of a workspace that several have: an agent that was on another one before is told.
+    #[must_use]
+    pub fn on_node(mut self, node: Option<String>) -> Self {
+        self.node = node;
+        self
     }
 
     /// The conversation as it stands, the running turn's messages included.
@@ -150,13 +161,24 @@ impl<R: ToolRules> Engine<R> {
             turn.keep_for_modules(&start.event, &open);
         }
         let user_id = MessageId::new(format!("{}:u", turn.id()))?;
+        let node = self.node.as_deref();
+        let before = node.and_then(|_| placed::last_node(&self.conversation));
         match open.progress(turn.id(), user_id.as_str()) {
             Progress::Nothing => {
-                let message = message_of(user_id, now, &start.event);
+                let mut message = message_of(user_id, now, &start.event);
+                if let Some(node) = node {
+                    placed::note(&mut message, node);
+                }
                 turn.append(&mut self.conversation, message);
             }
             Progress::Asked => {}
             Progress::Replied(replied) => turn.resume_after(&self.rules, replied),
+        }
+        if let (Some(node), Some(before)) = (node, before)
+            && node != before
+        {
+            let id = MessageId::new(format!("{}:n{recorded_seq}", turn.id()))?;
+            turn.tell(placed::moved(id, now, &before, node));
         }
         turn.enter_extensions();
         self.extensions

@@ -39,6 +39,8 @@ pub(crate) struct Turn {
     phase: Phase,
     watch: Watch,
     answers: Answers,
+    /// What the agent is told before its next step.
+    told: Option<Message>,
     /// What the latest reply took, and all replies of the turn, as far as their records say.
     latest: Spent,
     spending: Spending,
@@ -63,6 +65,7 @@ impl Turn {
             watch: Watch::new(limits.loop_breaker),
             model: limits.model,
             answers,
+            told: None,
             latest: Spent::default(),
             response: None,
             spending: Spending::default(),
@@ -162,6 +165,11 @@ impl Turn {
     /// answer is left to a turn of its own.
     pub(crate) fn give(&mut self, event: AgentEvent) {
         self.answers.give(event);
+    }
+
+    /// Has the agent be told something before its next step.
+    pub(crate) fn tell(&mut self, message: Message) {
+        self.told = Some(message);
     }
 
     pub(crate) fn durable(&mut self, seq: u64) -> Result<(), EngineFault> {

@@ -96,6 +96,7 @@ impl Site {
             sandbox: None,
             changesets: None,
             task: None,
+            node: None,
         }
     }
 

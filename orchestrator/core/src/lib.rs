@@ -95,6 +95,8 @@ pub struct Facts {
     pub program: Option<std::path::PathBuf>,
     /// Whether an operator lets others of the same user look into memory.
     pub is_memory_open: bool,
+    /// Its name among the nodes that have its workspaces, too; none if there are no others (`REP-1`).
+    pub node: Option<String>,
 }
 
 /// The state of the orchestrator. It takes what happened to those whom it concerns, and what one of them

@@ -61,6 +61,7 @@ impl FullLoad<'_> {
             sandbox: None,
             changesets: None,
             task: None,
+            node: None,
         }
     }
 

@@ -217,6 +217,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let plain: Arc<dyn Disk> = Arc::new(disk);
     let prepared = prepare_replication(root)?;
     let replication = prepared.as_ref().map(|(handle, _)| handle.clone());
+    let node = prepared.as_ref().map(|(_, prepared)| prepared.node());
     let disk_that = |waits| match &replication {
         Some(replication) => replication.disk(plain.clone(), waits),
         None => plain.clone(),
@@ -275,6 +276,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
             .and_then(|program| program.canonicalize())
             .ok(),
         is_memory_open: is_memory_open(),
+        node,
     };
     log_start(&layout, &launcher);
     let core = Core::new(facts, Uuid::now_v7);

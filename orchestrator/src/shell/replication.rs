@@ -78,6 +78,13 @@ pub(super) struct Prepared {
     incoming: Receiver<Message>,
 }
 
+impl Prepared {
+    /// The name of this node.
+    pub(super) fn node(&self) -> String {
+        self.welcome.node.as_str().to_owned()
+    }
+}
+
 /// What it works with.
 pub(super) struct Surroundings {
     /// The disk itself, for files that this node does not own.

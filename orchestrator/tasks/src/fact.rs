@@ -161,6 +161,10 @@ pub struct Notification {
 pub enum Fact {
     /// The first of all.
     TaskCreated(NewTask),
+    /// From here on it is on this node, of a workspace that several have.
+    NodeEntered {
+        node: String,
+    },
     /// A run is to be started. Its process may never have been.
     RunRequested {
         run: u64,

@@ -178,6 +178,13 @@ impl Task {
                 return Ok(std::mem::take(&mut self.output));
             }
             // Nothing of the task itself follows from these.
+            Input::OnNode(node) => {
+                let is_new = self.state.node.as_ref() != Some(&node);
+                if is_new && self.state.ended.is_none() {
+                    self.record(now, Fact::NodeEntered { node });
+                }
+                return Ok(std::mem::take(&mut self.output));
+            }
             Input::Notify(notifications) => {
                 self.notify(notifications, now);
                 return Ok(std::mem::take(&mut self.output));

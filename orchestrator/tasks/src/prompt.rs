@@ -103,6 +103,10 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
         Note::Failed(why) => format!("Your last run failed: {why}"),
+        Note::Moved(before) => format!(
+            "This was on another machine until now, `{before}`. The files here may lack what was done there, or be \
+             older. Look at what is there before you go on."
+        ),
         Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
         Note::Restored(checkpoint) => format!(
             "The files here were taken back to {checkpoint}, and what was done after it is not there any more. \

@@ -61,6 +61,8 @@ pub enum Note {
     Failed(String),
     /// Its last run was ended on purpose.
     Interrupted,
+    /// It is on another node than before, which was this one.
+    Moved(String),
     /// Its files were taken back to a checkpoint.
     Restored(String),
     /// What it wrote was no block.
@@ -113,6 +115,8 @@ pub struct State {
     pub model: Option<String>,
     pub(crate) asks: BTreeMap<String, Ask>,
     pub(crate) notes: Vec<Note>,
+    /// The node that it is on, of a workspace that several have.
+    pub(crate) node: Option<String>,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) is_rate_limited: bool,
     pub(crate) failures: u32,
@@ -158,6 +162,7 @@ impl State {
             model: None,
             asks: BTreeMap::new(),
             notes: Vec::new(),
+            node: None,
             not_before: None,
             is_rate_limited: false,
             failures: 0,
@@ -214,8 +219,8 @@ impl State {
 
     /// Whether its agent has ended well, and there is nothing to tell it.
     pub(crate) fn rests(&self) -> bool {
-        let is_interruption = |note: &Note| matches!(note, Note::Interrupted);
-        self.is_run_done && self.notes.iter().all(is_interruption)
+        let is_for_later = |note: &Note| matches!(note, Note::Interrupted | Note::Moved(_));
+        self.is_run_done && self.notes.iter().all(is_for_later)
     }
 
     /// Secrets that are provided, by the variables that hold them: name and reference.
@@ -244,6 +249,11 @@ impl State {
         self.updated_at = self.updated_at.max(at);
         match &entry.fact {
             Fact::TaskCreated(_) | Fact::WorkHandedOff { .. } => {}
+            Fact::NodeEntered { node } => {
+                if let Some(before) = self.node.replace(node.clone()) {
+                    self.notes.push(Note::Moved(before));
+                }
+            }
             Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => {
                 self.fail(&error.message, at);
             }

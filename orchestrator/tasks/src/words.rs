@@ -39,6 +39,7 @@ fn detail(fact: &Fact) -> String {
     // Long: one arm for each fact.
     match fact {
         Fact::TaskCreated(task) => task.title.clone(),
+        Fact::NodeEntered { node } => node.clone(),
         Fact::RunRequested { run, session, .. } => match session {
             Some(session) => format!("run {run}, goes on with session {session}"),
             None => format!("run {run}"),

@@ -229,6 +229,21 @@ impl WorkArea {
         Ok((area, task))
     }
 
+    /// Makes the directories that are missing in a work area that came from another node, which has its history alone.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`].
+    pub fn make_directories(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
+        for directory in DIRECTORIES {
+            let path = root.join(directory);
+            if disk.stat(&path).during("look at", &path)?.is_none() {
+                files::ensure_dir(disk, root, &path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a work area, and gives its task as it was left, with nothing but what lies in it. What a crash
     /// left over is cut off and told.
     ///

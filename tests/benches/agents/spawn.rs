@@ -99,6 +99,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         sandbox: None,
         changesets: None,
         task: None,
+        node: None,
     };
     let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),

@@ -104,6 +104,10 @@ impl Turn {
             return Ok(self.compact(step, around)?);
         }
         let ask = Next::Ask { step };
+        if let Some(message) = self.told.take() {
+            self.append_unwatched(around.conversation, message);
+            return Ok(Phase::Settling(ask));
+        }
         if let Some(message) = self.answers.next_message(&self.id, around.now)? {
             self.append(around.conversation, message);
             return Ok(Phase::Settling(ask));

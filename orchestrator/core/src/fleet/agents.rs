@@ -363,7 +363,13 @@ impl Fleet {
             sandbox: task.is_none().then(|| self.sandbox_dir_of(at)).flatten(),
             changesets: self.changesets_dir_of(at),
             task,
+            node: self.facts.node.clone(),
         })))
+    }
+
+    /// Its name among the nodes that have its workspaces, too; none if there are no others.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.facts.node.as_deref()
     }
 
     pub(crate) fn agent_head(&self, at: &InstanceRef) -> Option<Head> {

@@ -58,6 +58,7 @@ impl World {
             cgroup: None,
             program: None,
             is_memory_open: false,
+            node: None,
         };
         let mut next = 0_u128;
         let core = Core::new(facts, move || {

@@ -195,6 +195,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
+        node: None,
     };
     let mut rng = fastrand::Rng::with_seed(seed);
     Core::new(facts, move || uuid::Uuid::from_u128(rng.u128(..)))

@@ -390,11 +390,12 @@ impl Tasks {
             return Self::tell_error(fleet, &decision.asker, error);
         }
         entry.made();
+        let what = match entry.created_by() {
+            Some(key) => format!("new and start, by an agent in `{key}`"),
+            None => "new and start".to_owned(),
+        };
+        self.enter_node(fleet, at);
         if is_started {
-            let what = match entry.created_by() {
-                Some(key) => format!("new and start, by an agent in `{key}`"),
-                None => "new and start".to_owned(),
-            };
             let decision = Decision::new(decision.asker, what);
             return self.input(fleet, at, TaskInput::Start, Some(decision));
         }

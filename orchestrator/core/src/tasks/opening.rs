@@ -83,6 +83,7 @@ impl Tasks {
         if super::runs::is_ending(fleet, at) {
             return;
         }
+        self.enter_node(fleet, at);
         let Some(state) = self.entry(at).and_then(Entry::state) else {
             return;
         };
@@ -103,6 +104,13 @@ impl Tasks {
             None => TaskInput::Tick,
         };
         self.input(fleet, at, input, None);
+    }
+
+    /// A task of a workspace that several nodes have is on this one: its agent is told if it was on another before.
+    pub(super) fn enter_node(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        if let Some(node) = fleet.node().map(str::to_owned) {
+            self.input(fleet, at, TaskInput::OnNode(node), None);
+        }
     }
 
     /// The daemon ends.

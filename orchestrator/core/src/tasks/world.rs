@@ -166,6 +166,7 @@ fn new_core() -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
+        node: None,
     };
     let mut next = 0_u128;
     Core::new(facts, move || {

@@ -1,8 +1,8 @@
 //! Which paths of a workspace are replicated, and which workspace a path belongs to.
 //!
 //! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
-//! checkpoints of them, what agents make of their configuration, and sandboxes. Of a task, its history is replicated and
-//! how it stands; not its files, its logs, and its secrets.
+//! checkpoints of them, working copies of changesets, and sandboxes. Of a task, its history is replicated and how it
+//! stands; not its files, its logs, and its secrets.
 //!
 //! [`Disk`]: goondan_durable::disk::Disk
 
@@ -17,7 +17,11 @@ use goondan_replication::operation::RelativePath;
 /// The directory in which each instance of a workspace has one.
 pub(crate) const INSTANCES: &str = "instances";
 /// What is not replicated of an instance.
-const APART_OF_INSTANCE: [&str; 3] = ["work", ".checkpoints", "swarm-bundle"];
+const APART_OF_INSTANCE: [&str; 2] = ["work", ".checkpoints"];
+/// What an agent made of its own configuration.
+const BUNDLE: &str = "swarm-bundle";
+/// What is not replicated of that: what the agent's process writes, too, and where its modules are tried.
+const APART_OF_BUNDLE: [&str; 2] = ["changesets", "gate"];
 /// The directory in which each task of a workspace has its work area.
 const TASKS: &str = "tasks";
 /// What is replicated of a work area.
@@ -61,6 +65,8 @@ enum Rule {
     Instances,
     /// The directory of an instance.
     Instance,
+    /// `swarm-bundle` of an instance.
+    Bundle,
     /// `tasks`.
     Tasks,
     /// The work area of a task.
@@ -81,7 +87,10 @@ impl Rule {
             Self::Workspace => Self::Whole,
             Self::Instances => Self::Instance,
             Self::Instance if APART_OF_INSTANCE.iter().any(|apart| name == *apart) => Self::Apart,
+            Self::Instance if name == BUNDLE => Self::Bundle,
             Self::Instance => Self::Whole,
+            Self::Bundle if APART_OF_BUNDLE.iter().any(|apart| name == *apart) => Self::Apart,
+            Self::Bundle => Self::Whole,
             Self::Tasks if is_task(name) => Self::WorkArea,
             // What is on its way in, and what people keep there.
             Self::Tasks => Self::Apart,
@@ -199,6 +208,8 @@ mod tests {
             "tasks/t",
             "tasks/t/.metadata",
             "tasks/t/.metadata/history.jsonl",
+            "instances/a/swarm-bundle/cursor.yaml",
+            "instances/a/swarm-bundle/store/blobs/0",
         ] {
             let path = RelativePath::new(replicated).unwrap();
             assert!(is_replicated(&path), "{replicated}");
@@ -214,7 +225,8 @@ mod tests {
             "instances/a/work",
             "instances/.new-a/.checkpoints/x",
             "instances/a/.checkpoints",
-            "instances/a/swarm-bundle/tools/x",
+            "instances/a/swarm-bundle/changesets/c/workdir/x",
+            "instances/a/swarm-bundle/gate",
         ] {
             let path = RelativePath::new(apart).unwrap();
             assert!(!is_replicated(&path), "{apart}");

@@ -129,6 +129,9 @@ impl Areas {
     fn try_load(&self, at: &TaskRef) -> Result<(WorkArea, State), WorkAreaError> {
         let root = self.ground.work_area(at);
         let (area, task, findings) = WorkArea::load(self.ground.disk.as_ref(), &root)?;
+        if !task.state().status().is_final() {
+            WorkArea::make_directories(self.ground.disk.as_ref(), &root)?;
+        }
         for finding in findings {
             tracing::warn!(
                 task_id = %at.task_id,

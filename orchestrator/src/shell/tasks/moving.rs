@@ -84,7 +84,6 @@ fn copy_and_check(
     staging: &str,
     guides: &BTreeMap<AgentName, PathBuf>,
 ) -> Result<FoundTask, ControlError> {
-    use goondan_durable::disk::Folder as _;
     let disk = ground.disk.as_ref();
     let staged = tasks.join(staging);
     let excludes = Excludes::new(&[".git"]).map_err(|error| storage("copy", &staged, &error))?;
@@ -125,17 +124,22 @@ fn copy_and_check(
             );
         }
     }
-    parent
-        .rename_new(Path::new(staging), Path::new(task_id.as_str()))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => taken(&task_id),
-            _ => storage("rename", &staged, &error),
-        })?;
-    parent
-        .sync_dir(Path::new(""))
-        .map_err(|error| storage("sync", tasks, &error))?;
     // How it stands names the place where it lies.
     let root = tasks.join(task_id.as_str());
+    let there = disk
+        .stat(&root)
+        .map_err(|error| storage("look at", &root, &error))?;
+    if there.is_some() {
+        return Err(taken(&task_id));
+    }
+    // By the disk, which takes down what comes for other nodes.
+    disk.rename(&staged, &root)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => taken(&task_id),
+            _ => storage("rename", &staged, &error),
+        })?;
+    disk.sync_dir(tasks)
+        .map_err(|error| storage("sync", tasks, &error))?;
     drop(WorkArea::load(disk, &root).map_err(|error| refused(&error))?);
     Ok(FoundTask {
         task_id,

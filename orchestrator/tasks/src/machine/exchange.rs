@@ -28,6 +28,8 @@ impl DiskUse {
 /// What comes in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
+    /// It is on this node, of a workspace that several have.
+    OnNode(String),
     /// A person starts it.
     Start,
     /// A person pauses it.

@@ -14,9 +14,9 @@ const APART: [&str; 7] = [
     "sandboxes/r/events.jsonl",
     "tasks/t/src",
     "tasks/t/.metadata/secrets.yaml",
-    "instances/i/swarm-bundle/a",
+    "instances/i/work/a",
     "instances/i/.checkpoints/c",
-    "instances/j/swarm-bundle/a",
+    "instances/j/work/a",
     "tasks/gone/src",
 ];
 
@@ -179,28 +179,16 @@ fn what_was_put_aside_twice_is_there_twice_and_the_later_one_comes_back() {
     let disk = former();
     clear(&disk).unwrap();
     plant(&disk, "instances/i/metadata.json");
-    plant(&disk, "instances/i/swarm-bundle/later");
+    plant(&disk, "instances/i/work/later");
     clear(&disk).unwrap();
     let mut made = replica(&disk);
     made.apply(&log()).unwrap().unwrap();
     made.put_back(Path::new(ASIDE)).unwrap();
-    assert!(content(&disk, &dir().join("instances/i/swarm-bundle/later")).is_some());
-    assert!(
-        content(
-            &disk,
-            &Path::new(ASIDE).join("1/instances/i/swarm-bundle/a")
-        )
-        .is_some()
-    );
+    assert!(content(&disk, &dir().join("instances/i/work/later")).is_some());
+    assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
     // It goes on being there until somebody takes it away.
     put_back(&disk).unwrap();
-    assert!(
-        content(
-            &disk,
-            &Path::new(ASIDE).join("1/instances/i/swarm-bundle/a")
-        )
-        .is_some()
-    );
+    assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
     let left = disk.list(Path::new(ASIDE)).unwrap();
     assert_eq!(left.len(), 1, "{left:?}");
 }
