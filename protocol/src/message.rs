@@ -385,6 +385,15 @@ impl Message {
         Self::new(id, at, Role::Tool, Content::tool_result(result), source)
     }
 
+    /// What goondan itself says.
+    #[must_use]
+    pub fn system(id: MessageId, at: Timestamp, text: &str) -> Self {
+        let source = MessageSource::System {
+            extra: JsonObject::new(),
+        };
+        Self::new(id, at, Role::System, Content::text(text), source)
+    }
+
     /// What an extension adds.
     #[must_use]
     pub fn extension(

@@ -9,8 +9,10 @@ use crate::postgres::Server;
 use crate::projects::LAB;
 use crate::wait::wait_until;
 
-/// What of a workspace is in no log.
-const APART: [&str; 5] = ["work", ".checkpoints", "swarm-bundle", "sandboxes", "tasks"];
+/// What of a workspace is in no log, by the names of directories, wherever they are.
+const APART: [&str; 5] = ["work", ".checkpoints", "changesets", "gate", "sandboxes"];
+/// What of a work area is in a log.
+const METADATA: &str = ".metadata";
 
 /// Records after which a snapshot is taken here.
 const SNAPSHOT_AFTER: u64 = 25;
@@ -135,20 +137,29 @@ impl Node {
         while let Some(at) = dirs.pop() {
             for entry in std::fs::read_dir(&at).into_iter().flatten() {
                 let path = entry.unwrap().path();
-                let name = path
-                    .strip_prefix(&dir)
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned();
+                let below = path.strip_prefix(&dir).unwrap().to_str().unwrap();
+                if is_apart(below) {
+                    continue;
+                }
                 if path.is_file() {
                     // What is gone meanwhile is in none.
-                    files.extend(std::fs::read(&path).ok().map(|bytes| (name, bytes)));
-                } else if !APART.contains(&path.file_name().unwrap().to_str().unwrap()) {
+                    let bytes = std::fs::read(&path).ok();
+                    files.extend(bytes.map(|bytes| (below.to_owned(), bytes)));
+                } else {
                     dirs.push(path);
                 }
             }
         }
         files
+    }
+}
+
+/// Whether something in a workspace is in no log.
+fn is_apart(path: &str) -> bool {
+    let names: Vec<&str> = path.split('/').collect();
+    match names[..] {
+        ["tasks", _] => false,
+        ["tasks", _, below, ..] => below != METADATA,
+        _ => APART.contains(names.last().unwrap()),
     }
 }

@@ -35,11 +35,130 @@ pub(crate) fn note(message: &mut Message, node: &str) {
 /// What an agent is told that goes on at `node`, and was at `before`.
 pub(crate) fn moved(id: MessageId, now: Timestamp, before: &str, node: &str) -> Message {
     let text = format!(
-        "[goondan: this conversation was on node `{before}` and goes on at node `{node}`. Files that were written \
-         there may be missing here or older, and programs that were started there do not run here. Look at what is \
-         there before you rely on it, and make again what you need.]"
+        "This conversation was on node `{before}` and goes on at node `{node}`. Files that were written there may be \
+         missing here or older, and programs that were started there do not run here. Look at what is here before you \
+         rely on it, and make again what you need."
     );
-    let mut message = Message::user_with_images(id, now, &text, &[]);
+    let mut message = Message::system(id, now, &text);
     note(&mut message, node);
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::ids::{ExtensionStates, TurnId};
+    use goondan_protocol::ipc::TurnStart;
+    use goondan_protocol::message::{MessageEvent, Role};
+    use serde_json::json;
+
+    use super::super::summary_tests::{NoTools, at};
+    use super::super::{Effect, Engine, Input, OpenTurn, TurnLimits};
+    use super::*;
+    use crate::extensions::Extensions;
+    use crate::model::ModelPlace;
+
+    /// What a turn at a node records before its model is asked, over a conversation and what was recorded of it.
+    fn recorded(node: Option<&str>, base: &Conversation, open: &[MessageEvent]) -> Vec<Message> {
+        let turn: TurnId = format!("t{}", base.len()).parse().unwrap();
+        let mut of_turn = OpenTurn::default();
+        for event in open {
+            of_turn.push(Some(turn.clone()), event.clone());
+        }
+        let (agent, key) = ("clerk".parse().unwrap(), "main".parse().unwrap());
+        let extensions = Extensions::new(agent, key, &[], ExtensionStates::default()).unwrap();
+        let limits = TurnLimits {
+            step_count_max: 8,
+            loop_breaker: goondan_protocol::definition::LoopBreaker::default(),
+            model: ModelPlace::of_recorder(false),
+        };
+        let engine = Engine::new(NoTools, limits, extensions, base.clone(), of_turn);
+        let mut engine = engine.on_node(node.map(str::to_owned));
+        let event = json!({
+            "id": "e", "type": "message", "createdAt": at(), "input": "What now?",
+            "source": {"kind": "connector", "name": "cli"},
+        });
+        let start = TurnStart {
+            turn_id: turn.clone(),
+            attempt: 1,
+            event: serde_json::from_value(event).unwrap(),
+        };
+        let mut effects = engine.start(&start, at()).unwrap();
+        let mut messages = Vec::new();
+        let mut seq = u64::try_from(open.len()).unwrap();
+        loop {
+            let mut is_asked = false;
+            for effect in std::mem::take(&mut effects) {
+                match effect {
+                    Effect::Append { event, .. } => {
+                        let MessageEvent::Append { message } = *event else {
+                            panic!("{event:?}");
+                        };
+                        seq += 1;
+                        messages.push(message);
+                    }
+                    Effect::AskModel { .. } => is_asked = true,
+                    _ => {}
+                }
+            }
+            if is_asked {
+                return messages;
+            }
+            let turn_id = turn.clone();
+            effects = engine
+                .handle(Input::Durable { turn_id, seq }, at())
+                .unwrap();
+        }
+    }
+
+    fn roles(messages: &[Message]) -> Vec<Role> {
+        messages.iter().map(|message| message.data.role).collect()
+    }
+
+    #[test]
+    fn rep_1_an_agent_is_told_once_that_its_conversation_goes_on_at_another_node() {
+        let mut conversation = Conversation::default();
+        for (node, expected) in [
+            // Nobody knows where it was.
+            (Some("a"), vec![Role::User]),
+            (Some("a"), vec![Role::User]),
+            (Some("b"), vec![Role::User, Role::System]),
+            (Some("b"), vec![Role::User]),
+            // Without a log there are no nodes.
+            (None, vec![Role::User]),
+            (Some("a"), vec![Role::User, Role::System]),
+        ] {
+            let messages = recorded(node, &conversation, &[]);
+            assert_eq!(roles(&messages), expected, "{node:?}");
+            let told = messages.get(1).map(|it| it.data.content.to_text());
+            if let (Some(told), Some(node)) = (told, node) {
+                assert!(
+                    told.contains(&format!("goes on at node `{node}`")),
+                    "{told}"
+                );
+            }
+            for message in messages {
+                conversation.push(message);
+            }
+        }
+    }
+
+    #[test]
+    fn rep_1_an_agent_is_told_in_a_turn_that_goes_on_at_another_node() {
+        let conversation = Conversation::default();
+        let begun = recorded(Some("a"), &conversation, &[]);
+        let open: Vec<_> = begun
+            .into_iter()
+            .map(|message| MessageEvent::Append { message })
+            .collect();
+        let told = recorded(Some("b"), &conversation, &open);
+        assert_eq!(roles(&told), [Role::System]);
+        let open: Vec<_> = open
+            .into_iter()
+            .chain(
+                told.into_iter()
+                    .map(|message| MessageEvent::Append { message }),
+            )
+            .collect();
+        assert!(recorded(Some("b"), &conversation, &open).is_empty());
+    }
 }

@@ -16,11 +16,11 @@ use crate::extensions::Extensions;
 use crate::model::{Answer, ModelError, ModelPlace, ModelReply};
 use crate::tool_call::{Misfit, ToolRules};
 
-fn at() -> Timestamp {
+pub(super) fn at() -> Timestamp {
     Timestamp::from_unix_millis(0)
 }
 
-struct NoTools;
+pub(super) struct NoTools;
 
 impl ToolRules for NoTools {
     fn check(&self, _call: &ToolCall) -> Result<(), Misfit> {

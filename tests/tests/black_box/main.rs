@@ -147,6 +147,7 @@ mod rehearsing;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
+mod replicated_tasks;
 mod replication;
 #[cfg(test)]
 mod replies;

@@ -1,0 +1,107 @@
+//! Tasks, and what agents made of their own configuration, survive the loss of their node (`REP-1`).
+
+use std::fs;
+
+use goondan_tests::node::Node;
+use goondan_tests::postgres::Server;
+use goondan_tests::{Daemon, wait_until};
+use serde_json::Value;
+
+use crate::tasks::{area, example, new_task};
+
+/// How a task stands, as a node tells; none if it does not know it yet.
+fn shown(node: &Node, task: &str) -> Option<Value> {
+    let ran = node.gdn(&["--json", "task", "show", task]);
+    (ran.code == 0).then(|| ran.json())
+}
+
+fn waits_for(node: &Node, task: &str, status: &str) {
+    wait_until(&format!("task {task} is {status}"), || {
+        shown(node, task).is_some_and(|shown| shown["info"]["status"] == status)
+    });
+}
+
+/// What its history says happened, the kinds alone.
+fn events(node: &Node) -> Vec<String> {
+    let text = fs::read_to_string(area(&node.home).join(".metadata/history.jsonl")).unwrap();
+    let of = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].clone();
+    let events = text.lines().map(of);
+    events
+        .map(|event| event.as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::with(example(), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    new_task(&a.home);
+    waits_for(&a, "shop", "waiting_question");
+    a.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
+    waits_for(&a, "shop", "waiting_review");
+    // What is in no log: the files that its agent wrote.
+    assert!(area(&a.home).join("docs").is_dir());
+    let before = shown(&a, "shop").unwrap();
+    let known = events(&a);
+    drop(daemon_a.kill());
+
+    b.waits_until_it_runs();
+    waits_for(&b, "shop", "waiting_review");
+    let after = shown(&b, "shop").unwrap();
+    assert_eq!(after["info"]["title"], before["info"]["title"]);
+    assert_eq!(after["info"]["createdAt"], before["info"]["createdAt"]);
+    let here = events(&b);
+    assert_eq!(here[..known.len()], known, "what was acknowledged is there");
+    assert_eq!(here[known.len()..], ["node_entered"]);
+    for directory in ["src", "docs/planning", ".logs"] {
+        assert!(area(&b.home).join(directory).is_dir(), "{directory}");
+    }
+    // Its agent goes on, and is told.
+    b.gdn(&["task", "rework", "shop", "Say why."]).exits(0);
+    wait_until("a run has begun there", || {
+        let began = events(&b).into_iter().skip(here.len());
+        began.filter(|event| event == "agent_started").count() > 0
+    });
+    waits_for(&b, "shop", "waiting_review");
+    b.gdn(&["verify"]).exits(0);
+
+    // It goes with its directory, on the node that was lost, too.
+    b.gdn(&["task", "cancel", "shop"]).exits(0);
+    waits_for(&b, "shop", "cancelled");
+    b.gdn(&["task", "rm", "shop"]).exits(0);
+    let daemon_a = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    wait_until("the task is gone", || !area(&a.home).exists());
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::with(example(), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    new_task(&a.home);
+    waits_for(&a, "shop", "waiting_question");
+    a.gdn(&["task", "cancel", "shop"]).exits(0);
+    waits_for(&a, "shop", "cancelled");
+    let removed = a.json(&["task", "rm", "shop"]);
+    let backup = removed["backup"].as_str().unwrap();
+    a.gdn(&["task", "import", backup]).exits(0);
+    let known = events(&a);
+    a.waits_until_followed_by("b");
+    drop(daemon_a.kill());
+    b.waits_until_it_runs();
+    waits_for(&b, "shop", "cancelled");
+    assert_eq!(events(&b), known);
+    drop(daemon_b.stop());
+}
