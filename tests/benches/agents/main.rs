@@ -34,7 +34,7 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 11] = [
+const MEASURES: [(&str, Measure); 12] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
@@ -46,6 +46,7 @@ const MEASURES: [(&str, Measure); 11] = [
     ("top", top::frames),
     ("routing", routing::messages_per_second),
     ("replicated", replicated::beside_plain_inserts),
+    ("replicated-slow-commits", replicated::with_slow_commits),
 ];
 
 /// An agent that answers at once.

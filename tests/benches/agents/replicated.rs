@@ -1,5 +1,5 @@
 //! What a log in PostgreSQL costs: turns with it and without it, next to plain inserts on the same server, and how
-//! quickly another node follows.
+//! quickly another node follows. The same turns on a server whose commits take longer.
 //!
 //! Without PostgreSQL it is left out, and says so.
 
@@ -29,8 +29,22 @@ const TABLE: &str = "CREATE TABLE plain (id bigserial PRIMARY KEY, record bytea 
 /// More records than are written: what follows reads each.
 const NO_SNAPSHOT: u64 = 1_000_000_000;
 
+/// What is done with the server and the node that has its log there, when all is measured.
+type Afterwards = fn(&Server, &mut Client) -> Outcome;
+
 pub(crate) fn beside_plain_inserts() -> Outcome {
-    let Some(server) = Server::running(&["fsync=on"]) else {
+    on_server("replicated", &["fsync=on"], follows)
+}
+
+/// A commit waits 2.2 ms before it goes to the disk, as if that were slow to commit. So does one that is alone.
+pub(crate) fn with_slow_commits() -> Outcome {
+    let settings = ["fsync=on", "commit_delay=2200", "commit_siblings=0"];
+    on_server("replicated, slow commits", &settings, |_, _| Ok(()))
+}
+
+/// Measures turns and inserts on a server with these settings; each row begins with the name.
+fn on_server(name: &str, settings: &[&str], afterwards: Afterwards) -> Outcome {
+    let Some(server) = Server::running(settings) else {
         return Ok(());
     };
     drop(server.sql(TABLE));
@@ -54,15 +68,15 @@ pub(crate) fn beside_plain_inserts() -> Outcome {
     let ratio = many.ratio();
     let [plain, without, with] = many.medians();
     println!(
-        "replicated, {BUSY_AGENTS} agents: {with:.0} turns/s, without a log {without:.0}/s; {BUSY_AGENTS} clients make \
+        "{name}, {BUSY_AGENTS} agents: {with:.0} turns/s, without a log {without:.0}/s; {BUSY_AGENTS} clients make \
          {plain:.0} plain inserts/s: {ratio:.2} of it"
     );
     let [plain, without, with] = one.medians();
     println!(
-        "replicated, 1 agent: a turn p50 {with:.2} ms, without a log {without:.2} ms; a plain insert {plain:.2} ms"
+        "{name}, 1 agent: a turn p50 {with:.2} ms, without a log {without:.2} ms; a plain insert {plain:.2} ms"
     );
     drop(off);
-    follows(&server, &mut client)?;
+    afterwards(&server, &mut client)?;
     for daemon in daemons {
         daemon.stop();
     }
