@@ -46,4 +46,6 @@ mod service;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod two_nodes;
+#[cfg(test)]
 mod words;

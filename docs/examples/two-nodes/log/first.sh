@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Run once by the image of PostgreSQL, when the first server's database was made: it lets a standby in, and confirms
 # nothing from its next start on that the standby has not.
 set -eu
