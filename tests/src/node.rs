@@ -160,6 +160,6 @@ fn is_apart(path: &str) -> bool {
     match names[..] {
         ["tasks", _] => false,
         ["tasks", _, below, ..] => below != METADATA,
-        _ => APART.contains(names.last().unwrap()),
+        _ => names.last().is_some_and(|name| APART.contains(name)),
     }
 }

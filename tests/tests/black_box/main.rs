@@ -148,6 +148,7 @@ mod rehearsing;
 mod relay;
 #[cfg(test)]
 mod replicated_tasks;
+#[cfg(test)]
 mod replication;
 #[cfg(test)]
 mod replies;
