@@ -92,11 +92,7 @@ pub(crate) async fn run(
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
-            TurnLimits {
-                step_count_max: assignment.agent.max_steps_per_turn,
-                loop_breaker: assignment.agent.loop_breaker,
-                model: model.place(),
-            },
+            limits_of(&assignment, model.place()),
             extensions,
             conversation,
             loaded.open,
@@ -126,6 +122,14 @@ pub(crate) async fn run(
         agent.link.close().await;
     }
     Ok(ended)
+}
+
+fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
+    TurnLimits {
+        step_count_max: assignment.agent.max_steps_per_turn,
+        loop_breaker: assignment.agent.loop_breaker,
+        model,
+    }
 }
 
 /// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, read_full};
+use goondan_trees::tar_entry::{padding, push_header, seconds};
 use goondan_trees::{
     Digest, Entry, Manifest, ManifestBuilder, Names, RelativePath, Surveyed, TreeError,
 };
@@ -15,7 +16,6 @@ use crate::index::{Index, Known, Member};
 use crate::limits::{ARCHIVE_WRITE_BYTES, FILE_READ_ATTEMPTS, GROUP_BYTES_MAX, tree_limits};
 use crate::output::Output;
 use crate::record::Consistency;
-use crate::tar_entry::{padding, push_header, seconds};
 
 /// Two blocks of zeros end an archive.
 const END: [u8; 1024] = [0; 1024];

@@ -3,7 +3,7 @@
 //!
 //! [`Store`] is what a caller has of one work area. Below it, the lowest first: where things are (`place`) and
 //! what is said of them (`record`); which entries are compressed together (`groups`), what is known of them
-//! (`index`), and the archive (`tar_entry`, `output`, `archive`); then what is done, a module each: `make`,
+//! (`index`), and the archive (`output`, `archive`); then what is done, a module each: `make`,
 //! `restore`, `rewind`, `drill`, `prune`, `recover`.
 //!
 //! The joint checkpoints of a conversation (`CKPT-6`) are made in the same way, in its directory: they hold its
@@ -46,7 +46,6 @@ mod recover;
 mod restore;
 mod rewind;
 mod store;
-mod tar_entry;
 
 pub use drill::Drill;
 pub use error::CheckpointError;

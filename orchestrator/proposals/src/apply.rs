@@ -79,6 +79,12 @@ impl Sandboxes<'_> {
         let changes = changes_of(&open, &kept).into_iter().map(Change::inverse);
         let changes: Vec<Change> = changes.collect();
         let done = Path::new(APPLY);
+        if kept.folder.look(done).during("look at", done)?.is_none() {
+            return Err(ProposalError::invalid(
+                "it was applied on another node, which alone has what the files were before",
+                "take it back there, or in the project's repository",
+            ));
+        }
         let done = kept.folder.below(done).during("open", done)?;
         let aside = self.swap(&kept, REVERT, &changes, |place| {
             swap::revert(done.as_ref(), place, STAGING)

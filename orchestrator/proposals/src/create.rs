@@ -138,6 +138,7 @@ impl Sandboxes<'_> {
             let (agent, digest) = (&from.agent_id, &from.digest);
             detail.push_str(&format!(", merged from the proposal {digest} of {agent}"));
         }
+        self.hand_on(open, digest)?;
         self.note(
             &open.at,
             RunEventKind::ProposalCreated,

@@ -4,7 +4,8 @@
 //! [`Sandboxes`] is what a caller has of one workspace, on the files ([`Files`]) of the machine or of a test.
 //! Below it, the lowest first: where things are (`place`), what is remembered of them (`record`), the log of a
 //! run and what it says of how things stand (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`; and looking whether it is as it was written: `verify`.
+//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`; what other nodes get of
+//! it: `handed_on`; and looking whether it is as it was written: `verify`.
 //!
 //! # What is on disk
 //!
@@ -16,6 +17,7 @@
 //!                           proposal/         for people and workers to read; nothing here is believed
 //!                           kept/<digest>/    the proposal as it was made: patch, record, frozen files,
 //!                                             and the journals of its swaps
+//!                   .handed-on/               proposals for other nodes that have the workspace
 //! ```
 //!
 //! # Invariants
@@ -34,6 +36,7 @@ mod entries;
 mod error;
 mod git_head;
 mod guards;
+mod handed_on;
 pub mod limits;
 mod listing;
 mod merge;
@@ -57,6 +60,8 @@ pub use sandboxes::Sandboxes;
 mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod handed_on_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

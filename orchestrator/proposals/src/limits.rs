@@ -26,5 +26,7 @@ pub const MERGED_NAMES_MAX: usize = 99;
 pub(crate) const GIT_REF_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of git's `packed-refs` at most.
 pub(crate) const GIT_PACKED_REFS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a proposal that is packed for other nodes after which it is made durable as far as it is written.
+pub(crate) const HANDED_ON_SYNC_BYTES: usize = 4 * 1024 * 1024;
 /// Names that git's HEAD may lead through.
 pub(crate) const GIT_SYMBOLIC_REFS_MAX: usize = 5;

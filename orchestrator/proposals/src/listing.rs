@@ -250,7 +250,7 @@ impl Sandboxes<'_> {
 }
 
 /// The directories in a directory, but for hidden ones; none if it is not there.
-fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, ProposalError> {
+pub(crate) fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, ProposalError> {
     if disk.stat(path).during("look at", path)?.is_none() {
         return Ok(Vec::new());
     }

@@ -38,6 +38,10 @@ pub(crate) const REVERT: &str = "revert";
 pub(crate) const PUBLISHED: &str = "published";
 /// The name that a directory has until it is whole.
 pub(crate) const PARTIAL: &str = ".partial";
+/// In the folder of a run: proposals for other nodes.
+pub(crate) const HANDED_ON: &str = ".handed-on";
+/// Begins the name of a sandbox that one of another node took the place of.
+pub(crate) const SUPERSEDED: &str = ".superseded-";
 /// Begins the name of a sandbox that is being removed.
 pub(crate) const REMOVING: &str = ".removing-";
 /// The directory in the Project Root that is there for the time of a swap.

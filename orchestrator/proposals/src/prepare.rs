@@ -232,6 +232,7 @@ impl Sandboxes<'_> {
         let (from, to) = (sandbox_name(at), Path::new(&removing));
         remove_all(folder.as_ref(), to)?;
         self.note(at, RunEventKind::SandboxRemoved, None, "")?;
+        self.forget_handed_on(at)?;
         folder
             .rename_new(Path::new(&from), to)
             .during("rename", &run.join(&from))?;

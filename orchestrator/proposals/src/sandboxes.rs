@@ -24,6 +24,8 @@ pub struct Sandboxes<'f> {
     pub(crate) project_root: PathBuf,
     pub(crate) now: Timestamp,
     happened: Vec<RunEvent>,
+    /// Whether other nodes have the workspace, too.
+    pub(crate) hands_on: bool,
 }
 
 /// A sandbox that is there, with all of it that is needed to do something about it.
@@ -59,6 +61,7 @@ impl<'f> Sandboxes<'f> {
             project_root: project_root.into(),
             now,
             happened: Vec::new(),
+            hands_on: false,
         }
     }
 

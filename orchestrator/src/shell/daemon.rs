@@ -314,8 +314,8 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
+    let recovered = recover_proposals(projects.clone(), events.clone());
     let registered = open_registered(projects, opened, events.clone());
-    let recovered = recover_proposals(disk, layout.clone(), events.clone());
     tasks.spawn(async move {
         // Who connects meanwhile waits, and so never hears that a registered workspace is not there, nor
         // finds a project's files between old and new.
@@ -533,10 +533,15 @@ fn end_orphans(root: &Path) -> Option<Mark> {
 }
 
 /// Finishes what an earlier daemon did not, before anybody can ask for more.
-async fn recover_proposals(disk: Arc<dyn Disk>, layout: Layout, events: mpsc::Sender<Event>) {
+async fn recover_proposals(projects: Projects, events: mpsc::Sender<Event>) {
+    if projects.replication.is_some() {
+        // That is done of each workspace once it is this node's.
+        return;
+    }
     let now = Timestamp::from_unix_millis(unix_millis_now());
-    let recovering =
-        tokio::task::spawn_blocking(move || proposals::recover(disk.as_ref(), &layout, now));
+    let recovering = tokio::task::spawn_blocking(move || {
+        proposals::recover_all(&projects.proposal_files(), &projects.layout, now)
+    });
     for input in recovering.await.unwrap_or_default() {
         drop(events.send(Event::Input(input)).await);
     }

@@ -22,6 +22,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::module_gate;
+use super::proposals::ProposalFiles;
 use super::replication::handle::Replication;
 use super::replication::messages::NotHere;
 use super::secrets::SecretKeeper;
@@ -73,6 +74,11 @@ pub(super) struct OverlayOf<'a> {
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
+    /// The files of sandboxes.
+    pub(super) fn proposal_files(&self) -> ProposalFiles {
+        ProposalFiles::new(self.disk.clone(), self.replication.is_some())
+    }
+
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         layout: Layout,

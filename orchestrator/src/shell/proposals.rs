@@ -1,15 +1,19 @@
 //! Carrying out what is to be done about sandboxes and proposals, and finishing at the start what an earlier
 //! daemon did not (`PROP-3`).
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use goondan_core::{Input, ProposalWork, ProposalsDone};
-use goondan_durable::disk::Disk;
-use goondan_proposals::{ProposalError, RealFiles, Sandboxes};
+use goondan_durable::disk::{Disk, Folder};
+use goondan_proposals::{Files, ProposalError, Sandboxes};
 use goondan_protocol::control::{ControlError, Done, ErrorCode};
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
+use goondan_trees::RealFolder;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,16 +21,53 @@ mod git;
 
 use git::Git;
 
+/// The files of sandboxes: goondan's own by the daemon's disk, which takes down for other nodes what is changed.
+#[derive(Debug, Clone)]
+pub(super) struct ProposalFiles {
+    disk: Arc<dyn Disk>,
+    /// Whether there are other nodes.
+    hands_on: bool,
+}
+
+impl Files for ProposalFiles {
+    fn disk(&self) -> &dyn Disk {
+        self.disk.as_ref()
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(RealFolder::open(path)?))
+    }
+}
+
+impl ProposalFiles {
+    pub(super) fn new(disk: Arc<dyn Disk>, hands_on: bool) -> Self {
+        Self { disk, hands_on }
+    }
+
+    fn sandboxes(
+        &self,
+        layout: &Layout,
+        workspace: &WorkspaceId,
+        project_root: &Path,
+        at: Timestamp,
+    ) -> Sandboxes<'_> {
+        let sandboxes = Sandboxes::new(self, layout.sandboxes(workspace), project_root, at);
+        match self.hands_on {
+            true => sandboxes.handing_on(),
+            false => sandboxes,
+        }
+    }
+}
+
 /// Does what the core asks for. Blocks.
 pub(super) fn carry_out(
+    files: &ProposalFiles,
     layout: &Layout,
     project_root: &Path,
     work: ProposalWork,
     at: Timestamp,
 ) -> ProposalsDone {
-    let files = RealFiles;
-    let dir = layout.sandboxes(work.workspace_id());
-    let mut sandboxes = Sandboxes::new(&files, dir, project_root, at);
+    let mut sandboxes = files.sandboxes(layout, work.workspace_id(), project_root, at);
     let answer = perform(&mut sandboxes, work).unwrap_or_else(|error| Err(error.into()));
     ProposalsDone {
         answer,
@@ -65,35 +106,55 @@ fn answer(result: &impl Serialize) -> Answer {
 
 /// Finishes, in every workspace there is, what was interrupted. Blocks. What cannot be finished is logged, and
 /// tried again by the next request about it.
-pub(super) fn recover(disk: &dyn Disk, layout: &Layout, at: Timestamp) -> Vec<Input> {
+pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp) -> Vec<Input> {
     // Whoever opens workspaces says why they cannot be listed.
-    let (records, _) = workspace::list(disk, layout).unwrap_or_default();
-    let mut inputs = Vec::new();
-    for record in records {
-        let dir = layout.sandboxes(&record.workspace_id);
-        if !matches!(disk.stat(&dir), Ok(Some(_))) {
-            continue;
-        }
-        let files = RealFiles;
-        let mut sandboxes = Sandboxes::new(&files, dir, &record.project_root, at);
-        for problem in sandboxes.recover_all() {
-            tracing::error!(
-                workspace_id = %record.workspace_id,
-                error = &problem as &dyn std::error::Error,
-                "what an earlier daemon did about a proposal cannot be finished yet"
-            );
-        }
-        let happened = sandboxes.take_happened();
-        if !happened.is_empty() {
-            inputs.push(Input::Proposals {
-                workspace_id: record.workspace_id,
-                is_asked: false,
-                done: ProposalsDone {
-                    answer: Ok(Value::Null),
-                    happened,
-                },
-            });
-        }
+    let (records, _) = workspace::list(files.disk(), layout).unwrap_or_default();
+    let recovered = records.into_iter().map(|record| {
+        recover(
+            files,
+            layout,
+            &record.workspace_id,
+            &record.project_root,
+            at,
+        )
+    });
+    recovered.flatten().collect()
+}
+
+/// The same in one workspace, where first is taken on what other nodes handed on.
+pub(super) fn recover(
+    files: &ProposalFiles,
+    layout: &Layout,
+    workspace_id: &WorkspaceId,
+    project_root: &Path,
+    at: Timestamp,
+) -> Option<Input> {
+    let dir = layout.sandboxes(workspace_id);
+    if !matches!(files.disk().stat(&dir), Ok(Some(_))) {
+        return None;
     }
-    inputs
+    let mut sandboxes = files.sandboxes(layout, workspace_id, project_root, at);
+    for problem in sandboxes.take_on() {
+        tracing::error!(
+            workspace_id = %workspace_id,
+            error = &problem as &dyn std::error::Error,
+            "a proposal that another node handed on cannot be unpacked yet"
+        );
+    }
+    for problem in sandboxes.recover_all() {
+        tracing::error!(
+            workspace_id = %workspace_id,
+            error = &problem as &dyn std::error::Error,
+            "what an earlier daemon did about a proposal cannot be finished yet"
+        );
+    }
+    let happened = sandboxes.take_happened();
+    (!happened.is_empty()).then(|| Input::Proposals {
+        workspace_id: workspace_id.clone(),
+        is_asked: false,
+        done: ProposalsDone {
+            answer: Ok(Value::Null),
+            happened,
+        },
+    })
 }

@@ -30,6 +30,7 @@ mod fresh;
 pub mod limits;
 mod manifest;
 pub mod merge;
+pub mod pack;
 pub mod patch;
 mod path;
 mod quote;
@@ -38,6 +39,7 @@ mod real_folder;
 mod size;
 mod survey;
 pub mod swap;
+pub mod tar_entry;
 
 pub use changes::{Change, changes};
 pub use error::TreeError;

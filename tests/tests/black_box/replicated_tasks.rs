@@ -71,9 +71,9 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     b.gdn(&["verify"]).exits(0);
 
     // It goes with its directory, on the node that was lost, too.
-    b.gdn(&["task", "cancel", "shop"]).exits(0);
+    b.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
     waits_for(&b, "shop", "cancelled");
-    b.gdn(&["task", "rm", "shop"]).exits(0);
+    b.gdn(&["task", "rm", "shop", "--yes"]).exits(0);
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     wait_until("the task is gone", || !area(&a.home).exists());
@@ -92,9 +92,9 @@ fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
     let daemon_b = Daemon::start(&b.home);
     new_task(&a.home);
     waits_for(&a, "shop", "waiting_question");
-    a.gdn(&["task", "cancel", "shop"]).exits(0);
+    a.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
     waits_for(&a, "shop", "cancelled");
-    let removed = a.json(&["task", "rm", "shop"]);
+    let removed = a.json(&["task", "rm", "shop", "--yes"]);
     let backup = removed["backup"].as_str().unwrap();
     a.gdn(&["task", "import", backup]).exits(0);
     let known = events(&a);

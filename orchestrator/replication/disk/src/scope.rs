@@ -2,7 +2,7 @@
 //!
 //! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
 //! checkpoints of them, working copies of changesets, and sandboxes. Of a task, its history is replicated and how it
-//! stands; not its files, its logs, and its secrets.
+//! stands; not its files, its logs, and its secrets. Of workers, what happened in their runs, and what they handed in.
 //!
 //! [`Disk`]: goondan_durable::disk::Disk
 
@@ -28,8 +28,10 @@ const TASKS: &str = "tasks";
 const METADATA: &str = ".metadata";
 /// How the names of files begin that are in [`METADATA`] and not replicated: each node has a key of its own.
 const SECRETS: &[u8] = b"secrets";
-/// Sandboxes, and what was handed in from there.
+/// The directory in which each run of workers has its sandboxes.
 const SANDBOXES: &str = "sandboxes";
+/// How the names begin of what is replicated of a run: its log, and the proposals that are packed for other nodes.
+const OF_RUN: [&[u8]; 2] = [b"events.jsonl", b".handed-on"];
 
 /// A path below the directory of workspaces that cannot stand in a log.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +75,10 @@ enum Rule {
     WorkArea,
     /// `.metadata` of a work area.
     Metadata,
+    /// `sandboxes`.
+    Sandboxes,
+    /// The directory of a run.
+    Run,
 }
 
 impl Rule {
@@ -83,7 +89,7 @@ impl Rule {
             Self::Whole | Self::Apart => self,
             Self::Workspace if name == INSTANCES => Self::Instances,
             Self::Workspace if name == TASKS => Self::Tasks,
-            Self::Workspace if name == SANDBOXES => Self::Apart,
+            Self::Workspace if name == SANDBOXES => Self::Sandboxes,
             Self::Workspace => Self::Whole,
             Self::Instances => Self::Instance,
             Self::Instance if APART_OF_INSTANCE.iter().any(|apart| name == *apart) => Self::Apart,
@@ -98,6 +104,9 @@ impl Rule {
             Self::WorkArea => Self::Apart,
             Self::Metadata if bytes.starts_with(SECRETS) => Self::Apart,
             Self::Metadata => Self::Whole,
+            Self::Sandboxes => Self::Run,
+            Self::Run if OF_RUN.iter().any(|begins| bytes.starts_with(begins)) => Self::Whole,
+            Self::Run => Self::Apart,
         }
     }
 
@@ -124,7 +133,7 @@ pub(crate) fn is_mixed(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
 /// Whether the same parts of a directory are replicated under both names.
 pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     let rule = |path: &RelativePath| rule_of(path.as_str().split('/'));
-    let is_one_of_many = !matches!(rule(one), Rule::Instances | Rule::Tasks);
+    let is_one_of_many = !matches!(rule(one), Rule::Instances | Rule::Tasks | Rule::Sandboxes);
     rule(one) == rule(other) && is_one_of_many
 }
 
@@ -210,13 +219,16 @@ mod tests {
             "tasks/t/.metadata/history.jsonl",
             "instances/a/swarm-bundle/cursor.yaml",
             "instances/a/swarm-bundle/store/blobs/0",
+            "sandboxes",
+            "sandboxes/r/events.jsonl",
+            "sandboxes/r/.handed-on/coder.json",
         ] {
             let path = RelativePath::new(replicated).unwrap();
             assert!(is_replicated(&path), "{replicated}");
         }
         for apart in [
-            "sandboxes",
-            "sandboxes/r/events.jsonl",
+            "sandboxes/r/coder",
+            "sandboxes/r/coder/kept/d/proposal.json",
             "tasks/t/src",
             "tasks/t/.logs/agent.log",
             "tasks/t/.metadata/secrets.yaml",

@@ -13,7 +13,9 @@ use std::thread;
 use goondan_core::{Input, LoadPurpose, Loaded, control_error};
 use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::files;
+use goondan_log::unix_millis_now;
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::time::Timestamp;
 use goondan_replicated_disk::note::{self, Note};
 use goondan_replicated_disk::{Recording, Replica};
 use goondan_replication::chain::Chain;
@@ -32,6 +34,7 @@ use super::snapshots::{self, Parts, SNAPSHOTS};
 use super::{importing, verifying};
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
+use crate::shell::proposals;
 
 /// What the thread has.
 pub(super) struct FilesThread {
@@ -514,11 +517,29 @@ impl FilesThread {
         }
         self.importing.remove(workspace);
         self.put_back_the_rest(workspace);
+        self.take_on_proposals(workspace);
         // Whoever has waited for too long is gone.
         let told = waiters
             .into_iter()
             .filter(|waiter| waiter.send(Ok(())).is_ok());
         Some(told.count() > 0)
+    }
+
+    /// Unpacks what was handed in on other nodes, and finishes what was interrupted there.
+    fn take_on_proposals(&self, workspace: &WorkspaceId) {
+        let recalled = workspace::recall(self.disk.as_ref(), &self.layout, workspace);
+        // Whoever runs it says why it cannot be read.
+        let Ok(Some(record)) = recalled else {
+            return;
+        };
+        let files = self.projects.proposal_files();
+        let root = &record.project_root;
+        let now = Timestamp::from_unix_millis(unix_millis_now());
+        let recovered = proposals::recover(&files, &self.layout, workspace, root, now);
+        if let Some(input) = recovered {
+            // Nobody listens any more only when the daemon ends.
+            drop(self.events.blocking_send(Event::Input(input)));
+        }
     }
 
     /// What was put aside and had no place before all of the workspace was in its log.

@@ -126,9 +126,10 @@ impl Supervisor {
                 work,
             } => {
                 let layout = self.layout.clone();
+                let files = self.projects.proposal_files();
                 self.in_background(move || {
                     let workspace_id = work.workspace_id().clone();
-                    let done = proposals::carry_out(&layout, &project_root, work, at);
+                    let done = proposals::carry_out(&files, &layout, &project_root, work, at);
                     Event::Input(Input::Proposals {
                         workspace_id,
                         is_asked: true,

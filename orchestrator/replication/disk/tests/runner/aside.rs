@@ -11,7 +11,7 @@ use crate::world::{bare, content, dir, memory, relative, replica};
 const ASIDE: &str = "/r/aside";
 /// Each holds its own path.
 const APART: [&str; 7] = [
-    "sandboxes/r/events.jsonl",
+    "sandboxes/r/coder/sandbox.json",
     "tasks/t/src",
     "tasks/t/.metadata/secrets.yaml",
     "instances/i/work/a",
@@ -58,6 +58,8 @@ fn log() -> Vec<FileOperation> {
         "tasks",
         "tasks/t",
         "tasks/t/.metadata",
+        "sandboxes",
+        "sandboxes/r",
     ];
     let files = [
         "instances/i/metadata.json",

@@ -214,11 +214,13 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
         assert!(node.recording.is_quiet(&workspace()));
         assert_eq!(node.handed.try_iter().count(), 0);
         // What is not replicated is nobody's business.
+        let instance = dir().join("instances/i");
+        for above in [dir().join("instances"), instance.clone()] {
+            node.disk.create_dir(&above).unwrap();
+        }
+        node.replicated.create_dir(&instance.join("work")).unwrap();
         node.replicated
-            .create_dir(&dir().join("sandboxes"))
-            .unwrap();
-        node.replicated
-            .create(&dir().join("sandboxes/t"))
+            .create(&instance.join("work/t"))
             .unwrap()
             .append(b"x")
             .unwrap();

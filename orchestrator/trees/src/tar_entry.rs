@@ -1,8 +1,10 @@
 //! The headers of entries in a tar archive, as GNU tar writes them.
 
 use goondan_durable::disk::NodeStat;
-use goondan_trees::{Entry, RelativePath};
 use tar::{EntryType, Header};
+
+use crate::manifest::Entry;
+use crate::path::RelativePath;
 
 /// Bytes of a block.
 const BLOCK: usize = 512;
@@ -11,7 +13,7 @@ const BLOCK: usize = 512;
 const LONG: &[u8] = b"././@LongLink";
 
 /// Writes what stands before an entry's content.
-pub(crate) fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &Entry) {
+pub fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &Entry) {
     let mut name = path.as_bytes().to_vec();
     let (kind, mode, bytes, target) = match entry {
         Entry::File { mode, bytes, .. } => (EntryType::Regular, *mode, *bytes, None),
@@ -47,7 +49,8 @@ pub(crate) fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeSta
 }
 
 /// Fills the last block of a content of this length.
-pub(crate) fn padding(bytes: u64) -> &'static [u8] {
+#[must_use]
+pub fn padding(bytes: u64) -> &'static [u8] {
     const ZEROS: [u8; BLOCK] = [0; BLOCK];
     let over = usize::try_from(bytes % BLOCK as u64).unwrap_or_default();
     let missing = (BLOCK - over) % BLOCK;
@@ -55,7 +58,8 @@ pub(crate) fn padding(bytes: u64) -> &'static [u8] {
 }
 
 /// When it was last written, in whole seconds.
-pub(crate) fn seconds(stat: &NodeStat) -> u64 {
+#[must_use]
+pub fn seconds(stat: &NodeStat) -> u64 {
     let [_, _, written_ns, _] = stat.version;
     u64::try_from(written_ns / 1_000_000_000).unwrap_or_default()
 }

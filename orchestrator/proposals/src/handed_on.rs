@@ -1,0 +1,303 @@
+//! Proposals for other nodes of a workspace (`REP-1`).
+//!
+//! A sandbox is a tree that others write, too, and in no log. So before it is written down that a proposal was made, it
+//! is packed, with what was given for it, and goes to other nodes as goondan's own files do: through the disk.
+//!
+//! ```text
+//! <sandboxes>/<run>/.handed-on/<agent>.json              which proposal, and the list of what is packed
+//!                              <agent>.<digest>.tar.gz   sandbox.json, input/, kept/<digest>/
+//! ```
+//!
+//! A node that takes the workspace over unpacks what it does not have. There a worker's directory holds what it handed
+//! in, and nothing that it did since.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{DiskFile, Folder, append_all, read_all};
+use goondan_durable::{files, names};
+use goondan_protocol::control::SandboxRef;
+use goondan_protocol::ids::RunId;
+use goondan_trees::extract::extract_listed;
+use goondan_trees::freeze::{Unwanted, freeze};
+use goondan_trees::limits::Limits;
+use goondan_trees::pack::{pack, sync_listed};
+use goondan_trees::{Excludes, Manifest, RelativePath, remove_all};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{IoContext as _, ProposalError};
+use crate::guards::options;
+use crate::limits::{
+    HANDED_ON_SYNC_BYTES, RECORD_BYTES_MAX, SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX,
+};
+use crate::listing::visible;
+use crate::place::{
+    AFTER, HANDED_ON, INPUT, KEPT, PARTIAL, PROPOSAL, RECORD, SANDBOX, SUPERSEDED, WORK, run_dir,
+    sandbox_name,
+};
+use crate::record::{RECORD_VERSION, written};
+use crate::sandboxes::{Open, Sandboxes};
+
+/// What is said of a packed proposal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HandedOn {
+    version: String,
+    #[serde(rename = "sandbox")]
+    at: SandboxRef,
+    /// Which proposal.
+    digest: String,
+    /// Every file, link and directory that is packed.
+    packed: Manifest,
+}
+
+const RECORD_SUFFIX: &str = ".json";
+
+fn directory(sandboxes: &Path, run: &RunId) -> PathBuf {
+    run_dir(sandboxes, run).join(HANDED_ON)
+}
+
+fn record_path(sandboxes: &Path, at: &SandboxRef) -> PathBuf {
+    let name = format!("{}{RECORD_SUFFIX}", sandbox_name(at));
+    directory(sandboxes, &at.run_id).join(name)
+}
+
+fn archive_path(sandboxes: &Path, at: &SandboxRef, digest: &str) -> PathBuf {
+    let name = format!("{}.{digest}.tar.gz", sandbox_name(at));
+    directory(sandboxes, &at.run_id).join(name)
+}
+
+/// As much as a sandbox holds twice, and a little more.
+fn limits() -> Limits {
+    Limits::new(3 * SANDBOX_ENTRIES_MAX, 3 * SANDBOX_BYTES_MAX)
+}
+
+impl Sandboxes<'_> {
+    /// Has proposals be handed on to other nodes that have the workspace.
+    #[must_use]
+    pub fn handing_on(mut self) -> Self {
+        self.hands_on = true;
+        self
+    }
+
+    /// Packs a proposal for other nodes, durably, in the place of the one before.
+    pub(crate) fn hand_on(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+        if !self.hands_on {
+            return Ok(());
+        }
+        let (disk, at) = (self.files.disk(), &open.at);
+        let before = self.handed_on(&record_path(&self.dir, at))?;
+        files::ensure_dir(disk, &self.dir, &directory(&self.dir, &at.run_id))?;
+        let kept = format!("{KEPT}/{digest}");
+        let wanted = [SANDBOX, INPUT, &kept].map(RelativePath::from_text);
+        let wanted: Result<Vec<_>, _> = wanted.into_iter().collect();
+        let wanted = wanted.map_err(|error| fault(&error))?;
+        let none = Excludes::new::<&str>(&[]).map_err(|error| fault(&error))?;
+        let path = archive_path(&self.dir, at, digest);
+        let temp = files::temp_path(&path);
+        let file = disk.create(&temp).during("create", &temp)?;
+        let mut archive = Archive { file, unsynced: 0 };
+        let packed = pack(
+            open.folder.as_ref(),
+            &none.only(wanted),
+            limits(),
+            &mut archive,
+        )?;
+        archive.file.sync().during("sync", &temp)?;
+        files::install(disk, &temp, &path)?;
+        let record = HandedOn {
+            version: RECORD_VERSION.to_owned(),
+            at: at.clone(),
+            digest: digest.to_owned(),
+            packed,
+        };
+        files::replace(disk, &record_path(&self.dir, at), &written(&record)?)?;
+        if let Some(before) = before.filter(|before| before.digest != digest) {
+            let path = archive_path(&self.dir, at, &before.digest);
+            disk.remove_file(&path).during("remove", &path)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was handed on of a sandbox.
+    pub(crate) fn forget_handed_on(&self, at: &SandboxRef) -> Result<(), ProposalError> {
+        let (disk, path) = (self.files.disk(), record_path(&self.dir, at));
+        let Some(record) = self.handed_on(&path)? else {
+            return Ok(());
+        };
+        let archive = archive_path(&self.dir, at, &record.digest);
+        for path in [&path, &archive] {
+            disk.remove_file(path).during("remove", path)?;
+        }
+        let dir = directory(&self.dir, &at.run_id);
+        disk.sync_dir(&dir).during("sync", &dir)
+    }
+
+    /// What is said at a path; none if nothing is.
+    fn handed_on(&self, path: &Path) -> Result<Option<HandedOn>, ProposalError> {
+        let disk = self.files.disk();
+        if disk.stat(path).during("look at", path)?.is_none() {
+            return Ok(None);
+        }
+        let mut file = disk.open_read(path).during("open", path)?;
+        let text = read_all(file.as_mut(), RECORD_BYTES_MAX).during("read", path)?;
+        let damaged = |problem: String| ProposalError::Damaged {
+            path: path.to_owned(),
+            problem,
+        };
+        let record: HandedOn =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if record_path(&self.dir, &record.at) != path {
+            return Err(damaged("it is about another sandbox".to_owned()));
+        }
+        Ok(Some(record))
+    }
+
+    /// Unpacks the proposals that other nodes handed on and that are not here. Returns what could not be unpacked, each
+    /// with why; the next call tries again.
+    pub fn take_on(&mut self) -> Vec<ProposalError> {
+        let records = match self.records_handed_on() {
+            Ok(records) => records,
+            Err(error) => return vec![error],
+        };
+        let taken = records.iter().map(|path| self.take_on_one(path));
+        taken.filter_map(Result::err).collect()
+    }
+
+    fn records_handed_on(&self) -> Result<Vec<PathBuf>, ProposalError> {
+        let disk = self.files.disk();
+        let mut found = Vec::new();
+        for run in visible(disk, &self.dir)? {
+            let dir = run.join(HANDED_ON);
+            if disk.stat(&dir).during("look at", &dir)?.is_none() {
+                continue;
+            }
+            let names = disk.list(&dir).during("list", &dir)?.into_iter();
+            let names = names.map(|entry| entry.name.to_string_lossy().into_owned());
+            let records = names.filter(|name| name.ends_with(RECORD_SUFFIX));
+            found.extend(records.map(|name| dir.join(name)));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn take_on_one(&self, path: &Path) -> Result<(), ProposalError> {
+        let Some(record) = self.handed_on(path)? else {
+            return Ok(());
+        };
+        let at = &record.at;
+        let standing = self.standing(at)?;
+        // What no log knows is of an owner that ended before it was made, or after it was removed.
+        if standing.is_none_or(|standing| standing.digest != record.digest) {
+            return Ok(());
+        }
+        let run = run_dir(&self.dir, &at.run_id);
+        let folder = self.files.folder(&run).during("open", &run)?;
+        let name = sandbox_name(at);
+        let kept = Path::new(&name).join(KEPT).join(&record.digest);
+        let is_here = folder.look(&kept.join(RECORD)).during("look at", &kept)?;
+        if is_here.is_some() {
+            return Ok(());
+        }
+        let partial = format!(".{name}{PARTIAL}");
+        remove_all(folder.as_ref(), Path::new(&partial))?;
+        let unpacked = self.unpack(&record, folder.as_ref(), &partial);
+        let placed = unpacked.and_then(|()| {
+            let (from, to) = (Path::new(&partial), Path::new(&name));
+            if folder.look(to).during("look at", to)?.is_some() {
+                // What a worker did here when the workspace was this node's, before it was another's.
+                let aside = self.free_name(folder.as_ref(), &name)?;
+                folder.rename_new(to, &aside).during("rename", to)?;
+            }
+            folder.rename_new(from, to).during("rename", to)?;
+            folder.sync_dir(Path::new("")).during("sync", &run)
+        });
+        if placed.is_err() {
+            drop(remove_all(folder.as_ref(), Path::new(&partial)));
+        }
+        placed
+    }
+
+    /// A name for a sandbox that another one takes the place of.
+    fn free_name(&self, run: &dyn Folder, name: &str) -> Result<PathBuf, ProposalError> {
+        let now = names::encode(&self.now.to_string());
+        for number in 1.. {
+            let path = PathBuf::from(format!("{SUPERSEDED}{name}-{now}-{number}"));
+            if run.look(&path).during("look at", &path)?.is_none() {
+                return Ok(path);
+            }
+        }
+        Ok(PathBuf::from(format!("{SUPERSEDED}{name}")))
+    }
+
+    fn unpack(
+        &self,
+        record: &HandedOn,
+        run: &dyn Folder,
+        partial: &str,
+    ) -> Result<(), ProposalError> {
+        let path = Path::new(partial);
+        run.create_dir(path, 0o700).during("create", path)?;
+        let sandbox = run.below(path).during("open", path)?;
+        let archive = archive_path(&self.dir, &record.at, &record.digest);
+        let disk = self.files.disk();
+        let file = disk.open_read(&archive).during("open", &archive)?;
+        let reader = Unpacked { file, offset: 0 };
+        extract_listed(reader, &record.packed, sandbox.as_ref(), &|_| true)?;
+        sync_listed(sandbox.as_ref(), &record.packed)?;
+        let kept = Path::new(KEPT).join(&record.digest);
+        let after = kept.join(AFTER);
+        let after = sandbox.below(&after).during("open", &after)?;
+        let none = Excludes::new::<&str>(&[]).map_err(|error| fault(&error))?;
+        let everything = options(none, Unwanted::LeaveOut);
+        freeze(after.as_ref(), sandbox.as_ref(), WORK, &everything)?;
+        let proposal = Path::new(PROPOSAL);
+        sandbox
+            .create_dir(proposal, 0o700)
+            .during("create", proposal)?;
+        for path in [Path::new(KEPT), Path::new("")] {
+            sandbox.sync_dir(path).during("sync", path)?;
+        }
+        Ok(())
+    }
+}
+
+fn fault(error: &dyn std::error::Error) -> ProposalError {
+    ProposalError::invalid(error.to_string(), "this is a fault in goondan")
+}
+
+/// An archive that is written. It is synced on the way, so that no more of it waits to go to other nodes than fits.
+struct Archive {
+    file: Box<dyn DiskFile>,
+    unsynced: usize,
+}
+
+impl Write for Archive {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        append_all(self.file.as_mut(), bytes)?;
+        self.unsynced += bytes.len();
+        if self.unsynced >= HANDED_ON_SYNC_BYTES {
+            self.unsynced = 0;
+            self.file.sync()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An archive that is read.
+struct Unpacked {
+    file: Box<dyn DiskFile>,
+    offset: u64,
+}
+
+impl io::Read for Unpacked {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buf, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,159 @@
+//! Proposals that other nodes get.
+
+use std::path::Path;
+
+use goondan_durable::disk::{Crash, Disk as _, read_all};
+
+use crate::NoGit;
+use crate::world::{PROJECT, SANDBOXES, Simulated, WORK, World, apply, at, create};
+
+/// The same project on another node, which has of the sandboxes what goes through the disk.
+fn other_node(world: &World) -> World {
+    let other = World::new();
+    let run = Path::new(SANDBOXES).join("r1");
+    let handed_on = run.join(".handed-on");
+    for dir in [&run, &handed_on] {
+        other.disk().create_dir(dir).unwrap();
+    }
+    let of_run = [run.join("events.jsonl")].into_iter();
+    let entries = world.disk().list(&handed_on).unwrap().into_iter();
+    for path in of_run.chain(entries.map(|entry| handed_on.join(entry.name))) {
+        let mut file = world.disk().open_read(&path).unwrap();
+        let bytes = read_all(file.as_mut(), 1 << 24).unwrap();
+        other.disk().plant(&path, &bytes).unwrap();
+    }
+    other
+}
+
+/// What is in the sandbox, once what is for people to read was put there.
+fn sandbox(world: &World) -> Vec<(String, goondan_trees::Entry)> {
+    world.sandboxes().show(&at()).unwrap();
+    let tree = world.tree(&format!("{SANDBOXES}/r1/coder"));
+    let entries = tree
+        .entries()
+        .map(|(path, entry)| (path.to_string(), entry.clone()));
+    entries.collect()
+}
+
+#[test]
+fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node() {
+    let world = World::with_work();
+    let mut here = world.sandboxes().handing_on();
+    here.create(&create(), &NoGit).unwrap();
+    // Handed in once more: the last one counts.
+    world.write(WORK, "src/new.rs", "newer\n");
+    let shown = here.create(&create(), &NoGit).unwrap();
+    let handed = world
+        .disk()
+        .list(&Path::new(SANDBOXES).join("r1/.handed-on"));
+    assert_eq!(handed.unwrap().len(), 2, "a record and an archive");
+
+    let other = other_node(&world);
+    let mut there = other.sandboxes().handing_on();
+    assert!(there.take_on().is_empty());
+    assert_eq!(there.show(&at()).unwrap().info, shown.info);
+    assert_eq!(sandbox(&other), sandbox(&world));
+    assert!(there.verify().unwrap().1.findings.is_empty());
+    // It is here now, and stays as it is.
+    other.write(WORK, "src/later.rs", "later\n");
+    assert!(there.take_on().is_empty());
+    assert!(other.read(WORK, "src/later.rs").is_some());
+    let applied = there.apply(&apply()).unwrap();
+    assert_eq!(applied.files.len(), 3);
+    assert_eq!(other.read(PROJECT, "src/new.rs").unwrap(), "newer\n");
+
+    // Only where it was applied is known what was there before.
+    let third = other_node(&other);
+    let mut elsewhere = third.sandboxes().handing_on();
+    assert!(elsewhere.take_on().is_empty());
+    let refused = elsewhere.revert(&at()).unwrap_err();
+    assert!(refused.to_string().contains("on another node"), "{refused}");
+    there.revert(&at()).unwrap();
+    there.remove(&at(), false).unwrap();
+    let handed = other
+        .disk()
+        .list(&Path::new(SANDBOXES).join("r1/.handed-on"));
+    assert!(handed.unwrap().is_empty());
+}
+
+#[test]
+fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
+    let world = World::with_work();
+    world
+        .sandboxes()
+        .handing_on()
+        .create(&create(), &NoGit)
+        .unwrap();
+    let other = other_node(&world);
+    // It had the workspace before, and a sandbox of the same name.
+    let old = other.disk().folder(Path::new(SANDBOXES));
+    old.create_dir(Path::new("r1/coder"), 0o700).unwrap();
+    other.write(SANDBOXES, "r1/coder/work/old.txt", "old\n");
+    assert!(other.sandboxes().take_on().is_empty());
+    assert_eq!(sandbox(&other), sandbox(&world));
+    let run = other.disk().list(&Path::new(SANDBOXES).join("r1")).unwrap();
+    let aside = run
+        .iter()
+        .find(|entry| entry.name.to_string_lossy().starts_with(".superseded-"));
+    let aside = aside.unwrap().name.to_str().unwrap();
+    let kept = other.read(SANDBOXES, &format!("r1/{aside}/work/old.txt"));
+    assert_eq!(kept.unwrap(), "old\n");
+}
+
+#[test]
+fn rep_1_what_was_handed_on_and_altered_is_refused_and_tried_again() {
+    let world = World::with_work();
+    world
+        .sandboxes()
+        .handing_on()
+        .create(&create(), &NoGit)
+        .unwrap();
+    let other = other_node(&world);
+    let dir = Path::new(SANDBOXES).join("r1/.handed-on");
+    let entries = other.disk().list(&dir).unwrap();
+    let archive = entries
+        .iter()
+        .find(|entry| entry.name.to_string_lossy().ends_with(".gz"));
+    let archive = dir.join(&archive.unwrap().name);
+    let mut file = other.disk().open_read(&archive).unwrap();
+    let whole = read_all(file.as_mut(), 1 << 24).unwrap();
+    other
+        .disk()
+        .plant(&archive, &whole[..whole.len() / 2])
+        .unwrap();
+    assert_eq!(other.sandboxes().take_on().len(), 1);
+    let run = other.disk().list(&Path::new(SANDBOXES).join("r1")).unwrap();
+    assert_eq!(run.len(), 2, "{run:?}");
+    other.disk().plant(&archive, &whole).unwrap();
+    assert!(other.sandboxes().take_on().is_empty());
+    assert_eq!(sandbox(&other), sandbox(&world));
+}
+
+#[test]
+fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
+    let world = World::with_work();
+    world
+        .sandboxes()
+        .handing_on()
+        .create(&create(), &NoGit)
+        .unwrap();
+    let before = other_node(&world).disk().after_crash(Crash::KeepUnsynced);
+    for call in 1.. {
+        let stopped = World(Simulated(before.after_crash(Crash::ProcessOnly)));
+        stopped.disk().crash_at(call);
+        stopped.sandboxes().take_on();
+        let is_down = stopped.disk().is_down();
+        for crash in [
+            Crash::LoseUnsynced,
+            Crash::KeepUnsynced,
+            Crash::Subset(call),
+        ] {
+            let after = World(Simulated(stopped.disk().after_crash(crash)));
+            assert!(after.sandboxes().take_on().is_empty(), "{call}, {crash:?}");
+            assert_eq!(sandbox(&after), sandbox(&world), "{call}, {crash:?}");
+        }
+        if !is_down {
+            return;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Packing a tree into an archive that [`extract_listed`](crate::extract::extract_listed) unpacks exactly.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use goondan_durable::disk::{Folder, NodeKind};
+
+use crate::error::{IoContext as _, TreeError};
+use crate::excludes::Excludes;
+use crate::limits::Limits;
+use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::path::{Names, RelativePath};
+use crate::read::drain;
+use crate::survey::{Surveyed, Writers, survey};
+use crate::tar_entry::{padding, push_header};
+
+/// Two blocks of zeros end an archive.
+const END: [u8; 1024] = [0; 1024];
+
+/// Writes a gzip archive of a tree that nobody writes meanwhile, and gives the list of what is in it. Directories,
+/// files and links are as they are, wherever links point.
+///
+/// # Errors
+///
+/// [`TreeError`], [`TreeError::Changing`] if somebody writes all the same. What was written until then is no archive.
+pub fn pack(
+    source: &dyn Folder,
+    excludes: &Excludes,
+    limits: Limits,
+    out: &mut dyn Write,
+) -> Result<Manifest, TreeError> {
+    let survey = survey(source, excludes, limits, Writers::AtRest)?;
+    let mut listed = ManifestBuilder::new(limits, Names::Local);
+    let mut out = GzEncoder::new(out, Compression::default());
+    for found in survey.found {
+        let entry = entry(source, &found, &mut out)?;
+        listed.add(found.path, entry)?;
+    }
+    let ended = out.write_all(&END).and_then(|()| out.finish().map(drop));
+    ended.during("write", "archive")?;
+    Ok(listed.finish())
+}
+
+fn entry(
+    source: &dyn Folder,
+    found: &Surveyed,
+    out: &mut GzEncoder<&mut dyn Write>,
+) -> Result<Entry, TreeError> {
+    let (path, stat) = (&found.path, &found.stat);
+    let mode = stat.mode;
+    let entry = match (stat.kind, &found.target) {
+        (NodeKind::Directory, _) => Entry::Directory { mode },
+        (NodeKind::Link, Some(target)) => Entry::Link {
+            target: target.clone(),
+        },
+        // Its digest is known once it is written.
+        (NodeKind::File, _) => Entry::File {
+            mode,
+            bytes: stat.len,
+            sha256: Digest::of(&[]),
+        },
+        (NodeKind::Link | NodeKind::Special, _) => {
+            let path = path.clone();
+            return Err(TreeError::Special { path });
+        }
+    };
+    let mut head = Vec::new();
+    push_header(&mut head, path, stat, &entry);
+    out.write_all(&head).during("write", "archive")?;
+    match entry {
+        Entry::File { mode, bytes, .. } => {
+            let sha256 = content(source, path, bytes, out)?;
+            Ok(Entry::File {
+                mode,
+                bytes,
+                sha256,
+            })
+        }
+        other => Ok(other),
+    }
+}
+
+/// Writes what a file holds, and what fills its last block; gives its digest.
+fn content(
+    source: &dyn Folder,
+    path: &RelativePath,
+    bytes: u64,
+    out: &mut dyn Write,
+) -> Result<Digest, TreeError> {
+    let mut file = source.read(path.as_path()).during("open", path)?;
+    let read = drain(file.as_mut(), bytes, |piece| out.write_all(piece));
+    let changing = || TreeError::Changing { path: path.clone() };
+    let (read, sha256) = match read {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(changing()),
+        read => read.during("read", path)?,
+    };
+    if read != bytes {
+        return Err(changing());
+    }
+    out.write_all(padding(bytes)).during("write", "archive")?;
+    Ok(sha256)
+}
+
+/// Makes the files and directories of a list durable, of a tree that was just written.
+///
+/// # Errors
+///
+/// [`TreeError::Io`].
+pub fn sync_listed(folder: &dyn Folder, listed: &Manifest) -> Result<(), TreeError> {
+    let mut directories = vec![Path::new("")];
+    for (path, entry) in listed.entries() {
+        match entry {
+            Entry::File { .. } => {
+                let mut file = folder.read(path.as_path()).during("open", path)?;
+                file.sync().during("sync", path)?;
+            }
+            Entry::Directory { .. } => directories.push(path.as_path()),
+            Entry::Link { .. } => {}
+        }
+    }
+    for path in directories.into_iter().rev() {
+        folder.sync_dir(path).during("sync", path.display())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::RealFolder;
+    use crate::extract::extract_listed;
+
+    #[test]
+    fn what_is_packed_is_unpacked_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let deep = from.join("a/ö").join("x".repeat(150));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::create_dir(&to).unwrap();
+        std::fs::create_dir(from.join("empty")).unwrap();
+        for (name, bytes, mode) in [
+            ("a/run.sh", 700_usize, 0o775),
+            ("read only", 0, 0o444),
+            ("block", 512, 0o600),
+        ] {
+            let path = from.join(name);
+            std::fs::write(&path, vec![7; bytes]).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        std::fs::write(deep.join("file"), b"deep").unwrap();
+        symlink("/somewhere/else", from.join("link")).unwrap();
+        symlink(format!("a/{}", "y/".repeat(100)), from.join("long link")).unwrap();
+        let none = Excludes::new::<&str>(&[]).unwrap();
+        let source = RealFolder::open(&from).unwrap();
+        let mut archive = Vec::new();
+        let listed = pack(&source, &none, Limits::default(), &mut archive).unwrap();
+        let into = RealFolder::open(&to).unwrap();
+        extract_listed(archive.as_slice(), &listed, &into, &|_| true).unwrap();
+        sync_listed(&into, &listed).unwrap();
+        let again = pack(&into, &none, Limits::default(), &mut io::sink()).unwrap();
+        assert_eq!(again, listed);
+        assert_eq!(again.entries().count(), 10);
+    }
+}
