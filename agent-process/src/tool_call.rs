@@ -1,14 +1,23 @@
 //! A tool call as turns, tools and extensions all know it: plain data, and the rules of tools.
 
 use goondan_protocol::images::Image;
-use goondan_protocol::message::ToolCall;
+use goondan_protocol::message::{ToolCall, ToolResult};
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
 
+/// The code of a call that was cut short: by the end of this process, or of the one that worked for it.
+pub(crate) const INTERRUPTED_CODE: &str = "E_TOOL_INTERRUPTED";
+
 /// What the model is told of a call that a crash cut short.
 pub(crate) const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call \
                                       ran; its outcome is unknown";
+
+/// Whether the call of a recorded result was cut short.
+pub(crate) fn was_interrupted(result: &ToolResult) -> bool {
+    let rest = result.text.strip_prefix(INTERRUPTED_CODE);
+    result.is_error && rest.is_some_and(|rest| rest.starts_with(':'))
+}
 
 /// The place of a tool call in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

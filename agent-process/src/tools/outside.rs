@@ -19,7 +19,7 @@ use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::{CallSite, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
-use crate::tool_call::ToolOutcome;
+use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
 
 /// A call's route to its connection.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
         CallErrorCode::Overloaded => "E_OVERLOADED",
         CallErrorCode::Unavailable | CallErrorCode::Cancelled => "E_UNAVAILABLE",
         CallErrorCode::TimedOut => "E_TOOL_TIMEOUT",
-        CallErrorCode::Interrupted => "E_TOOL_INTERRUPTED",
+        CallErrorCode::Interrupted => INTERRUPTED_CODE,
         CallErrorCode::Internal => "E_TOOL_FAILED",
     };
     let mut message = error.message;

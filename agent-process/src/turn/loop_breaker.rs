@@ -2,6 +2,9 @@
 //!
 //! A [`Watch`] sees every message of the turn as it is recorded, and sees the recorded ones again when a
 //! turn is resumed: what it says follows from the records alone, so that a crash changes nothing.
+//!
+//! A call that was cut short is no fault of the model, which may well make it again: a step with one counts for no
+//! circle. What bounds those is how many steps a turn may have.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,6 +13,8 @@ use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::ToolCallId;
 use goondan_protocol::message::{Message, ToolResult};
 use serde_json::Value;
+
+use crate::tool_call::was_interrupted;
 
 /// The steps of one turn, as far as circles are concerned.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ struct Step {
     calls: Vec<u64>,
     tool_name: String,
     has_progress: bool,
+    /// Whether one of its calls was cut short.
+    is_interrupted: bool,
 }
 
 impl Watch {
@@ -82,6 +89,7 @@ impl Watch {
         let hash = hash_of(|hasher| (call, &result.text, result.is_error).hash(hasher));
         self.step.calls.push(hash);
         self.step.has_progress |= !result.is_error && self.seen.insert(hash);
+        self.step.is_interrupted |= was_interrupted(&result);
         self.step.tool_name = result.tool_name;
         if self.open.is_empty() {
             self.end_step();
@@ -90,16 +98,18 @@ impl Watch {
 
     fn end_step(&mut self) {
         let step = std::mem::take(&mut self.step);
-        self.same_count = if step.calls == self.last.calls {
+        self.same_count = if step.is_interrupted {
+            0
+        } else if step.calls == self.last.calls {
             self.same_count.saturating_add(1)
         } else {
             1
         };
-        self.idle_count = if step.has_progress {
-            0
-        } else {
-            self.idle_count.saturating_add(1)
-        };
+        if step.has_progress {
+            self.idle_count = 0;
+        } else if !step.is_interrupted {
+            self.idle_count = self.idle_count.saturating_add(1);
+        }
         self.last = step;
     }
 
@@ -165,13 +175,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tool_call::INTERRUPTED;
 
     const LIMITS: LoopBreaker = LoopBreaker {
         same_calls_max: 3,
         no_progress_steps_max: 4,
     };
 
-    /// Plays steps of calls, each with its arguments and its result; an error begins with `!`.
+    /// Plays steps of calls, each with its arguments and its result; an error begins with `!` or
+    /// is that of a call that was cut short.
     fn watch(steps: &[&[(Value, &str)]]) -> Watch {
         let mut watch = Watch::new(LIMITS);
         let turn_id = TurnId::new("t").unwrap();
@@ -192,7 +204,7 @@ mod tests {
                     tool_call_id: call.id.clone(),
                     tool_name: call.tool_name.clone(),
                     text: (*text).to_owned(),
-                    is_error: text.starts_with('!'),
+                    is_error: text.starts_with('!') || *text == INTERRUPTED,
                     images: Vec::new(),
                 };
                 let id = format!("r{}", call.id).parse().unwrap();
@@ -241,5 +253,26 @@ mod tests {
         assert!(watch(&failing).verdict().is_some());
         let news = [(json!(1), "z")];
         assert_eq!(watch(&[&a, &b, &a, &b, &news, &a, &b]).verdict(), None);
+    }
+
+    #[test]
+    fn what_was_interrupted_and_is_called_again_is_no_circle() {
+        let cut = [(json!(1), INTERRUPTED)];
+        assert_eq!(watch(&[cut.as_slice(); 9]).verdict(), None);
+        let beside = [(json!(2), "y"), (json!(1), INTERRUPTED)];
+        assert_eq!(watch(&[beside.as_slice(); 9]).verdict(), None);
+        // A circle is one all the same: by the steps that were not cut short.
+        let (a, bad) = ([(json!(1), "x")], [(json!(1), "!1")]);
+        let circle: [&[_]; 5] = [&cut, &cut, &bad, &bad, &bad];
+        let verdict = watch(&circle).verdict().unwrap();
+        assert!(verdict.starts_with("the last 3 steps made"), "{verdict}");
+        let apart: [&[_]; 6] = [&a, &a, &cut, &a, &a, &cut];
+        assert_eq!(watch(&apart).verdict(), None);
+        let apart: [&[_]; 8] = [&a, &a, &cut, &a, &a, &cut, &cut, &a];
+        let verdict = watch(&apart).verdict().unwrap();
+        assert!(verdict.starts_with("the last 4 steps brought"), "{verdict}");
+        // A tool that only speaks of it was not.
+        let told = [(json!(1), "!E_TOOL_FAILED: not E_TOOL_INTERRUPTED: no")];
+        assert!(watch(&[told.as_slice(); 3]).verdict().is_some());
     }
 }

@@ -35,6 +35,7 @@ use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 const ACTIONS_MAX: usize = 10_000;
 
 /// Tools named `bad` are refused, tools named `read` are idempotent, for those named `ask` a person is asked.
+/// In a call of one named `die` the process ends.
 struct Rules;
 
 impl ToolRules for Rules {
@@ -125,6 +126,8 @@ struct Life {
     effects: VecDeque<Effect>,
     /// Answers under way, in any order.
     answers: Vec<Input>,
+    /// Whether a call ended the process.
+    is_over: bool,
 }
 
 impl World {
@@ -157,7 +160,7 @@ impl World {
             self.attempt += 1;
             let mut life = self.born();
             let mut left = self.crashes.pop_front().unwrap_or(usize::MAX);
-            while self.outcome.is_none() && left > 0 {
+            while self.outcome.is_none() && left > 0 && !life.is_over {
                 self.act(&mut life);
                 left -= 1;
                 self.action_count += 1;
@@ -199,6 +202,7 @@ impl World {
             acknowledged_seq: u64::try_from(self.journal.len()).unwrap(),
             effects: effects.into(),
             answers: given.collect(),
+            is_over: false,
         }
     }
 
@@ -293,6 +297,7 @@ impl World {
                     let runs = self.begun_runs[&(key.step, key.index)];
                     assert_eq!(runs, 1, "a tool that is not idempotent ran twice");
                 }
+                life.is_over |= call.tool_name == "die";
                 let outcome = ToolOutcome::ok(format!("did {}", call.id));
                 life.answers.push(Input::ToolFinished { key, outcome });
             }
@@ -603,6 +608,26 @@ fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
             ("did 1:0".to_owned(), false),
         ]
     );
+}
+
+#[test]
+fn a_call_in_which_the_process_ends_again_and_again_is_no_circle() {
+    let LoopBreaker {
+        same_calls_max,
+        no_progress_steps_max,
+    } = LoopBreaker::default();
+    let act = Act::Call(vec!["die"]);
+    let step_count = same_calls_max.max(no_progress_steps_max) + 1;
+    let mut plan = vec![act; usize::try_from(step_count).unwrap()];
+    plan.push(Act::Say("done"));
+    for seed in 0..40 {
+        let mut world = World::new(&plan, step_count + 1, seed, &[]);
+        world.play();
+        world.check_pairs();
+        let reply = "done".to_owned();
+        assert_eq!(world.outcome, Some(TurnOutcome::Completed { reply }));
+        assert_eq!(world.attempt, step_count + 1, "it ended not in each call");
+    }
 }
 
 #[test]
