@@ -1,5 +1,7 @@
 //! Both ends of a relay: the near one under the test's orchestrator, the far one with a webhook of its own.
 
+mod listed;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
