@@ -291,8 +291,8 @@ pub const RELAY_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Commands of connector tasks that wait for the session. A task whose command finds no place waits.
 pub const SESSION_COMMANDS_WAITING_MAX: usize = 16;
 
-/// Frames with events that wait to be written to the orchestrator. Further events wait in their
-/// requests, which take less memory than frames do.
+/// Frames with events, requests and statuses of a connector that wait to be written to the orchestrator. Further
+/// ones wait where they come from, and take less memory there than as frames.
 pub const EVENT_FRAMES_WAITING_MAX: usize = 4;
 
 /// How long words of a reply are gathered before they are sent on, in milliseconds.

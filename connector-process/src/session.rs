@@ -2,8 +2,9 @@
 //!
 //! [`Session`] is the pure part: a frame or a command goes in, what to do comes out. [`run`] is the
 //! shell around it: one task that reads, decides, and feeds two bounded queues of frames to be
-//! written. Reading never waits for writing, and what is no event goes before events, so that a
-//! `ping` is answered however much is under way.
+//! written. Reading never waits for writing, and a `ping` is answered before anything else, however much
+//! is under way. What a connector may say as often as it likes waits for its place: events, requests, and
+//! what it tells people.
 
 mod waiters;
 
@@ -327,7 +328,7 @@ pub(crate) async fn run(
             },
             Some((place, command)) = next_command(&events, &mut commands) => match command {
                 SessionCommand::Report(status) => {
-                    enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
+                    place.send(session.frame(&ToOrchestrator::Status(status))?);
                 }
                 SessionCommand::Person(question) => enqueue(&control, session.ask_person(question)?)?,
                 SessionCommand::Withdraw => {
@@ -335,7 +336,7 @@ pub(crate) async fn run(
                         enqueue(&control, frame)?;
                     }
                 }
-                SessionCommand::State(asked) => enqueue(&control, session.ask_state(asked)?)?,
+                SessionCommand::State(asked) => place.send(session.ask_state(asked)?),
                 SessionCommand::Metrics(answer) => enqueue(&control, session.ask_metrics(answer)?)?,
                 SessionCommand::Follow(request) => enqueue(&control, session.follow(request)?)?,
                 SessionCommand::Press(request) => place.send(session.press(request)?),

@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::version::Version;
 use goondan_tests::relay::FAR;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -370,5 +371,43 @@ fn rep_1_as_many_requests_as_may_be_open_are_all_answered() {
     }
     drop(listed);
     orchestrator.status_saying("nobody is connected");
+    expect_service(&mut orchestrator, relay);
+}
+
+#[test]
+fn more_requests_than_may_be_open_end_the_link_and_no_more() {
+    let (mut orchestrator, relay) = near();
+    type Request = fn(u64) -> Value;
+    let kinds: [Request; 4] = [
+        |id| event(id, "hi"),
+        |id| message("state.get", Some(id), &json!({})),
+        |id| message("state.set", Some(id), &json!({"state": "x".repeat(1_000)})),
+        |id| {
+            let asked = json!({"instanceKey": "hook:k", "eventId": format!("e{id}")});
+            message("reply.await", Some(id), &asked)
+        },
+    ];
+    for request in kinds {
+        let mut listed = Listed::welcomed(relay);
+        for id in 1..=1_100 {
+            listed.say(&request(id));
+        }
+        // The orchestrator answers none of them, nor does it read.
+        let error = ended_in_log(&orchestrator);
+        assert!(
+            error.contains("leaves more requests open than it may"),
+            "{error}"
+        );
+        listed.expect_end();
+        let mut asked = 0;
+        loop {
+            match orchestrator.receive().1 {
+                ToOrchestrator::Status(it) if it.detail.contains("nobody is connected") => break,
+                ToOrchestrator::Status(_) | ToOrchestrator::ReplyForget(_) => {}
+                _ => asked += 1,
+            }
+        }
+        assert!(asked <= UNANSWERED_MAX, "{asked}");
+    }
     expect_service(&mut orchestrator, relay);
 }
