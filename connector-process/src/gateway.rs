@@ -3,9 +3,11 @@
 //! A [`Gateway`] is cheap to clone: every request of a connector has its own. The session at the
 //! other end of the channel owns what is shared.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use goondan_clock::timeout;
 use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict};
 use goondan_protocol::call::TokenVerdict;
@@ -17,6 +19,7 @@ use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::value::RawValue;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -384,9 +387,62 @@ impl Gateway {
         .await;
     }
 
+    /// A way to tell people beside other work.
+    pub(crate) fn telling(&self) -> Telling {
+        Telling {
+            commands: self.commands.clone(),
+            next: None,
+            under_way: None,
+        }
+    }
+
     async fn tell(&self, status: Status) {
         // Without a session there is nobody left to tell, and the process is about to end.
         drop(self.commands.send(SessionCommand::Report(status)).await);
+    }
+}
+
+/// Tells people what somebody says of itself, while events of the same are on their way.
+///
+/// The session takes commands in the order in which they came, each once there is a place for it. A task that waits to
+/// tell something and lets its own events stand still meanwhile waits for ever: the next places are theirs.
+pub(crate) struct Telling {
+    commands: mpsc::Sender<SessionCommand>,
+    /// What was said last, while something said before has no place yet.
+    next: Option<Status>,
+    under_way: Option<BoxFuture<'static, ()>>,
+}
+
+impl Telling {
+    /// Tells people this: at once if there is a place for it, else once [`Self::told`] has found one. Of what is said
+    /// meanwhile they are told the last.
+    pub(crate) fn tell(&mut self, status: Status) {
+        if self.under_way.is_some() {
+            self.next = Some(status);
+            return;
+        }
+        match self.commands.try_send(SessionCommand::Report(status)) {
+            // Without a session there is nobody left to tell.
+            Ok(()) | Err(TrySendError::Closed(_)) => {}
+            Err(TrySendError::Full(command)) => {
+                let commands = self.commands.clone();
+                self.under_way = Some(Box::pin(async move {
+                    drop(commands.send(command).await);
+                }));
+            }
+        }
+    }
+
+    /// Waits until people have been told something that waits. Cancel-safe.
+    pub(crate) async fn told(&mut self) {
+        match &mut self.under_way {
+            Some(under_way) => under_way.await,
+            None => pending().await,
+        }
+        self.under_way = None;
+        if let Some(next) = self.next.take() {
+            self.tell(next);
+        }
     }
 }
 
@@ -439,5 +495,35 @@ mod tests {
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("stopping"), "{}", refused.message);
+    }
+
+    #[tokio::test]
+    async fn of_what_finds_no_place_people_are_told_the_last() {
+        let (gateway, mut commands) = Gateway::new();
+        let mut telling = gateway.telling();
+        let count = SESSION_COMMANDS_WAITING_MAX + 5;
+        for number in 1..=count {
+            telling.tell(Status {
+                ready: true,
+                detail: number.to_string(),
+                token: None,
+            });
+        }
+        let mut heard = Vec::new();
+        while heard.last() != Some(&count) {
+            tokio::select! {
+                biased;
+                () = telling.told() => {}
+                Some(command) = commands.recv() => {
+                    let SessionCommand::Report(status) = command else {
+                        panic!("{command:?}");
+                    };
+                    heard.push(status.detail.parse().unwrap());
+                }
+            }
+        }
+        let mut expected: Vec<_> = (1..=SESSION_COMMANDS_WAITING_MAX + 1).collect();
+        expected.push(count);
+        assert_eq!(heard, expected);
     }
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{CallNews, RelayedCalls};
 use super::wire::{Queue, Wire, WireError, next_frame, write_all};
-use crate::gateway::{Gateway, span_within};
+use crate::gateway::{Gateway, Telling, span_within};
 use crate::limits::{NOTE_BYTES_MAX, RELAY_PING_MS, RELAY_UNANSWERED_MAX, REPLY_TIMEOUT_MS};
 
 /// What of a relay every link works with.
@@ -44,6 +44,8 @@ struct Link<'n> {
     near: &'n Near<'n>,
     queue: Queue,
     answering: FuturesUnordered<Answering>,
+    /// What the other side says of itself.
+    telling: Telling,
     /// The requests for replies that may be forgotten.
     replies: HashMap<u64, CancellationToken>,
 }
@@ -66,6 +68,7 @@ impl Near<'_> {
             near: self,
             queue: queue.clone(),
             answering: FuturesUnordered::new(),
+            telling: self.gateway.telling(),
             replies: HashMap::new(),
         };
         self.calls.connect(queue);
@@ -75,11 +78,12 @@ impl Near<'_> {
             loop {
                 tokio::select! {
                     () = cut.cancelled() => return Ok(()),
-                    frame = next_frame(&mut incoming) => link.hear(&frame?).await?,
+                    frame = next_frame(&mut incoming) => link.hear(&frame?)?,
                     Some((request, answer)) = link.answering.next() => {
                         link.replies.remove(&request);
                         link.say(&answer, Some(request))?;
                     }
+                    () = link.telling.told() => {}
                     result = &mut writing => return result,
                     () = heard.silence() => return Err(WireError::Silent),
                     () = &mut pinging => {
@@ -94,14 +98,19 @@ impl Near<'_> {
         result
     }
 
-    /// Tells people what the other side says of itself.
-    async fn report(&self, status: Status) {
-        let said: String = status.detail.chars().take(NOTE_BYTES_MAX).collect();
-        let detail = format!("{}: {said}", self.who);
-        if status.ready {
-            self.gateway.report(true, detail).await;
-        } else {
-            self.gateway.report_declined(detail, status.token).await;
+    /// What people are told of what the other side says of itself.
+    fn told_of(&self, said: Status) -> Status {
+        let Status {
+            ready,
+            detail,
+            token,
+        } = said;
+        let detail: String = detail.chars().take(NOTE_BYTES_MAX).collect();
+        Status {
+            ready,
+            detail: format!("{}: {detail}", self.who),
+            // With a token that is declined nobody is ready.
+            token: token.filter(|_| !ready),
         }
     }
 }
@@ -112,14 +121,13 @@ impl Link<'_> {
         self.queue.put(message.to_frame(&head)?)
     }
 
-    /// Reads one frame.
-    async fn hear(&mut self, frame: &[u8]) -> Result<(), WireError> {
+    /// Reads one frame. Nothing is waited for: the answers to what was read before would wait, too.
+    fn hear(&mut self, frame: &[u8]) -> Result<(), WireError> {
         let envelope = Envelope::from_frame(frame)?;
         match ToOrchestrator::from_envelope(&envelope)? {
             ToOrchestrator::Pong(_) | ToOrchestrator::Confined(_) => Ok(()),
             ToOrchestrator::Status(status) => {
-                let near = self.near;
-                near.report(status).await;
+                self.telling.tell(self.near.told_of(status));
                 Ok(())
             }
             ToOrchestrator::CallPiece(it) => {

@@ -175,6 +175,11 @@ fn hello(version: &Version) -> Value {
     message("hello", None, &payload)
 }
 
+fn status(detail: &str) -> Value {
+    let payload = json!({"ready": true, "detail": detail});
+    message("status", None, &payload)
+}
+
 fn event(id: u64, input: &str) -> Value {
     let payload = json!({"id": format!("e{id}"), "name": "request", "input": input});
     message("event", Some(id), &payload)
@@ -409,5 +414,36 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
         }
         assert!(asked <= UNANSWERED_MAX, "{asked}");
     }
+    expect_service(&mut orchestrator, relay);
+}
+
+#[test]
+fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() {
+    let (mut orchestrator, relay) = near();
+    let mut listed = Listed::welcomed(relay);
+    let count = 100;
+    // More than the sockets and queues between here and the orchestrator hold.
+    let input = "x".repeat(64 * 1024);
+    for id in 1..=count {
+        listed.say(&event(id, &input));
+    }
+    for number in 0..1_000 {
+        listed.say(&status(&format!("number {number}")));
+    }
+    // The relay itself answers this: it has heard all that was said before.
+    let asked = json!({"callId": 1, "message": "?", "schema": {}, "timeoutMs": 1});
+    listed.say(&message("question.ask", Some(count + 1), &asked));
+    let answer = listed.next_frame().unwrap();
+    assert_eq!(answer["type"], "question.refused", "{answer}");
+    let (mut events, mut has_last) = (0, false);
+    while events < count || !has_last {
+        match orchestrator.receive() {
+            (_, ToOrchestrator::Status(it)) => has_last |= it.detail.ends_with(": number 999"),
+            (_, ToOrchestrator::Event(_)) => events += 1,
+            (_, other) => panic!("expected a status or an event, got {other:?}"),
+        }
+    }
+    drop(listed);
+    orchestrator.status_saying("nobody is connected");
     expect_service(&mut orchestrator, relay);
 }
