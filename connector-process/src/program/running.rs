@@ -9,6 +9,7 @@ use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
 use goondan_clock::sleep;
 use goondan_protocol::ids::EventId;
+use goondan_protocol::ipc::Status;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::command;
 use super::launch::Launch;
 use super::messages::{self, ProgramMessage};
-use crate::gateway::{Gateway, Verdict, span_within};
+use crate::gateway::{Gateway, Telling, Verdict, span_within};
 use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
@@ -122,6 +123,7 @@ impl Running {
         stop: &CancellationToken,
     ) -> Result<(), String> {
         let mut verdicts = FuturesUnordered::new();
+        let mut telling = gateway.telling();
         let (mut has_more, mut has_more_log) = (true, true);
         let (mut is_stopping, mut has_exited) = (false, false);
         let mut given_up = pin!(OptionFuture::from(None));
@@ -130,7 +132,7 @@ impl Running {
             tokio::select! {
                 line = self.stdout.next(), if may_say_more => match line {
                     Ok(Some(line)) => {
-                        if let Some(submission) = self.handle_line(&line, gateway).await? {
+                        if let Some(submission) = self.handle_line(&line, gateway, &mut telling)? {
                             verdicts.push(submission);
                         }
                     }
@@ -144,6 +146,7 @@ impl Running {
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
                     self.answer(&id, &verdict)?;
                 }
+                () = telling.told() => {}
                 written = write(self.stdin.as_mut(), &self.unread) => match written {
                     Ok(len) => drop(self.unread.drain(..len)),
                     // It reads no more; that alone is no fault.
@@ -173,10 +176,11 @@ impl Running {
     }
 
     /// Takes one line of its stdout; an event gives what waits for the verdict.
-    async fn handle_line<'g>(
+    fn handle_line<'g>(
         &mut self,
         line: &Line,
         gateway: &'g Gateway,
+        telling: &mut Telling,
     ) -> Result<Option<impl Future<Output = (EventId, Verdict)> + use<'g>>, String> {
         if !line.is_whole {
             return Err(format!(
@@ -202,8 +206,11 @@ impl Running {
                 Ok(None)
             }
             ProgramMessage::Status { ready, detail } => {
-                let detail: String = detail.chars().take(NOTE_BYTES_MAX).collect();
-                gateway.report(ready, detail).await;
+                telling.tell(Status {
+                    ready,
+                    detail: detail.chars().take(NOTE_BYTES_MAX).collect(),
+                    token: None,
+                });
                 Ok(None)
             }
         }

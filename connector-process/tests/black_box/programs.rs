@@ -1,12 +1,13 @@
 //! Connectors that are programs of the project: the examples of the documentation, and programs that
 //! do not behave.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_confinement::{Level, Right};
-use goondan_protocol::ipc::RefusalCode;
+use goondan_protocol::ipc::{RefusalCode, ToOrchestrator};
 use goondan_tests::{needs, wait_until};
 use serde_json::{Value, json};
 
@@ -256,6 +257,31 @@ const CURIOUS: &str = r#"can() { sh -c "$2" >/dev/null 2>&1 && out="$out $1"; }
     can listed-change 'echo x >> LISTED/input'; can parent 'cat /proc/VICTIM/environ'
     echo "{\"type\":\"event\",\"id\":\"1\",\"input\":\"$out\"}"
     if [ $$ -lt 10 ]; then setsid sleep 5518 & sleep 5518; fi"#;
+
+#[test]
+fn a_daemon_that_is_behind_hears_everything_of_a_program_that_says_much() {
+    // More than the socket and the queues hold, and once all of it is read, more than the pipe does.
+    let dir = script(
+        r#"text=$(head -c 65536 /dev/zero | tr '\0' x)
+        for id in $(seq 60); do
+            printf '{"type":"event","id":"%s","input":"%s"}\n' "$id" "$text"
+        done
+        printf '{"type":"status","ready":true,"detail":"all is said"}\n'
+        head -c 1048576 /dev/zero | tr '\0' '\n'
+        echo done >&2
+        exec cat >/dev/null"#,
+    );
+    let mut orchestrator = start(&dir);
+    orchestrator.log_line("done");
+    let (mut heard, mut is_all_said) = (BTreeSet::new(), false);
+    while heard.len() < 60 || !is_all_said {
+        match orchestrator.receive().1 {
+            ToOrchestrator::Status(status) => is_all_said |= status.detail == "all is said",
+            ToOrchestrator::Event(event) => assert!(heard.insert(event.id), "an event came twice"),
+            other => panic!("expected a status or an event, got {other:?}"),
+        }
+    }
+}
 
 #[test]
 fn sec_3_a_program_is_held_to_what_its_connection_lists_and_leaves_nothing_behind() {
