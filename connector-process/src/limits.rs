@@ -269,11 +269,11 @@ pub const RELAY_BACK_OFF_FIRST_MS: u64 = 250;
 /// Longest pause between two tries to reach a relay, in milliseconds.
 pub const RELAY_BACK_OFF_MAX_MS: u64 = 30_000;
 
-/// Requests of one relayed connector without an answer yet, on either side. One more is refused.
+/// Requests of one relayed connector without an answer yet, on either side. The connector's side refuses one more; at
+/// the daemon's, one more ends the link.
 pub const RELAY_UNANSWERED_MAX: usize = 1_024;
 
-/// Memory that those may take on the connector's side, where they are kept to be sent again, in bytes. Beyond, an event
-/// is refused; the first one is not.
+/// Memory that those may take on either side, in bytes. Beyond, it is the same; the first one may be larger.
 pub const RELAY_UNANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Frames that wait to be written to one side of a relay. With one more, that side does not read, and is given up.

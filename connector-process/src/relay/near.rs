@@ -25,7 +25,10 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{CallNews, RelayedCalls};
 use super::wire::{Queue, Wire, WireError, next_frame, write_all};
 use crate::gateway::{Gateway, Telling, span_within};
-use crate::limits::{NOTE_BYTES_MAX, RELAY_PING_MS, RELAY_UNANSWERED_MAX, REPLY_TIMEOUT_MS};
+use crate::limits::{
+    NOTE_BYTES_MAX, RELAY_PING_MS, RELAY_UNANSWERED_BYTES_MAX, RELAY_UNANSWERED_MAX,
+    REPLY_TIMEOUT_MS,
+};
 
 /// What of a relay every link works with.
 pub(super) struct Near<'n> {
@@ -37,13 +40,23 @@ pub(super) struct Near<'n> {
 }
 
 /// A request of the other side, its answer on the way.
-type Answering = BoxFuture<'static, (u64, ToConnector)>;
+type Answering = BoxFuture<'static, Answered>;
+
+/// A request of the other side that has its answer.
+struct Answered {
+    request: u64,
+    /// The size of its frame.
+    bytes: usize,
+    answer: ToConnector,
+}
 
 /// One link.
 struct Link<'n> {
     near: &'n Near<'n>,
     queue: Queue,
     answering: FuturesUnordered<Answering>,
+    /// The size of what those were asked by.
+    answering_bytes: usize,
     /// What the other side says of itself.
     telling: Telling,
     /// The requests for replies that may be forgotten.
@@ -68,6 +81,7 @@ impl Near<'_> {
             near: self,
             queue: queue.clone(),
             answering: FuturesUnordered::new(),
+            answering_bytes: 0,
             telling: self.gateway.telling(),
             replies: HashMap::new(),
         };
@@ -79,10 +93,7 @@ impl Near<'_> {
                 tokio::select! {
                     () = cut.cancelled() => return Ok(()),
                     frame = next_frame(&mut incoming) => link.hear(&frame?)?,
-                    Some((request, answer)) = link.answering.next() => {
-                        link.replies.remove(&request);
-                        link.say(&answer, Some(request))?;
-                    }
+                    Some(answered) = link.answering.next() => link.answer(&answered)?,
                     () = link.telling.told() => {}
                     result = &mut writing => return result,
                     () = heard.silence() => return Err(WireError::Silent),
@@ -121,6 +132,13 @@ impl Link<'_> {
         self.queue.put(message.to_frame(&head)?)
     }
 
+    /// Says what came of a request.
+    fn answer(&mut self, answered: &Answered) -> Result<(), WireError> {
+        self.answering_bytes -= answered.bytes;
+        self.replies.remove(&answered.request);
+        self.say(&answered.answer, Some(answered.request))
+    }
+
     /// Reads one frame. Nothing is waited for: the answers to what was read before would wait, too.
     fn hear(&mut self, frame: &[u8]) -> Result<(), WireError> {
         let envelope = Envelope::from_frame(frame)?;
@@ -146,12 +164,17 @@ impl Link<'_> {
                 }
                 Ok(())
             }
-            message => self.ask(&envelope, message),
+            message => self.ask(&envelope, message, frame.len()),
         }
     }
 
-    /// Passes a request on.
-    fn ask(&mut self, envelope: &Envelope, message: ToOrchestrator) -> Result<(), WireError> {
+    /// Passes a request on, whose frame has so many bytes.
+    fn ask(
+        &mut self,
+        envelope: &Envelope,
+        message: ToOrchestrator,
+        bytes: usize,
+    ) -> Result<(), WireError> {
         let out_of_turn = |kind: &str| WireError::OutOfTurn {
             kind: kind.to_owned(),
             when: "in a relay",
@@ -159,7 +182,7 @@ impl Link<'_> {
         let Some(request) = envelope.id else {
             return Err(out_of_turn(message.kind()));
         };
-        if self.answering.len() >= RELAY_UNANSWERED_MAX {
+        if !self.has_room_for(bytes) {
             return Err(WireError::TooMuch);
         }
         let gateway = self.near.gateway.clone();
@@ -204,9 +227,22 @@ impl Link<'_> {
             }
             other => return Err(out_of_turn(other.kind())),
         };
-        self.answering
-            .push(Box::pin(async move { (request, answer.await) }));
+        self.answering_bytes += bytes;
+        self.answering.push(Box::pin(async move {
+            let answer = answer.await;
+            Answered {
+                request,
+                bytes,
+                answer,
+            }
+        }));
         Ok(())
+    }
+
+    /// Whether one more request with so many bytes may be open. The other side keeps to the same.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let fits = self.answering_bytes + bytes <= RELAY_UNANSWERED_BYTES_MAX;
+        self.answering.len() < RELAY_UNANSWERED_MAX && (fits || self.answering.is_empty())
     }
 }
 

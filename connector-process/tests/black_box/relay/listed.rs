@@ -447,3 +447,21 @@ fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() 
     orchestrator.status_saying("nobody is connected");
     expect_service(&mut orchestrator, relay);
 }
+
+#[test]
+fn larger_requests_than_may_be_kept_end_the_link_and_no_more() {
+    let (mut orchestrator, relay) = near();
+    let mut listed = Listed::welcomed(relay);
+    let input = "x".repeat(15 * 1024 * 1024);
+    for id in 1..=5 {
+        listed.say(&event(id, &input));
+    }
+    let error = ended_in_log(&orchestrator);
+    assert!(
+        error.contains("leaves more requests open than it may"),
+        "{error}"
+    );
+    listed.expect_end();
+    orchestrator.status_saying("nobody is connected");
+    expect_service(&mut orchestrator, relay);
+}
