@@ -30,7 +30,7 @@ use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::Extensions;
 use crate::history::History;
 use crate::link::{Incoming, Link};
-use crate::model::{self, Answer};
+use crate::model::{self, Answer, ModelPlace};
 use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
 use crate::tools::{Origin, Toolbox, allowed_to, changesets_of};

@@ -5,6 +5,7 @@ mod cgroups;
 mod child;
 mod control;
 mod daemon;
+mod daemon_files;
 mod descriptors;
 mod event;
 mod frame_memory;

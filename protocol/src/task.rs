@@ -31,6 +31,9 @@ pub const TASK_ID_CHARS_MAX: usize = 64;
 /// Bytes of one [`TaskOutput`] at most.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
+/// What happened to a task, below its work area: what counts (`TASK-1`).
+pub const HISTORY: &str = ".metadata/history.jsonl";
+
 /// Directories of a work area that the daemon alone writes. What an agent could write there it could have approved by
 /// itself.
 pub const KEPT_DIRECTORIES: [&str; 3] = [".metadata", ".checkpoints", ".logs"];

@@ -187,8 +187,9 @@ fn perform(
         dir: &dir,
     };
     let project = work.sources.as_ref();
+    let files = projects.files();
     let mut bundle = Bundle::new(Surroundings {
-        files: &RealFiles,
+        files: &files,
         instance: &dir,
         agent: &agent,
         project: project.and_then(|sources| tree_of(sources.kept())),

@@ -20,6 +20,7 @@ use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, audit, ledger, workspace};
 use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
+use super::daemon_files::DaemonFiles;
 use super::masking::Masks;
 use super::module_gate;
 use super::proposals::ProposalFiles;
@@ -74,9 +75,14 @@ pub(super) struct OverlayOf<'a> {
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
+    /// goondan's own files, and directories that others write.
+    pub(super) fn files(&self) -> DaemonFiles {
+        DaemonFiles(self.disk.clone())
+    }
+
     /// The files of sandboxes.
     pub(super) fn proposal_files(&self) -> ProposalFiles {
-        ProposalFiles::new(self.disk.clone(), self.replication.is_some())
+        ProposalFiles::new(self.files(), self.replication.is_some())
     }
 
     pub(super) fn new(

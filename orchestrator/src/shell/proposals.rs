@@ -1,47 +1,34 @@
 //! Carrying out what is to be done about sandboxes and proposals, and finishing at the start what an earlier
 //! daemon did not (`PROP-3`).
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use goondan_core::{Input, ProposalWork, ProposalsDone};
-use goondan_durable::disk::{Disk, Folder};
 use goondan_proposals::{Files, ProposalError, Sandboxes};
 use goondan_protocol::control::{ControlError, Done, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_trees::RealFolder;
 use serde::Serialize;
 use serde_json::Value;
 
 mod git;
 
+use super::daemon_files::DaemonFiles;
 use git::Git;
 
-/// The files of sandboxes: goondan's own by the daemon's disk, which takes down for other nodes what is changed.
+/// The files of sandboxes.
 #[derive(Debug, Clone)]
 pub(super) struct ProposalFiles {
-    disk: Arc<dyn Disk>,
+    files: DaemonFiles,
     /// Whether there are other nodes.
     hands_on: bool,
 }
 
-impl Files for ProposalFiles {
-    fn disk(&self) -> &dyn Disk {
-        self.disk.as_ref()
-    }
-
-    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
-        Ok(Box::new(RealFolder::open(path)?))
-    }
-}
-
 impl ProposalFiles {
-    pub(super) fn new(disk: Arc<dyn Disk>, hands_on: bool) -> Self {
-        Self { disk, hands_on }
+    pub(super) fn new(files: DaemonFiles, hands_on: bool) -> Self {
+        Self { files, hands_on }
     }
 
     fn sandboxes(
@@ -51,7 +38,7 @@ impl ProposalFiles {
         project_root: &Path,
         at: Timestamp,
     ) -> Sandboxes<'_> {
-        let sandboxes = Sandboxes::new(self, layout.sandboxes(workspace), project_root, at);
+        let sandboxes = Sandboxes::new(&self.files, layout.sandboxes(workspace), project_root, at);
         match self.hands_on {
             true => sandboxes.handing_on(),
             false => sandboxes,
@@ -108,7 +95,7 @@ fn answer(result: &impl Serialize) -> Answer {
 /// tried again by the next request about it.
 pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp) -> Vec<Input> {
     // Whoever opens workspaces says why they cannot be listed.
-    let (records, _) = workspace::list(files.disk(), layout).unwrap_or_default();
+    let (records, _) = workspace::list(files.files.disk(), layout).unwrap_or_default();
     let recovered = records.into_iter().map(|record| {
         recover(
             files,
@@ -130,7 +117,7 @@ pub(super) fn recover(
     at: Timestamp,
 ) -> Option<Input> {
     let dir = layout.sandboxes(workspace_id);
-    if !matches!(files.disk().stat(&dir), Ok(Some(_))) {
+    if !matches!(files.files.disk().stat(&dir), Ok(Some(_))) {
         return None;
     }
     let mut sandboxes = files.sandboxes(layout, workspace_id, project_root, at);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::{self, TaskId};
 
 use crate::configuration;
 use crate::error::StoreError;
@@ -24,6 +25,7 @@ use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};
 const CONNECTORS: &str = "connectors";
 /// The directory of a workspace's instances.
 const INSTANCES: &str = "instances";
+const TASKS: &str = "tasks";
 
 /// Checks the instance in `dir`.
 ///
@@ -287,8 +289,20 @@ fn check_own_files(
             (EntryKind::File, CONFIGURATION_FILE) => check_configuration(disk, &path, out)?,
             (EntryKind::Directory, CONNECTORS) => check_connectors(disk, &path, out)?,
             (EntryKind::File, LEDGER_FILE) => instance::check_ledger(disk, &path, out)?,
-            (EntryKind::Directory, INSTANCES | "tasks" | "sandboxes" | "backups") => {}
+            (EntryKind::Directory, TASKS) => check_tasks(disk, &path, out)?,
+            (EntryKind::Directory, INSTANCES | "sandboxes" | "backups") => {}
             _ => out.findings.push(instance::odd(&path, kind, &name)),
+        }
+    }
+    Ok(())
+}
+
+/// What is kept of each task: its work area is its agent's.
+fn check_tasks(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    for (path, kind, name) in sorted(disk, dir)? {
+        // Others are people's own, or on their way in.
+        if kind == EntryKind::Directory && name.parse::<TaskId>().is_ok() {
+            instance::check_history(disk, &path.join(task::HISTORY), out)?;
         }
     }
     Ok(())

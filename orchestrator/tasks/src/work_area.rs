@@ -12,6 +12,7 @@ use goondan_cli_agents::blocks::Block;
 use goondan_durable::disk::{Disk, EntryKind, Folder, append_all, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
+pub use goondan_protocol::task::HISTORY;
 use goondan_protocol::task::KEPT_DIRECTORIES;
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
@@ -46,9 +47,6 @@ const METADATA: &str = ".metadata";
 
 /// Where the logs lie.
 const LOGS: &str = ".logs";
-
-/// The history, which is what counts, below the work area.
-pub const HISTORY: &str = ".metadata/history.jsonl";
 
 /// The link to the guide.
 const GUIDE: &str = "guide";

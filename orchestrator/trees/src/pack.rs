@@ -130,9 +130,16 @@ pub fn sync_listed(folder: &dyn Folder, listed: &Manifest) -> Result<(), TreeErr
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use goondan_durable::disk::{Disk as _, RealDisk, append_all};
+
     use super::*;
     use crate::RealFolder;
     use crate::extract::extract_listed;
+
+    fn write(path: &Path, bytes: &[u8]) {
+        let mut file = RealDisk.create(path).unwrap();
+        append_all(file.as_mut(), bytes).unwrap();
+    }
 
     #[test]
     fn what_is_packed_is_unpacked_as_it_was() {
@@ -148,10 +155,10 @@ mod tests {
             ("block", 512, 0o600),
         ] {
             let path = from.join(name);
-            std::fs::write(&path, vec![7; bytes]).unwrap();
+            write(&path, &vec![7; bytes]);
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         }
-        std::fs::write(deep.join("file"), b"deep").unwrap();
+        write(&deep.join("file"), b"deep");
         symlink("/somewhere/else", from.join("link")).unwrap();
         symlink(format!("a/{}", "y/".repeat(100)), from.join("long link")).unwrap();
         let none = Excludes::new::<&str>(&[]).unwrap();

@@ -10,7 +10,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
 const PROSE: &str = "Hello.";
-const VERSE: &str = "Hello, hello, / the winds do blow.";
+pub(crate) const VERSE: &str = "Hello, hello, / the winds do blow.";
 
 /// The example, as a person copies it.
 pub(crate) fn poet() -> Home {

@@ -147,7 +147,7 @@ mod rehearsing;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
-mod replicated_tasks;
+mod replicated_work;
 #[cfg(test)]
 mod replication;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 /// A project with a few files beside its configuration.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::new(LAB);
     for (path, text) in [
         ("src/a.txt", "one two three\n"),
@@ -32,7 +32,7 @@ fn read(home: &Home, path: &str) -> Option<String> {
 }
 
 /// Prepares a sandbox of `src` and has its worker change it.
-fn worked(home: &Home) -> PathBuf {
+pub(crate) fn worked(home: &Home) -> PathBuf {
     let prepare = [
         "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
     ];

@@ -209,18 +209,43 @@ pub(crate) fn check_ledger(
     path: &Path,
     out: &mut Verified,
 ) -> Result<(), StoreError> {
+    let advice = "what it says is not counted; restore the file from a backup if that matters";
+    match check_sealed(disk, path, advice, out)? {
+        Some((mut journal, reading)) => {
+            crate::ledger::check(&mut journal, &reading, &mut out.findings)
+        }
+        None => Ok(()),
+    }
+}
+
+/// What happened to a task (`TASK-1`).
+pub(crate) fn check_history(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let advice = "the task cannot be used; restore its work area from a backup";
+    check_sealed(disk, path, advice, out).map(drop)
+}
+
+/// A file of sealed records, and what is read of it; nothing if it cannot be read.
+fn check_sealed(
+    disk: &dyn Disk,
+    path: &Path,
+    advice: &str,
+    out: &mut Verified,
+) -> Result<Option<(Journal, sealed::Reading)>, StoreError> {
     let Some(mut journal) = open(disk, path, out)? else {
-        return Ok(());
+        return Ok(None);
     };
     let reading = sealed::read(&mut journal)?;
     if let Some(cut) = reading.cut {
         note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
     }
     let findings = reading.findings.iter().cloned();
-    let advice = "what it says is not counted; restore the file from a backup if that matters";
     out.findings
         .extend(findings.map(|finding| finding.advice(advice)));
-    crate::ledger::check(&mut journal, &reading, &mut out.findings)
+    Ok(Some((journal, reading)))
 }
 
 /// Opens a file for reading; none, with its finding, if that cannot be.

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use goondan_durable::disk::{Disk, Fault, SimulatedDisk};
-use goondan_durable::{FileError, FindingKind};
+use goondan_durable::disk::{Disk, Fault, SimulatedDisk, read_all};
+use goondan_durable::sealed::SealedLog;
+use goondan_durable::{FileError, FindingKind, Severity};
 use goondan_store::{StoreError, verify};
+use serde_json::json;
 
 use crate::damage::{Rig, rig};
 use crate::world::layout;
@@ -44,6 +46,35 @@ fn msg_11_what_connections_remember_is_known_and_checked() {
     let found = verified.findings.iter().find(|it| it.path == memory);
     let kind = found.map(|finding| finding.kind);
     assert_eq!(kind, Some(FindingKind::UnreadableFile), "{verified:#?}");
+}
+
+#[test]
+fn msg_11_the_history_of_a_task_is_checked_and_what_people_keep_beside_it_is_not() {
+    let rig = rig();
+    let tasks = workspace(&rig).join("tasks");
+    let history = |task: &str| {
+        let metadata = tasks.join(task).join(".metadata");
+        for dir in [&tasks, &tasks.join(task), &metadata] {
+            rig.disk.create_dir(dir).unwrap();
+        }
+        metadata.join("history.jsonl")
+    };
+    let (path, other) = (history("shop"), history("_mine"));
+    let mut log = SealedLog::open(&rig.disk, &path).unwrap().0;
+    for event in ["task_created", "agent_started", "task_completed"] {
+        log.append(&json!({"event": event})).unwrap();
+    }
+    log.sync().unwrap();
+    rig.disk.plant(&other, b"anything").unwrap();
+    let before = kinds_of(&rig.disk);
+    let mut file = rig.disk.open_read(&path).unwrap();
+    let text = String::from_utf8(read_all(file.as_mut(), 10_000).unwrap()).unwrap();
+    let altered = text.replace("agent_started", "agent_sTarted");
+    rig.disk.plant(&path, altered.as_bytes()).unwrap();
+    let verified = verify::root(&rig.disk, &layout()).unwrap();
+    let found = verified.findings.iter().find(|it| it.path == path).unwrap();
+    assert_eq!(found.severity, Severity::Error, "{found:?}");
+    assert_eq!(verified.findings.len(), before.len() + 1, "{verified:#?}");
 }
 
 /// Whichever call fails because something ran out: it is said as that, and never as damage.

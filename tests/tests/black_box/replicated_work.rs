@@ -1,4 +1,4 @@
-//! Tasks, and what agents made of their own configuration, survive the loss of their node (`REP-1`).
+//! Tasks, proposals, and what agents made of their own configuration, survive the loss of their node (`REP-1`).
 
 use std::fs;
 
@@ -7,6 +7,8 @@ use goondan_tests::postgres::Server;
 use goondan_tests::{Daemon, wait_until};
 use serde_json::Value;
 
+use crate::bundles::{VERSE, poet, status};
+use crate::proposals;
 use crate::tasks::{area, example, new_task};
 
 /// How a task stands, as a node tells; none if it does not know it yet.
@@ -63,11 +65,8 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     }
     // Its agent goes on, and is told.
     b.gdn(&["task", "rework", "shop", "Say why."]).exits(0);
-    wait_until("a run has begun there", || {
-        let began = events(&b).into_iter().skip(here.len());
-        began.filter(|event| event == "agent_started").count() > 0
-    });
-    waits_for(&b, "shop", "waiting_review");
+    // Of its files it finds none: it begins with its question.
+    waits_for(&b, "shop", "waiting_question");
     b.gdn(&["verify"]).exits(0);
 
     // It goes with its directory, on the node that was lost, too.
@@ -103,5 +102,74 @@ fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
     b.waits_until_it_runs();
     waits_for(&b, "shop", "cancelled");
     assert_eq!(events(&b), known);
+    drop(daemon_b.stop());
+}
+
+#[test]
+fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::with(proposals::home(), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    proposals::worked(&a.home);
+    let made = a.json(&["proposal", "create", "r1", "coder", "--notes", "for Ada"]);
+    assert_eq!(made["state"], "open");
+    let shown = a.json(&["proposal", "diff", "r1", "coder"]);
+    drop(daemon_a.kill());
+
+    b.waits_until_it_runs();
+    assert_eq!(b.json(&["proposal", "diff", "r1", "coder"]), shown);
+    b.gdn(&["verify"]).exits(0);
+    b.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(0);
+    let read = |path: &str| fs::read_to_string(a.home.project().join(path)).ok();
+    assert_eq!(read("src/a.txt").as_deref(), Some("one 2 three\n"));
+    assert_eq!(read("src/old.txt"), None);
+
+    // The first one has it as it stands since.
+    let daemon_a = Daemon::start(&a.home);
+    b.waits_until_followed_by("a");
+    drop(daemon_b.kill());
+    a.waits_until_it_runs();
+    let listed = a.json(&["proposal", "list"]);
+    assert_eq!(listed["proposals"][0]["state"], "applied");
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_node() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::with(poet(), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    a.ask("main", "answer in verse");
+    assert_eq!(a.ask("main", "hello"), VERSE);
+    let said = a.ask("main", "give yourself a shell");
+    assert!(said.contains("waiting"), "{said}");
+    let before = status(&a.home);
+    drop(daemon_a.kill());
+
+    b.waits_until_it_runs();
+    assert_eq!(b.ask("main", "hello"), VERSE);
+    let after = b.json(&["bundle", "status"]);
+    assert_eq!(after["active"], before["active"]);
+    // It says where it goes on.
+    let told = b.history("main").to_string();
+    assert!(told.contains("goes on at node `b`"), "{told}");
+    // What waits for a person can be decided here.
+    let id = before["changesets"][0]["changesetId"].as_str().unwrap();
+    b.gdn(&["bundle", "diff", id])
+        .exits(0)
+        .prints(&["+kind: Tool"]);
+    b.gdn(&["bundle", "approve", id]).exits(0);
+    wait_until("it is decided", || {
+        b.json(&["bundle", "status"])["changesets"][0]["state"] != "waiting"
+    });
     drop(daemon_b.stop());
 }

@@ -1,0 +1,23 @@
+//! goondan's own files by the daemon's disk, which takes down for other nodes what is changed, and directories that
+//! others write, too.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_durable::disk::{Disk, Folder};
+use goondan_trees::{Files, RealFolder};
+
+/// The files of the daemon.
+#[derive(Debug, Clone)]
+pub(super) struct DaemonFiles(pub(super) Arc<dyn Disk>);
+
+impl Files for DaemonFiles {
+    fn disk(&self) -> &dyn Disk {
+        self.0.as_ref()
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(RealFolder::open(path)?))
+    }
+}
