@@ -94,7 +94,7 @@ impl Model for ScriptedModel {
 /// What the conditions of a rule look at.
 struct RuleContext<'a> {
     user: String,
-    /// Set if the latest message is a tool result.
+    /// Set if the latest message, but for what goondan itself says, is a tool result.
     result: Option<ToolResult>,
     system: &'a str,
     conversation: &'a Conversation,
@@ -112,11 +112,15 @@ impl<'a> RuleContext<'a> {
         // The capture reaches further than the condition: a rule may quote the turn's last result
         // even when a message of another kind has come since.
         let mut last_result: Option<ToolResult> = None;
+        let mut is_latest = true;
         let places = (0..conversation.len()).rev();
         for (message, place) in conversation.messages().rev().zip(places) {
             let message = message?;
+            if matches!(message.source, MessageSource::System { .. }) {
+                continue;
+            }
             let own_result = message.data.content.tool_results().pop();
-            if place + 1 == conversation.len() {
+            if std::mem::take(&mut is_latest) {
                 result.clone_from(&own_result);
             }
             last_result = last_result.or(own_result);
