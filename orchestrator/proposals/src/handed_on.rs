@@ -53,6 +53,9 @@ struct HandedOn {
 
 const RECORD_SUFFIX: &str = ".json";
 
+/// What is not packed of a proposal: what this node did with it.
+const OF_THIS_NODE: [&str; 3] = ["/kept/*/apply/", "/kept/*/revert/", "/kept/*/published"];
+
 fn directory(sandboxes: &Path, run: &RunId) -> PathBuf {
     run_dir(sandboxes, run).join(HANDED_ON)
 }
@@ -92,14 +95,14 @@ impl Sandboxes<'_> {
         let wanted = [SANDBOX, INPUT, &kept].map(RelativePath::from_text);
         let wanted: Result<Vec<_>, _> = wanted.into_iter().collect();
         let wanted = wanted.map_err(|error| fault(&error))?;
-        let none = Excludes::new::<&str>(&[]).map_err(|error| fault(&error))?;
+        let excludes = Excludes::new(&OF_THIS_NODE).map_err(|error| fault(&error))?;
         let path = archive_path(&self.dir, at, digest);
         let temp = files::temp_path(&path);
         let file = disk.create(&temp).during("create", &temp)?;
         let mut archive = Archive { file, unsynced: 0 };
         let packed = pack(
             open.folder.as_ref(),
-            &none.only(wanted),
+            &excludes.only(wanted),
             limits(),
             &mut archive,
         )?;
@@ -115,6 +118,22 @@ impl Sandboxes<'_> {
         if let Some(before) = before.filter(|before| before.digest != digest) {
             let path = archive_path(&self.dir, at, &before.digest);
             disk.remove_file(&path).during("remove", &path)?;
+        }
+        Ok(())
+    }
+
+    /// Packs a proposal that waits and was made when there were no other nodes.
+    pub(crate) fn hand_on_late(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+        let path = archive_path(&self.dir, &open.at, digest);
+        if self.hands_on
+            && self
+                .files
+                .disk()
+                .stat(&path)
+                .during("look at", &path)?
+                .is_none()
+        {
+            self.hand_on(open, digest)?;
         }
         Ok(())
     }

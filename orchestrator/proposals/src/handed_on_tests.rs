@@ -157,3 +157,27 @@ fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
         }
     }
 }
+
+#[test]
+fn rep_1_a_proposal_that_was_made_before_there_were_other_nodes_is_handed_on_later() {
+    let world = World::with_proposal();
+    // A try that was refused has left its journal.
+    world.write(PROJECT, "src/a.rs", "a person's\n");
+    world.applied().unwrap_err();
+    let digest = world.sandboxes().show(&at()).unwrap().info.digest;
+    let apply = format!("r1/coder/kept/{digest}/apply");
+    world.write(SANDBOXES, &format!("{apply}/new"), "");
+    world.remove(SANDBOXES, &format!("{apply}/new"));
+    let mut here = world.sandboxes().handing_on();
+    assert!(here.recover_all().is_empty());
+    let other = other_node(&world);
+    assert!(other.sandboxes().take_on().is_empty());
+    assert!(
+        other
+            .read(SANDBOXES, &format!("r1/coder/kept/{digest}/proposal.json"))
+            .is_some()
+    );
+    let folder = other.disk().folder(Path::new(SANDBOXES));
+    assert!(folder.look(Path::new(&apply)).unwrap().is_none());
+    assert_eq!(other.applied().unwrap().files.len(), 3);
+}

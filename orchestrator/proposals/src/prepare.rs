@@ -36,9 +36,10 @@ impl Sandboxes<'_> {
     /// too many files.
     pub fn prepare(&mut self, request: &PrepareSandbox) -> Result<SandboxDetail, ProposalError> {
         let at = &request.at;
-        if sandbox_name(at) == EVENTS {
+        // The run's log, and what is kept beside it when it was damaged.
+        if sandbox_name(at).starts_with(EVENTS) {
             return Err(ProposalError::invalid(
-                format!("`{EVENTS}` cannot be the name of an agent"),
+                format!("the name of an agent cannot begin with `{EVENTS}`"),
                 "choose another `--agent`",
             ));
         }

@@ -45,6 +45,9 @@ impl Sandboxes<'_> {
             ProposalState::Rejected | ProposalState::Reverted => return Ok(()),
         };
         self.publish(open, &standing.digest)?;
+        if standing.state == ProposalState::Open {
+            self.hand_on_late(open, &standing.digest)?;
+        }
         let name = Path::new(KEPT).join(&standing.digest).join(journal);
         let stat = open.folder.look(&name).during("look at", &name)?;
         if stat.is_none() {
