@@ -269,6 +269,7 @@ impl Trial {
         }
         let tally = self.nodes[0].home.note("tally");
         oracle::each_is_answered_once(&sent, &histories, &tally);
+        let tasks = oracle::each_task_is_there(&sent, node);
         let epochs =
             oracle::each_epoch_has_one_owner(&sent, &NODES, &self.services, self.pair.primary());
         oracle::no_daemon_failed(&self.services);
@@ -277,7 +278,7 @@ impl Trial {
             self.nodes.iter().all(|node| node.files() == of_owner)
         });
         let mut told = format!(
-            "{} events, {} lines of tools, {epochs} epochs, in {:.0} s",
+            "{} events, {} lines of tools, {tasks} tasks, {epochs} epochs, in {:.0} s",
             sent.acknowledged.len(),
             tally.lines().count(),
             since.elapsed().as_secs_f64()

@@ -24,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Events of one conversation.
 const EVENTS_OF_A_CONVERSATION: u64 = 60;
 
+/// One event of so many is sent once a task was made.
+const EVENTS_OF_A_TASK: u64 = 40;
+
 /// Conversations at a time.
 const CONVERSATIONS: u64 = 3;
 
@@ -48,6 +51,12 @@ impl Event {
     /// Whether a tool leaves a line.
     pub(super) fn has_a_tool(&self) -> bool {
         self.number.is_multiple_of(4)
+    }
+
+    /// The task that is made before it, if one is.
+    pub(super) fn task(&self) -> Option<String> {
+        let makes = self.number.is_multiple_of(EVENTS_OF_A_TASK);
+        makes.then(|| format!("t{}", self.number))
     }
 
     /// What its agent is told.
@@ -216,6 +225,14 @@ impl Sender {
     }
 
     fn sends(&self, event: &Event) -> Option<Ran> {
+        if let Some(task) = event.task() {
+            let args = ["task", "new", "A task", "--id", &task, "--agent", "worker"];
+            let made = self.gdn(&[&args[..], &["--description", "Wait."]].concat())?;
+            // An earlier try may have made it, and was not told.
+            if made.code != 0 && !made.stderr.contains("has a task") {
+                return Some(made);
+            }
+        }
         let (id, key, text) = (event.id(), event.key(), event.text());
         let mut args = vec!["send", "--event-id", &id, "--instance", &key, &text];
         if !event.is_waited_for() {

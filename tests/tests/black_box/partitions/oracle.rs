@@ -72,6 +72,13 @@ pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &
     }
 }
 
+/// Each task that was acknowledged is there.
+pub(super) fn each_task_is_there(sent: &Sent, node: &Node) -> usize {
+    let tasks = sent.acknowledged.iter().filter_map(|it| it.event.task());
+    let shown = tasks.map(|task| node.json(&["task", "show", &task])["info"]["taskId"] == *task);
+    shown.inspect(|is_it| assert!(is_it)).count()
+}
+
 /// A tool ran once, and once more for each line that says that its outcome is unknown.
 fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
     let id = event.id();
