@@ -15,6 +15,8 @@ use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
+use crate::proposals;
+
 /// The exit code of a daemon whose workspace another one has.
 const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
@@ -152,7 +154,7 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = Node::with(proposals::home(), "a", &server.url());
     let config = a.home.state_root().join("config.json");
     let replicating = std::fs::read(&config).unwrap();
     a.home.write("state/config.json", "{}");
@@ -164,6 +166,18 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
         own.strip_prefix(a.home.path()).unwrap().to_str().unwrap(),
         "of the tools",
     );
+    let new = [
+        "task",
+        "new",
+        "Before",
+        "--agent",
+        "worker",
+        "--description",
+        "Wait.",
+    ];
+    a.gdn(&new).exits(0);
+    proposals::worked(&a.home);
+    a.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
     drop(daemon.stop());
 
     a.home.write(
@@ -181,6 +195,11 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
     b.waits_until_it_runs();
     assert!(says(&b.history("x"), "before"));
     assert_eq!(b.ask("x", "echo after"), "after");
+    let task = b.json(&["task", "show", "before"]);
+    assert_eq!(task["info"]["title"], "Before");
+    b.gdn(&["proposal", "reject", "r1", "coder", "--reason", "not now"])
+        .exits(0);
+    b.gdn(&["verify"]).exits(0);
 
     // Its files are made anew there, and what the tools left is not touched.
     let daemon = Daemon::start(&a.home);
@@ -189,6 +208,8 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
     a.waits_until_it_runs();
     assert!(says(&a.history("x"), "after"));
     assert_eq!(std::fs::read(&own).unwrap(), b"of the tools");
+    let shown = a.json(&["proposal", "show", "r1", "coder"]);
+    assert_eq!(shown["state"], "rejected");
     drop(daemon.stop());
 }
 
