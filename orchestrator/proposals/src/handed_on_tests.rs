@@ -7,6 +7,14 @@ use goondan_durable::disk::{Crash, Disk as _, read_all};
 use crate::NoGit;
 use crate::world::{PROJECT, SANDBOXES, Simulated, WORK, World, apply, at, create};
 
+/// A project with a proposal that was handed on.
+fn handed_on() -> World {
+    let world = World::with_work();
+    let mut sandboxes = world.sandboxes().handing_on();
+    sandboxes.create(&create(), &NoGit).unwrap();
+    world
+}
+
 /// The same project on another node, which has of the sandboxes what goes through the disk.
 fn other_node(world: &World) -> World {
     let other = World::new();
@@ -15,9 +23,15 @@ fn other_node(world: &World) -> World {
     for dir in [&run, &handed_on] {
         other.disk().create_dir(dir).unwrap();
     }
-    let of_run = [run.join("events.jsonl")].into_iter();
-    let entries = world.disk().list(&handed_on).unwrap().into_iter();
-    for path in of_run.chain(entries.map(|entry| handed_on.join(entry.name))) {
+    let entries = match world.disk().stat(&handed_on).unwrap() {
+        Some(_) => world.disk().list(&handed_on).unwrap(),
+        None => Vec::new(),
+    };
+    let entries = entries.into_iter().map(|entry| handed_on.join(entry.name));
+    for path in std::iter::once(run.join("events.jsonl")).chain(entries) {
+        if world.disk().stat(&path).unwrap().is_none() {
+            continue;
+        }
         let mut file = world.disk().open_read(&path).unwrap();
         let bytes = read_all(file.as_mut(), 1 << 24).unwrap();
         other.disk().plant(&path, &bytes).unwrap();
@@ -78,12 +92,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
 
 #[test]
 fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
-    let world = World::with_work();
-    world
-        .sandboxes()
-        .handing_on()
-        .create(&create(), &NoGit)
-        .unwrap();
+    let world = handed_on();
     let other = other_node(&world);
     // It had the workspace before, and a sandbox of the same name.
     let old = other.disk().folder(Path::new(SANDBOXES));
@@ -102,12 +111,7 @@ fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
 
 #[test]
 fn rep_1_what_was_handed_on_and_altered_is_refused_and_tried_again() {
-    let world = World::with_work();
-    world
-        .sandboxes()
-        .handing_on()
-        .create(&create(), &NoGit)
-        .unwrap();
+    let world = handed_on();
     let other = other_node(&world);
     let dir = Path::new(SANDBOXES).join("r1/.handed-on");
     let entries = other.disk().list(&dir).unwrap();
@@ -131,12 +135,7 @@ fn rep_1_what_was_handed_on_and_altered_is_refused_and_tried_again() {
 
 #[test]
 fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
-    let world = World::with_work();
-    world
-        .sandboxes()
-        .handing_on()
-        .create(&create(), &NoGit)
-        .unwrap();
+    let world = handed_on();
     let before = other_node(&world).disk().after_crash(Crash::KeepUnsynced);
     for call in 1.. {
         let stopped = World(Simulated(before.after_crash(Crash::ProcessOnly)));
@@ -180,4 +179,29 @@ fn rep_1_a_proposal_that_was_made_before_there_were_other_nodes_is_handed_on_lat
     let folder = other.disk().folder(Path::new(SANDBOXES));
     assert!(folder.look(Path::new(&apply)).unwrap().is_none());
     assert_eq!(other.applied().unwrap().files.len(), 3);
+}
+
+#[test]
+fn rep_1_a_crash_while_a_proposal_is_made_leaves_it_to_other_nodes_or_to_none() {
+    let before = World::with_work().disk().after_crash(Crash::KeepUnsynced);
+    let mut seen = [0; 2];
+    for call in 1.. {
+        let stopped = World(Simulated(before.after_crash(Crash::ProcessOnly)));
+        stopped.disk().crash_at(call);
+        drop(stopped.sandboxes().handing_on().create(&create(), &NoGit));
+        let is_down = stopped.disk().is_down();
+        for crash in [Crash::LoseUnsynced, Crash::Subset(call)] {
+            let after = World(Simulated(stopped.disk().after_crash(crash)));
+            let is_made = after.sandboxes().standing(&at()).unwrap().is_some();
+            seen[usize::from(is_made)] += 1;
+            let other = other_node(&after);
+            assert!(other.sandboxes().take_on().is_empty(), "{call}, {crash:?}");
+            let shown = other.sandboxes().show(&at());
+            assert_eq!(shown.is_ok(), is_made, "{call}, {crash:?}: {shown:?}");
+        }
+        if !is_down {
+            assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+            return;
+        }
+    }
 }

@@ -4,12 +4,19 @@ use std::fs;
 
 use goondan_tests::node::Node;
 use goondan_tests::postgres::Server;
-use goondan_tests::{Daemon, wait_until};
+use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 use crate::bundles::{VERSE, poet, status};
 use crate::proposals;
 use crate::tasks::{area, example, new_task};
+
+/// Two nodes with a project.
+fn two(server: &Server, project: Home) -> (Node, Node) {
+    let a = Node::with(project, "a", &server.url());
+    let b = a.beside(server, "b");
+    (a, b)
+}
 
 /// How a task stands, as a node tells; none if it does not know it yet.
 fn shown(node: &Node, task: &str) -> Option<Value> {
@@ -38,10 +45,8 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let a = Node::with(example(), "a", &server.url());
-    let b = a.beside(&server, "b");
-    let daemon_a = Daemon::serving(&a.home);
-    let daemon_b = Daemon::start(&b.home);
+    let (a, b) = two(&server, example());
+    let (daemon_a, daemon_b) = (Daemon::serving(&a.home), Daemon::start(&b.home));
     new_task(&a.home);
     waits_for(&a, "shop", "waiting_question");
     a.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
@@ -85,10 +90,8 @@ fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let a = Node::with(example(), "a", &server.url());
-    let b = a.beside(&server, "b");
-    let daemon_a = Daemon::serving(&a.home);
-    let daemon_b = Daemon::start(&b.home);
+    let (a, b) = two(&server, example());
+    let (daemon_a, daemon_b) = (Daemon::serving(&a.home), Daemon::start(&b.home));
     new_task(&a.home);
     waits_for(&a, "shop", "waiting_question");
     a.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
@@ -110,10 +113,8 @@ fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let a = Node::with(proposals::home(), "a", &server.url());
-    let b = a.beside(&server, "b");
-    let daemon_a = Daemon::serving(&a.home);
-    let daemon_b = Daemon::start(&b.home);
+    let (a, b) = two(&server, proposals::home());
+    let (daemon_a, daemon_b) = (Daemon::serving(&a.home), Daemon::start(&b.home));
     proposals::worked(&a.home);
     let made = a.json(&["proposal", "create", "r1", "coder", "--notes", "for Ada"]);
     assert_eq!(made["state"], "open");
@@ -144,10 +145,8 @@ fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_nod
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let a = Node::with(poet(), "a", &server.url());
-    let b = a.beside(&server, "b");
-    let daemon_a = Daemon::serving(&a.home);
-    let daemon_b = Daemon::start(&b.home);
+    let (a, b) = two(&server, poet());
+    let (daemon_a, daemon_b) = (Daemon::serving(&a.home), Daemon::start(&b.home));
     a.ask("main", "answer in verse");
     assert_eq!(a.ask("main", "hello"), VERSE);
     let said = a.ask("main", "give yourself a shell");
