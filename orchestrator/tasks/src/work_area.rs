@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_cli_agents::blocks::Block;
 use goondan_durable::disk::{Disk, EntryKind, Folder, append_all, read_all};
+use goondan_durable::journal::Journal;
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
 pub use goondan_protocol::task::HISTORY;
@@ -225,6 +226,27 @@ impl WorkArea {
         };
         area.write(disk, task.state(), &[created])?;
         Ok((area, task))
+    }
+
+    /// Whether a task was being made there when the machine stopped, and nobody was told that it is: it can be made again.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`].
+    pub fn is_unfinished(disk: &dyn Disk, root: &Path) -> Result<bool, WorkAreaError> {
+        // They are written once the history has its first line.
+        for name in views::NAMES {
+            let path = root.join(name);
+            if disk.stat(&path).during("look at", &path)?.is_some() {
+                return Ok(false);
+            }
+        }
+        let path = root.join(HISTORY);
+        if disk.stat(&path).during("look at", &path)?.is_none() {
+            return Ok(true);
+        }
+        let whole_lines = Journal::open_read(disk, &path)?.scan(|_, _| {})?;
+        Ok(whole_lines == 0)
     }
 
     /// Makes the directories that are missing in a work area that came from another node, which has its history alone.

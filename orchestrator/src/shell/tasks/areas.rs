@@ -89,7 +89,18 @@ impl Areas {
                 continue;
             }
             match TaskId::try_from(name) {
-                Ok(task) => found.push(self.load(&TaskRef::new(id, &task))),
+                Ok(task) => {
+                    let at = TaskRef::new(id, &task);
+                    if self.is_unfinished(&at) {
+                        tracing::warn!(
+                            workspace_id = %id,
+                            task_id = %task,
+                            "a task was being made when the daemon ended, and is none; it can be made again"
+                        );
+                    } else {
+                        found.push(self.load(&at));
+                    }
+                }
                 Err(problem) => tracing::warn!(
                     workspace_id = %id,
                     error = &problem as &dyn std::error::Error,
@@ -98,6 +109,12 @@ impl Areas {
             }
         }
         Ok(found)
+    }
+
+    /// Whether there is no task yet. What cannot be looked at is told when it is read.
+    fn is_unfinished(&self, at: &TaskRef) -> bool {
+        let root = self.ground.work_area(at);
+        WorkArea::is_unfinished(self.ground.disk.as_ref(), &root).unwrap_or(false)
     }
 
     /// Reads a task, and keeps its work area open if it may still change.

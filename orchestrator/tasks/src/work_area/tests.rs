@@ -331,14 +331,17 @@ fn task_1_a_crash_at_every_call_leaves_the_task_before_or_after() {
             Crash::Subset(crashes),
         ] {
             let disk = disk.after_crash(crash);
+            let is_unfinished = WorkArea::is_unfinished(&disk, Path::new(ROOT)).unwrap();
             let loaded = match WorkArea::load(&disk, Path::new(ROOT)) {
                 Err(WorkAreaError::NoTask(_)) => {
                     assert!(!is_created, "the task is gone: call {crashes}, {crash:?}");
+                    assert!(is_unfinished, "it is none: call {crashes}, {crash:?}");
                     create(&disk).unwrap();
                     continue;
                 }
                 loaded => loaded.unwrap().1,
             };
+            assert!(!is_unfinished, "there is one: call {crashes}, {crash:?}");
             let known = match &lived {
                 None => 0,
                 Some(Ok(())) => states.len() - 1,
