@@ -10,7 +10,7 @@ const SETTINGS: [&str; 6] = [
     "wal_sender_timeout=3s",
     "wal_receiver_timeout=3s",
     "wal_retrieve_retry_interval=200ms",
-    "wal_keep_size=64MB",
+    "wal_keep_size=1GB",
     "max_wal_size=96MB",
     "shared_buffers=16MB",
 ];
