@@ -3,6 +3,7 @@
 //! Each has a state root of its own, and both have the project at the same place. Without PostgreSQL these tests are
 //! left out, and say so.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
@@ -12,6 +13,7 @@ use goondan_tests::postgres::Server;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
+use goondan_tests::wait::{PATIENCE, within};
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
@@ -30,7 +32,17 @@ const FAULTS: u64 = 6;
 
 /// Waits until two nodes have the same files: what is put off is written, and followed.
 fn have_the_same_files(one: &Node, other: &Node) {
-    wait_until("both have the same files", || one.files() == other.files());
+    let are_same = || (one.files() == other.files()).then_some(());
+    if within(PATIENCE, are_same).is_some() {
+        return;
+    }
+    let (one, other) = (one.files(), other.files());
+    let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    let differ = names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name));
+    let differ: Vec<_> = differ.collect();
+    panic!("not the same on both: {differ:?}");
 }
 
 fn says(messages: &Value, text: &str) -> bool {
