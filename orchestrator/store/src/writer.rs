@@ -176,10 +176,32 @@ impl Worker {
     /// Does what was put off and is due; `all` does what is not due yet too.
     pub fn tidy(&mut self, all: bool) {
         self.let_go();
+        let changed = self.due_workspaces(all);
         self.clear_quiet(all);
         self.retry_folds(all);
         self.flush_metadata(all);
         self.rest_quiet(all);
+        for error in self.confirm(changed.iter().collect()).into_values() {
+            // Nobody waits for what was put off; the next batch of the workspace hears of it.
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "what was put off is not confirmed"
+            );
+        }
+    }
+
+    /// The workspaces of what was put off and is due.
+    fn due_workspaces(&self, all: bool) -> HashSet<WorkspaceId> {
+        let now = Instant::now();
+        let is_due = |due: &Instant| all || *due <= now;
+        let open = self.open.iter().filter(|(_, held)| {
+            let dues = [held.metadata_due, held.clear_due, held.rest_due];
+            dues.iter().flatten().any(is_due)
+        });
+        let unfolded = self.unfolded.iter().filter(|(_, it)| is_due(&it.due));
+        let open = open.map(|(instance, _)| instance);
+        let all = open.chain(unfolded.map(|(instance, _)| instance));
+        all.map(|instance| instance.workspace_id.clone()).collect()
     }
 
     /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
@@ -253,7 +275,8 @@ impl Worker {
         *batch = later;
         let failed_ledgers = self.workspace_files.sync(self.disk.as_ref(), &self.layout);
         self.keep_promises(touched, failed);
-        let unconfirmed = self.confirm(&staged);
+        let changed = staged.iter().filter_map(|it| it.about.workspace_id());
+        let unconfirmed = self.confirm(changed.collect());
         let reported = staged.into_iter().map(|staged| {
             let error = match &staged.about {
                 About::Instance(instance) => failed.get(instance),
@@ -267,10 +290,8 @@ impl Worker {
         reported.collect()
     }
 
-    /// Waits until what a batch changed stands wherever else its workspaces are kept. Of which it does not, and why.
-    fn confirm(&self, staged: &[Staged]) -> HashMap<WorkspaceId, StoreError> {
-        let changed = staged.iter().filter_map(|it| it.about.workspace_id());
-        let changed: HashSet<&WorkspaceId> = changed.collect();
+    /// Waits until what was changed stands wherever else its workspaces are kept. Of which it does not, and why.
+    fn confirm(&self, changed: HashSet<&WorkspaceId>) -> HashMap<WorkspaceId, StoreError> {
         let unconfirmed = changed.into_iter().filter_map(|id| {
             let dir = self.layout.workspace(id);
             let confirmed = self.disk.confirm(&dir).during("confirm", &dir);
