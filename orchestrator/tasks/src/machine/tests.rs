@@ -17,6 +17,8 @@ use crate::limits::{
     RATE_LIMIT_JITTER_MS,
 };
 
+mod nodes;
+
 /// A task, driven by hand: every input with the time it comes at.
 struct Driven {
     task: Task,
@@ -776,28 +778,4 @@ fn task_7_a_task_that_is_too_large_or_says_nothing_is_refused() {
     for change in changes {
         assert_eq!(made(change), Err(Refused::BadTask));
     }
-}
-
-#[test]
-fn rep_1_an_agent_is_told_that_its_task_goes_on_at_another_node() {
-    let mut driven = Driven::running(2);
-    for (node, facts) in [("a", 1), ("a", 0), ("b", 1), ("b", 0)] {
-        let at = Timestamp::from_unix_millis(driven.now);
-        let output = driven.task.handle(Input::OnNode(node.to_owned()), at);
-        assert_eq!(output.unwrap().facts.len(), facts, "{node}");
-    }
-    let effects = driven.exits(None);
-    let prompt = started(&effects);
-    assert!(
-        prompt.contains("on another machine until now, `a`"),
-        "{prompt}"
-    );
-    // It is no reason to begin anew.
-    let mut driven = Driven::running(0);
-    driven.does(Input::OnNode("a".to_owned()));
-    driven.tells(complete(0));
-    driven.ends_well();
-    let before = driven.status();
-    assert!(driven.does(Input::OnNode("b".to_owned())).is_empty());
-    assert_eq!(driven.status(), before);
 }
