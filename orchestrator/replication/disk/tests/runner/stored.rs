@@ -136,7 +136,14 @@ fn live(owner: &Owner) {
                 report.report.into_done().unwrap();
             }
         }
-        worker.tidy(number % 2 == 1);
+        let is_all = number % 2 == 1;
+        if is_all {
+            // It is due before the rest, and is synced.
+            worker.flush_metadata(true);
+        }
+        worker.tidy(is_all);
+        // What was put off does not wait for the next batch.
+        assert!(!is_all || owner.recording.is_quiet(&workspace()));
     }
     worker.finish();
     drop(worker);
