@@ -240,13 +240,14 @@ impl Sandboxes<'_> {
     /// A name for a sandbox that another one takes the place of.
     fn free_name(&self, run: &dyn Folder, name: &str) -> Result<PathBuf, ProposalError> {
         let now = names::encode(&self.now.to_string());
-        for number in 1.. {
+        let mut number = 1_u64;
+        loop {
             let path = PathBuf::from(format!("{SUPERSEDED}{name}-{now}-{number}"));
             if run.look(&path).during("look at", &path)?.is_none() {
                 return Ok(path);
             }
+            number += 1;
         }
-        Ok(PathBuf::from(format!("{SUPERSEDED}{name}")))
     }
 
     fn unpack(
