@@ -166,15 +166,19 @@ impl Log {
         );
     }
 
-    /// Shows the latest lines, for whoever has to find out why a test failed.
+    /// Shows the latest lines, and of the earlier ones the latest warnings and errors, for whoever has to find out why a
+    /// test failed.
     pub fn show(&self) {
         let state = self
             .state
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let skipped = state.lines.len().saturating_sub(SHOWN_LINES);
-        eprintln!("--- the daemon's log, {skipped} earlier lines left out:");
-        for line in state.lines.iter().skip(skipped) {
+        let (earlier, latest) = state.lines.split_at(skipped);
+        let told = earlier.iter().rev().filter(|line| line["level"] != "info");
+        let told: Vec<_> = told.take(SHOWN_LINES).collect();
+        eprintln!("--- the daemon's log, {skipped} earlier lines left out but those that warn:");
+        for line in told.into_iter().rev().chain(latest) {
             eprintln!("{line}");
         }
         if !state.faults.is_empty() {

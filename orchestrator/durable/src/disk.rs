@@ -50,6 +50,8 @@ pub struct Stat {
     pub kind: EntryKind,
     /// A file's length in bytes.
     pub len: u64,
+    /// Its number on its file system.
+    pub inode: u64,
 }
 
 /// A file system.
@@ -185,6 +187,13 @@ pub trait DiskFile: fmt::Debug + Send {
     ///
     /// As the file system says.
     fn is_at(&self, path: &Path) -> io::Result<bool>;
+
+    /// The file's number on its file system, as in [`Stat::inode`].
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn inode(&self) -> io::Result<u64>;
 
     /// Makes the content and length durable.
     ///

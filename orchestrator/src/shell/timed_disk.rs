@@ -128,6 +128,10 @@ impl DiskFile for TimedFile {
         self.file.is_at(path)
     }
 
+    fn inode(&self) -> io::Result<u64> {
+        self.file.inode()
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.times.time(|| self.file.sync())
     }

@@ -259,6 +259,10 @@ impl DiskFile for FolderFile {
         Ok((own.dev(), own.ino()) == (named.dev(), named.ino()))
     }
 
+    fn inode(&self) -> io::Result<u64> {
+        self.0.metadata().map(|found| found.ino())
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         // The mode is to last, too, which is no data.
         self.0.sync_all()

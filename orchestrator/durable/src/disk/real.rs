@@ -67,6 +67,7 @@ impl Disk for RealDisk {
             Ok(found) => Ok(Some(Stat {
                 kind: kind_of(found.file_type()),
                 len: found.len(),
+                inode: found.ino(),
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -145,6 +146,10 @@ impl DiskFile for RealFile {
         };
         let own = self.0.metadata()?;
         Ok((own.dev(), own.ino()) == (named.dev(), named.ino()))
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        self.0.metadata().map(|found| found.ino())
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -190,14 +190,17 @@ impl Disk for SimulatedDisk {
                 Some(Node::File { current, .. }) => Stat {
                     kind: EntryKind::File,
                     len: current.len() as u64,
+                    inode: ino,
                 },
                 Some(Node::Link { .. }) => Stat {
                     kind: EntryKind::Other,
                     len: 0,
+                    inode: ino,
                 },
                 _ => Stat {
                     kind: EntryKind::Directory,
                     len: 0,
+                    inode: ino,
                 },
             })),
         })
@@ -347,6 +350,10 @@ impl DiskFile for SimulatedFile {
         let machine = self.disk.0.lock();
         let machine = machine.unwrap_or_else(PoisonError::into_inner);
         Ok(machine.find(path).is_ok_and(|named| named == ino))
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        Ok(self.ino)
     }
 
     fn sync(&mut self) -> io::Result<()> {

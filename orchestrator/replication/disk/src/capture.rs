@@ -1,15 +1,14 @@
 //! A workspace's files as they were at one moment, while they go on to change: what a snapshot is made of.
 //!
 //! At that moment every file gets a second name in a directory of its own, and its length is noted. What is appended
-//! later is behind that length; what is removed, renamed or replaced goes on under the second name. So nobody waits for
-//! the copying. Only what is cut in place is lost, which stores do when they repair a file: the capture is void then.
+//! later is behind that length; what is removed, renamed or replaced goes on under the second name; what is cut in place
+//! is kept in memory by whoever cuts it ([`Uncopied`]). So nobody waits for the copying.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use goondan_durable::disk::{Disk, DiskFile, EntryKind, read_full};
 use goondan_replication::limits::APPEND_BYTES_MAX;
@@ -20,6 +19,7 @@ use goondan_replication::record::parts::{PartBuilder, SnapshotPart};
 use goondan_replication::tree::TreeDigest;
 use sha2::{Digest as _, Sha256};
 
+use crate::uncopied::Uncopied;
 use crate::walk;
 
 /// Why a capture is no snapshot.
@@ -28,33 +28,28 @@ pub enum CaptureError {
     /// The disk failed, or whoever keeps the parts.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A file was cut in place meanwhile.
-    #[error("a file was cut while it was copied; a later snapshot will do")]
+    /// What was cut in place meanwhile could not be kept.
+    #[error(
+        "files were cut before they were copied, and could not be kept; a later snapshot will do"
+    )]
     Void,
     /// A part cannot be written.
     #[error("a part cannot be written: {0}")]
     Part(#[from] RecordFault),
 }
 
-/// Tells a capture that a file was cut in place.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Voided(Arc<AtomicBool>);
-
-impl Voided {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn is_so(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 enum Captured {
     Directory,
-    /// Under which number, and how long.
-    File(u64, u64),
+    File(CapturedFile),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CapturedFile {
+    /// Its second name.
+    number: u64,
+    inode: u64,
+    len: u64,
 }
 
 /// The files of a workspace as they were. Its directory is removed when it is dropped.
@@ -62,7 +57,7 @@ pub struct Capture {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     entries: BTreeMap<RelativePath, Captured>,
-    voided: Voided,
+    uncopied: Uncopied,
 }
 
 impl fmt::Debug for Capture {
@@ -81,12 +76,7 @@ impl Capture {
     /// # Errors
     ///
     /// As the disk says.
-    pub(crate) fn take(
-        disk: Arc<dyn Disk>,
-        workspace: &Path,
-        dir: &Path,
-        voided: Voided,
-    ) -> io::Result<Self> {
+    pub(crate) fn take(disk: Arc<dyn Disk>, workspace: &Path, dir: &Path) -> io::Result<Self> {
         disk.remove_tree(dir)?;
         disk.create_dir(dir)?;
         // From here on what was made goes with it.
@@ -94,7 +84,7 @@ impl Capture {
             disk,
             dir: dir.to_owned(),
             entries: BTreeMap::new(),
-            voided,
+            uncopied: Uncopied::default(),
         };
         for (path, kind) in walk::entries(capture.disk.as_ref(), workspace, None)? {
             let captured = if kind == EntryKind::Directory {
@@ -113,7 +103,14 @@ impl Capture {
         self.disk.link(file, &name)?;
         let found = self.disk.stat(&name)?;
         let found = found.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Captured::File(number, found.len))
+        let (inode, len) = (found.inode, found.len);
+        self.uncopied.add(inode, len);
+        Ok(Captured::File(CapturedFile { number, inode, len }))
+    }
+
+    /// What is still to be copied of it, for whoever cuts files.
+    pub(crate) fn uncopied(&self) -> Uncopied {
+        self.uncopied.clone()
     }
 
     fn name(&self, number: u64) -> PathBuf {
@@ -141,34 +138,39 @@ impl Capture {
                     digest.directory(path);
                     parts.push(FileOperation::CreateDir { path: path.clone() })?;
                 }
-                Captured::File(number, len) => {
-                    let content = self.file(path, *number, *len, &mut parts)?;
-                    digest.file(path, *len, content);
+                Captured::File(file) => {
+                    let content = self.file(path, *file, &mut parts)?;
+                    digest.file(path, file.len, content);
+                    self.uncopied.copied(file.inode);
                 }
             }
+        }
+        // Whatever was read after a cut is told by this.
+        if self.uncopied.is_void() {
+            return Err(CaptureError::Void);
         }
         let digest = digest.finish();
         let Parts { builder, keep } = parts;
         keep(builder.finish(digest).encode()?)?;
-        // Whatever was read after a cut is told by this.
-        if self.voided.is_so() {
-            return Err(CaptureError::Void);
-        }
         Ok(digest)
     }
 
     fn file(
         &self,
         path: &RelativePath,
-        number: u64,
-        len: u64,
+        captured: CapturedFile,
         parts: &mut Parts<'_>,
     ) -> Result<Hash, CaptureError> {
         parts.push(FileOperation::Create { path: path.clone() })?;
+        let CapturedFile { number, inode, len } = captured;
         let mut file = self.disk.open_read(&self.name(number))?;
         let (mut offset, mut hash) = (0, Sha256::new());
         while offset < len {
-            let bytes = read_some(file.as_mut(), offset, len)?;
+            let mut bytes = read_some(file.as_mut(), offset, len)?;
+            // What was cut meanwhile is missing in what was read, or there is something else.
+            if let Some(content) = self.uncopied.content(inode) {
+                bytes = some_of(&content, offset);
+            }
             if bytes.is_empty() {
                 return Err(CaptureError::Void);
             }
@@ -187,6 +189,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
+        self.uncopied.end();
         if let Err(error) = self.disk.remove_tree(&self.dir) {
             tracing::warn!(
                 path = %self.dir.display(),
@@ -204,6 +207,15 @@ fn read_some(file: &mut dyn DiskFile, offset: u64, len: u64) -> io::Result<Vec<u
     let read = read_full(file, &mut bytes, offset)?;
     bytes.truncate(read);
     Ok(bytes)
+}
+
+/// As [`read_some`], of what is in memory.
+fn some_of(content: &[u8], offset: u64) -> Vec<u8> {
+    let rest = usize::try_from(offset)
+        .ok()
+        .and_then(|offset| content.get(offset..));
+    let rest = rest.unwrap_or_default();
+    rest.get(..APPEND_BYTES_MAX).unwrap_or(rest).to_vec()
 }
 
 struct Parts<'k> {

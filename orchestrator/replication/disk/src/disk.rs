@@ -199,8 +199,8 @@ impl Disk for ReplicatedDisk {
             return self.inner.create(path);
         };
         let mut changing = workspace.change(self.inner.as_ref())?;
-        if self.inner.stat(path)?.is_some() {
-            changing.cuts();
+        if changing.is_copied() && self.inner.stat(path)?.is_some() {
+            changing.cuts(self.inner.open_read(path)?.as_mut(), 0);
         }
         let operation = FileOperation::Create {
             path: relative.clone(),

@@ -88,7 +88,7 @@ impl DiskFile for ReplicatedFile {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let (mut changing, path) = changing(&self.shared, self.opened)?;
-        changing.cuts();
+        changing.cuts(self.file.as_mut(), len);
         let Some(path) = path else {
             return self.file.set_len(len);
         };
@@ -108,6 +108,10 @@ impl DiskFile for ReplicatedFile {
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         self.file.is_at(path)
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        self.file.inode()
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -32,6 +32,7 @@ pub mod redo;
 mod replica;
 pub mod scope;
 mod taken;
+mod uncopied;
 mod unsettled;
 mod walk;
 mod workspace;

@@ -4,6 +4,8 @@ use goondan_replication::limits::APPEND_BYTES_MAX;
 
 /// Bytes taken down of a workspace from which on they are handed over without waiting for a sync.
 pub const TAKEN_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes in memory of files that were cut before a snapshot had copied them.
+pub const CUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes read at a time when a file is read back.
 pub const READ_BACK_BYTES: usize = 256 * 1024;
 /// Changes that a standby makes between two notes at most.

@@ -5,16 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use goondan_durable::disk::Disk;
+use goondan_durable::disk::{Disk, DiskFile};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::owner::BatchId;
 use goondan_replication::record::SnapshotReference;
 
-use crate::capture::{Capture, Voided};
+use crate::capture::Capture;
 use crate::confirmations::{Awaited, Confirmations, Term};
 use crate::error::Refused;
 use crate::taken::Taken;
+use crate::uncopied::Uncopied;
 use crate::unsettled::Unsettled;
 
 /// One batch of a workspace for its log.
@@ -65,7 +66,7 @@ struct Record {
     /// Directories that are being removed.
     removals: usize,
     /// Of the last capture.
-    capture: Voided,
+    uncopied: Uncopied,
 }
 
 impl Record {
@@ -98,7 +99,7 @@ impl Workspace {
                 has_taken: false,
                 unsettled: Vec::new(),
                 removals: 0,
-                capture: Voided::default(),
+                uncopied: Uncopied::default(),
             }),
             removed: Condvar::new(),
             confirmations: Confirmations::new(refused),
@@ -302,9 +303,8 @@ impl Workspace {
         }
         changing.settle()?;
         changing.hand_over();
-        let voided = Voided::default();
-        let capture = Capture::take(Arc::clone(disk), &self.dir, dir, voided.clone())?;
-        changing.record.capture = voided;
+        let capture = Capture::take(Arc::clone(disk), &self.dir, dir)?;
+        changing.record.uncopied = capture.uncopied();
         changing.record.has_taken = true;
         (self.outlet)(HandedOver {
             workspace: self.id.clone(),
@@ -406,9 +406,14 @@ impl Changing<'_> {
         (self.record.term, self.record.taken.open(path))
     }
 
-    /// A file is about to be cut in place: what was captured of it is not there any more.
-    pub(crate) fn cuts(&self) {
-        self.record.capture.set();
+    /// Whether captured files are being copied.
+    pub(crate) fn is_copied(&self) -> bool {
+        !self.record.uncopied.is_empty()
+    }
+
+    /// A file is about to be cut in place to `len` bytes: what was captured of it is kept.
+    pub(crate) fn cuts(&self, file: &mut dyn DiskFile, len: u64) {
+        self.record.uncopied.keep(file, len);
     }
 
     /// Which name an open file has by now; none if it was removed or replaced.

@@ -420,7 +420,7 @@ impl FilesThread {
 
     /// Has the files as they are now be kept as a snapshot; what comes of it is told when it is done.
     fn capture(&self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
-        let dir = snapshots::captured(&self.layout, workspace);
+        let dir = snapshots::captured(&self.layout, workspace, &reference);
         let captured = self
             .recording
             .capture(workspace, &self.disk, &dir, reference.clone())?;

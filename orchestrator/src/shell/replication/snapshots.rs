@@ -23,10 +23,15 @@ use crate::limits::{SNAPSHOT_PART_PAUSE_MS, SNAPSHOT_PART_TIMEOUT_MS};
 /// The directory in `replication/` with the second names of files that are being copied.
 pub(super) const SNAPSHOTS: &str = "snapshots";
 
-/// Where the files of a workspace have second names while they are copied.
-pub(super) fn captured(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+/// Where the files of a workspace have second names while they are copied: for each snapshot somewhere else, as the one
+/// before may not be cleared away yet.
+pub(super) fn captured(
+    layout: &Layout,
+    workspace: &WorkspaceId,
+    reference: &SnapshotReference,
+) -> PathBuf {
     let dir = layout.replication().join(SNAPSHOTS);
-    dir.join(workspace.as_str())
+    dir.join(format!("{workspace}.{}", reference.as_str()))
 }
 
 /// The parts of one snapshot, as the log's server keeps them.

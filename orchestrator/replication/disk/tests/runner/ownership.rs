@@ -348,6 +348,10 @@ impl DiskFile for SlowFile {
         self.file.is_at(path)
     }
 
+    fn inode(&self) -> io::Result<u64> {
+        self.file.inode()
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }

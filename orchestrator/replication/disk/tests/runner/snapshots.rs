@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_durable::disk::{Disk, Fault, SimulatedDisk};
+use goondan_durable::disk::{Disk, DiskFile, Fault, SimulatedDisk, append_all};
 use goondan_replicated_disk::{Capture, CaptureError, Content, RestoreError, Waits};
 use goondan_replication::names::Hash;
 use goondan_replication::record::SnapshotReference;
@@ -44,24 +44,19 @@ fn restored(parts: &[Vec<u8>]) -> Result<SimulatedDisk, RestoreError> {
 
 #[test]
 fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later() {
-    let (mut kept, mut void) = (0, 0);
+    let mut cut = 0;
     for seed in seeds(300) {
         let owner = Owner::new(Waits::AtConfirm);
         run(&owner, seed, 60, Faults::None);
         let capture = capture(&owner).unwrap();
+        let captured = lengths(&owner);
         run(&owner, seed + 1_000_000, 30, Faults::None);
+        let now = lengths(&owner);
+        cut += usize::from(now.iter().zip(&captured).any(|(now, then)| now < then));
         let given = parts(&capture);
         // The log goes on as if nothing had been.
         owner.is_replayed(&format!("seed {seed}"));
-        let (parts, digest) = match given {
-            Ok(given) => given,
-            Err(CaptureError::Void) => {
-                void += 1;
-                continue;
-            }
-            Err(error) => panic!("seed {seed}: {error}"),
-        };
-        kept += 1;
+        let (parts, digest) = given.unwrap();
         let before = memory(&owner.operations_before_snapshot());
         assert_eq!(digest, before.digest(), "seed {seed}");
         let disk = restored(&parts).unwrap();
@@ -70,7 +65,90 @@ fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later()
         let left = owner.disk.stat(Path::new(CAPTURES)).unwrap();
         assert_eq!(left, None, "the second names are left");
     }
-    assert!(kept > 30 && void > 30, "{kept} kept, {void} void");
+    assert!(cut > 30, "files were cut in {cut} runs");
+}
+
+/// How long the captured files are by now.
+fn lengths(owner: &Owner) -> Vec<u64> {
+    let names = (0..).map(|number: u64| Path::new(CAPTURES).join(number.to_string()));
+    let found = names.map(|name| owner.disk.stat(&name).unwrap());
+    found.map_while(|found| Some(found?.len)).collect()
+}
+
+/// A file of so many mebibytes.
+fn write(owner: &Owner, name: &str, mebibytes: u8) -> Box<dyn DiskFile> {
+    let mut file = owner.replicated.create(&dir().join(name)).unwrap();
+    for number in 0..mebibytes {
+        append_all(file.as_mut(), &vec![number + 1; 1 << 20]).unwrap();
+    }
+    file
+}
+
+#[test]
+fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
+    // So many bytes are four parts, and `b` is in three of them.
+    for part in 1..4 {
+        for name in ["a", "b", "c", "d"] {
+            let owner = Owner::new(Waits::AtConfirm);
+            let sizes = [("a", 3), ("b", 9), ("c", 2)];
+            let mut files: Vec<_> = sizes
+                .into_iter()
+                .map(|(name, mebibytes)| (name, write(&owner, name, mebibytes)))
+                .collect();
+            let capture = capture(&owner).unwrap();
+            let mut parts = Vec::new();
+            let given = capture.give(&mut |given| {
+                parts.push(given);
+                if parts.len() == part {
+                    match files.iter_mut().find(|(file, _)| *file == name) {
+                        Some((_, file)) => {
+                            file.set_len(1).unwrap();
+                            // What comes in its place is not what was captured.
+                            append_all(file.as_mut(), &[0; 10 << 20]).unwrap();
+                        }
+                        // So is what is made anew in the place of another.
+                        None => drop(owner.replicated.create(&dir().join("c")).unwrap()),
+                    }
+                }
+                Ok(())
+            });
+            let context = format!("`{name}` behind part {part}");
+            assert!(parts.len() >= 4, "{context}: {} parts", parts.len());
+            let digest = given.unwrap();
+            let before = memory(&owner.operations_before_snapshot());
+            assert_eq!(digest, before.digest(), "{context}");
+            let disk = restored(&parts).unwrap();
+            assert_eq!(replica(&disk).digest().unwrap(), digest, "{context}");
+        }
+    }
+}
+
+#[test]
+fn rep_1_a_capture_of_which_too_much_was_cut_is_void() {
+    let owner = Owner::new(Waits::AtConfirm);
+    let names: Vec<String> = (0..17).map(|number| format!("f{number}")).collect();
+    let files = names.iter().map(|name| write(&owner, name, 4));
+    let mut files: Vec<_> = files.collect();
+    let (kept, last) = files.split_at_mut(16);
+    for is_void in [false, true] {
+        let capture = capture(&owner).unwrap();
+        for file in kept.iter_mut() {
+            file.set_len(0).unwrap();
+        }
+        if is_void {
+            last[0].set_len(0).unwrap();
+        }
+        let given = parts(&capture);
+        assert_eq!(
+            matches!(given, Err(CaptureError::Void)),
+            is_void,
+            "{:?}",
+            given.err()
+        );
+        for file in kept.iter_mut() {
+            append_all(file.as_mut(), &vec![7; 4 << 20]).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -97,12 +175,8 @@ fn rep_1_a_capture_that_fails_changes_nothing() {
 fn rep_1_what_is_no_snapshot_is_refused() {
     let owner = Owner::new(Waits::AtConfirm);
     for name in ["a", "b"] {
-        let mut file = owner.replicated.create(&dir().join(name)).unwrap();
         // So many bytes are more than one part.
-        for _ in 0..5 {
-            let chunk = vec![name.as_bytes()[0]; 1 << 20];
-            goondan_durable::disk::append_all(file.as_mut(), &chunk).unwrap();
-        }
+        write(&owner, name, 5);
     }
     let (parts, _) = parts(&capture(&owner).unwrap()).unwrap();
     assert!(parts.len() > 1);
