@@ -109,6 +109,12 @@ impl MemoryLog {
     /// Reads records from a position on.
     #[must_use]
     pub fn read(&self, from: Position) -> Page {
+        self.read_some(from, READ_RECORDS_MAX)
+    }
+
+    /// As [`read`](Self::read), so many records at most.
+    #[must_use]
+    pub(crate) fn read_some(&self, from: Position, records_max: usize) -> Page {
         let mut bytes = 0;
         let fits = |record: &&(Hash, Vec<u8>)| {
             let is_first = bytes == 0;
@@ -116,7 +122,7 @@ impl MemoryLog {
             is_first || bytes <= READ_BYTES_MAX
         };
         let behind = self.records.range(from..).map(|(_, record)| record);
-        let records = behind.take(READ_RECORDS_MAX).take_while(fits);
+        let records = behind.take(records_max).take_while(fits);
         let is_there = self.records.contains_key(&from);
         Page {
             before: self.before(from),

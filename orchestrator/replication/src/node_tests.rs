@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::limits::LEFT_MS;
-use crate::log::{MemoryLog, Page};
+use crate::limits::{LEFT_MS, NOTE_BEHIND_MS, READ_RECORDS_MAX};
+use crate::log::{MemoryLog, Page, Put};
 use crate::operation::RelativePath;
+use crate::record::Body;
 use crate::tree::MemoryTree;
 use crate::wire::{Heard, LogHead};
 
@@ -571,6 +572,40 @@ fn nothing_is_noted_while_changes_are_made() {
         (position(&world), noted(&world)),
         (Position(4), Position(4))
     );
+}
+
+#[test]
+fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
+    let mut world = World::new(&["b"]);
+    let mut writer = Chain::new(workspace("w"));
+    let log = world.logs.entry(workspace("w")).or_default();
+    let seal = Body::Seal {
+        node: node("a"),
+        life: Life(1),
+    };
+    let batches = (1..3 * READ_RECORDS_MAX).map(|number| {
+        let path = RelativePath::new(&format!("f{number}")).unwrap();
+        Body::Operations(vec![FileOperation::Create { path }])
+    });
+    for body in std::iter::once(seal).chain(batches) {
+        let record = writer.next(body).unwrap();
+        let after = writer.last();
+        writer.follow_bytes(record.bytes().to_vec()).unwrap();
+        assert_eq!(log.put(&Put { record, after }), PutAnswer::Done);
+    }
+    world.shells[0].held = Some(Vec::new());
+    world.join(0, "w");
+    for pages in 1..=2 {
+        world.now_ms += NOTE_BEHIND_MS;
+        let done = world.shells[0].held.replace(Vec::new()).unwrap();
+        assert_eq!(done.len(), 1);
+        for done in done {
+            world.give(0, done);
+        }
+        let position = Position(pages * READ_RECORDS_MAX as u64);
+        assert_eq!(world.shells[0].node.standings()[0].position, position);
+        assert_eq!(world.shells[0].notes[&workspace("w")].position(), position);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ use world::World;
 const RUNS: u64 = 60;
 
 /// Seeds in which a planted bug has to be found.
-const RUNS_TO_FIND: u64 = 200;
+const RUNS_TO_FIND: u64 = 2_000;
 
 /// A bug in the code around the machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::{Chain, ChainFault};
 use crate::limits::{ANSWER_DEADLINE_MS, POLL_MS, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS};
-use crate::log::{Attempt, Put, PutAnswer, ReadAnswer};
+use crate::log::{Attempt, Page, Put, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
 use crate::record::SnapshotReference;
@@ -66,7 +66,8 @@ pub enum Input {
     Tick,
 }
 
-/// What a standby wants done. At most one of them is under way, but for [`Effect::Say`].
+/// What a standby wants done. At most one of them is under way, but for [`Effect::Say`], and a page that is read while the
+/// changes of the one before are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Read the log from a position on.
@@ -239,7 +240,7 @@ enum Step {
     /// The log is read.
     Reading { attempt: Attempt, until_ms: u64 },
     /// The changes of records are made; afterwards the chain is this one.
-    Applying { then: Chain },
+    Applying { then: Chain, next: NextPage },
     /// The digest is awaited; afterwards the chain is this one.
     Digesting { then: Chain },
     /// The files are looked at before a seal.
@@ -264,6 +265,15 @@ enum Step {
     Stopped,
 }
 
+/// The page behind those records whose changes are being made.
+#[derive(Debug)]
+enum NextPage {
+    /// It is not asked for, or did not come.
+    None,
+    Asked(Attempt),
+    Here(Page),
+}
+
 /// Who replays a workspace's log.
 #[derive(Debug)]
 pub struct Standby {
@@ -272,6 +282,8 @@ pub struct Standby {
     chain: Chain,
     /// Records that are read and not followed yet.
     page: VecDeque<Vec<u8>>,
+    /// How far the log was written when that page was read.
+    head: Position,
     step: Step,
     rank: Option<u64>,
     heard_ms: u64,
@@ -302,6 +314,7 @@ impl Standby {
             life,
             chain,
             page: VecDeque::new(),
+            head: Position::START,
             step: Step::Resting { until_ms: now_ms },
             rank: None,
             heard_ms: now_ms,
@@ -339,6 +352,15 @@ impl Standby {
     #[must_use]
     pub fn is_changing(&self) -> bool {
         matches!(self.step, Step::Applying { .. })
+    }
+
+    /// Whether the page behind that is here already.
+    #[cfg(test)]
+    pub(crate) fn has_read_on(&self) -> bool {
+        let Step::Applying { next, .. } = &self.step else {
+            return false;
+        };
+        matches!(next, NextPage::Here(_))
     }
 
     /// Whether a person has to decide what becomes of this node's files.
@@ -430,12 +452,17 @@ impl Standby {
     fn ask(&mut self, now_ms: u64) {
         self.is_told = false;
         let attempt = self.attempt();
+        let from = self.chain.position().next();
+        self.effects.push(Effect::Read(attempt, from));
+        self.reading(now_ms, attempt);
+    }
+
+    /// Waits for what comes next.
+    fn reading(&mut self, now_ms: u64, attempt: Attempt) {
         self.step = Step::Reading {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
         };
-        let from = self.chain.position().next();
-        self.effects.push(Effect::Read(attempt, from));
     }
 
     /// Waits for news.

@@ -382,16 +382,21 @@ fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_
     };
     let page = ReadAnswer::Page(bench.log.read(from));
     let effects = bench.standby.handle(0, Input::Read(attempt, page));
-    let [Effect::Apply(changes)] = &effects[..] else {
+    let [Effect::Apply(changes), Effect::Read(attempt, from)] = &effects[..] else {
         panic!("{effects:?}");
     };
     let positions: Vec<_> = changes.iter().map(RecordChanges::position).collect();
     assert_eq!(positions, [2, 3, 4].map(Position));
     assert!(bench.standby.is_changing());
     assert_eq!(bench.standby.chain().position(), Position(0));
+    // The rest is read while they are made.
+    let page = ReadAnswer::Page(bench.log.read(*from));
+    let effects = bench.standby.handle(0, Input::Read(*attempt, page));
+    assert!(effects.is_empty(), "{effects:?}");
+    assert!(bench.standby.is_changing());
     let effects = bench.standby.handle(0, Input::Applied(Ok(())));
     assert!(!bench.standby.is_changing());
-    assert_eq!(bench.answer(effects), Some(Effect::Digest));
+    assert_eq!(effects, [Effect::Digest]);
     let found = Hash([1; 32]);
     let effects = bench.standby.handle(0, Input::Digested(found));
     assert_eq!(bench.answer(effects), None);

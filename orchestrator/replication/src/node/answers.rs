@@ -32,8 +32,6 @@ impl Node {
             (Asked::Read(workspace, attempt), answer) => {
                 let answer = read(answer);
                 let is_end = self.is_end(&workspace, &answer);
-                // Between two pages no changes are made.
-                self.note_if_due(now_ms, &workspace);
                 self.tell_standby(now_ms, &workspace, standby::Input::Read(attempt, answer));
                 if is_end {
                     self.caught_up(now_ms, &workspace);

@@ -218,7 +218,11 @@ impl Node {
                     self.tell_standby(now_ms, workspace, none);
                 }
             }
-            standby::Effect::Apply(changes) => self.effects.push(files(FilesWork::Apply(changes))),
+            standby::Effect::Apply(changes) => {
+                // Before they are made, the files are still what is noted.
+                self.note_before_changes(now_ms, workspace);
+                self.effects.push(files(FilesWork::Apply(changes)));
+            }
             standby::Effect::Digest => self.effects.push(files(FilesWork::Digest)),
             standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),
             standby::Effect::Restore(from) => self.effects.push(files(FilesWork::Restore(from))),
@@ -367,12 +371,20 @@ impl Node {
         self.beat_due_ms = now_ms;
     }
 
-    /// Has it noted how far a log was followed, if that is due.
+    /// Has it noted how far a log was followed, if that is due, and no changes are being made.
     pub(super) fn note_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        let place = self.places.get(workspace);
+        if place.is_some_and(|place| !place.is_changing()) {
+            self.note_before_changes(now_ms, workspace);
+        }
+    }
+
+    /// As [`note_if_due`](Self::note_if_due), ahead of changes that are handed over next.
+    fn note_before_changes(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        if place.note_due_ms > now_ms || place.is_changing() {
+        if place.note_due_ms > now_ms {
             return;
         }
         let next_ms = if place.is_far_behind() {

@@ -7,7 +7,7 @@ use crate::chain::Chain;
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Life, NodeId, Position};
 use crate::owner::{BatchId, Owner};
-use crate::standby::{Files, Standby};
+use crate::standby::{Files, Standby, Unfit};
 use crate::tree::MemoryTree;
 
 /// What comes to a node.
@@ -22,6 +22,7 @@ pub(super) enum Arrival {
     Event(u64),
     ToolEnded(u64),
     SnapshotKept(Position, Hash),
+    Applied(Result<(), Unfit>),
     Tick,
 }
 

@@ -8,7 +8,7 @@ use super::application::{self, Said};
 use super::node::{Arrival, Node, Ownership, Purpose, Role};
 use super::{Bug, Plan};
 use crate::chain::Chain;
-use crate::limits::HEARTBEAT_MS;
+use crate::limits::{HEARTBEAT_MS, READ_RECORDS_MAX};
 use crate::log::{Attempt, MemoryLog, Put, PutAnswer, ReadAnswer};
 use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::owner::{self, BatchId, Deposed, Owner};
@@ -79,6 +79,7 @@ impl Seen {
             "late packet",
             "unknown outcome",
             "made anew",
+            "read on",
             "snapshot",
             "forgotten",
             "two owners",

@@ -1,13 +1,29 @@
 //! One record after the other.
 
-use super::{Effect, RecordChanges, Standby, Step, Trouble, Unfit};
+use super::{Effect, NextPage, RecordChanges, Standby, Step, Trouble, Unfit};
 use crate::chain::{Chain, Link};
 use crate::log::{Attempt, Page, ReadAnswer};
 use crate::names::{Hash, Position};
 use crate::record::{Body, Encoded};
 
+impl NextPage {
+    fn read(&mut self, attempt: Attempt, answer: ReadAnswer) {
+        if !matches!(self, Self::Asked(asked) if *asked == attempt) {
+            return;
+        }
+        *self = match answer {
+            // Whether there is nothing more is asked again behind the changes.
+            ReadAnswer::Page(page) if !page.records.is_empty() => Self::Here(page),
+            ReadAnswer::Page(_) | ReadAnswer::Unavailable => Self::None,
+        };
+    }
+}
+
 impl Standby {
     pub(super) fn read(&mut self, now_ms: u64, attempt: Attempt, answer: ReadAnswer) {
+        if let Step::Applying { next, .. } = &mut self.step {
+            return next.read(attempt, answer);
+        }
         match &self.step {
             Step::Reading { attempt: asked, .. } if *asked == attempt => {}
             Step::Finding { attempt: asked, .. } if *asked == attempt => {
@@ -51,6 +67,7 @@ impl Standby {
             return self.caught_up(now_ms, page.head);
         }
         self.heard_ms = now_ms;
+        self.head = page.head;
         self.page = page.records.into();
         self.go_on(now_ms);
     }
@@ -121,8 +138,20 @@ impl Standby {
             self.chain = then;
             return self.ask(now_ms);
         }
-        self.step = Step::Applying { then };
         self.effects.push(Effect::Apply(changes));
+        let next = self.read_on(&then);
+        self.step = Step::Applying { then, next };
+    }
+
+    /// Reads on while changes are made, if there is more behind them.
+    fn read_on(&mut self, then: &Chain) -> NextPage {
+        if !self.page.is_empty() || then.position() >= self.head {
+            return NextPage::None;
+        }
+        let attempt = self.attempt();
+        self.effects
+            .push(Effect::Read(attempt, then.position().next()));
+        NextPage::Asked(attempt)
     }
 
     /// What the digest of the files was at a snapshot's record, if it should have been another one.
@@ -135,13 +164,18 @@ impl Standby {
     }
 
     pub(super) fn applied(&mut self, now_ms: u64, outcome: Result<(), Unfit>) {
-        let Step::Applying { then } = &self.step else {
+        let Step::Applying { then, next } = &mut self.step else {
             return;
         };
+        let next = std::mem::replace(next, NextPage::None);
         match outcome {
             Ok(()) => {
                 self.chain = then.clone();
-                self.go_on(now_ms);
+                match next {
+                    NextPage::Here(page) if !self.is_rebuild_asked => self.turn(now_ms, page),
+                    NextPage::Here(_) | NextPage::None => self.go_on(now_ms),
+                    NextPage::Asked(attempt) => self.reading(now_ms, attempt),
+                }
             }
             Err(Unfit { position, fault }) => {
                 self.differs(now_ms, position, Trouble::Misfit { position, fault });

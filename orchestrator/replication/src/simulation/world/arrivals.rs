@@ -53,6 +53,14 @@ impl World {
             Arrival::SnapshotKept(at, digest) => {
                 self.owner_input(n, owner::Input::SnapshotKept { at, digest });
             }
+            Arrival::Applied(outcome) => {
+                if let Role::Standby(machine) = &self.nodes[n].role
+                    && machine.has_read_on()
+                {
+                    self.seen.note("read on");
+                }
+                self.standby_input(n, standby::Input::Applied(outcome));
+            }
             Arrival::Tick => self.tick(n),
         }
     }

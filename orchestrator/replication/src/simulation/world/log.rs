@@ -94,10 +94,16 @@ impl World {
         answer
     }
 
-    pub(super) fn read(&self, from: Position, is_down: bool) -> ReadAnswer {
+    pub(super) fn read(&mut self, from: Position, is_down: bool) -> ReadAnswer {
         if is_down {
             return ReadAnswer::Unavailable;
         }
-        ReadAnswer::Page(self.log.read(from))
+        // Some pages are short, so that there are several.
+        let records_max = if self.rng.bool() {
+            READ_RECORDS_MAX
+        } else {
+            self.rng.usize(1..20)
+        };
+        ReadAnswer::Page(self.log.read_some(from, records_max))
     }
 }

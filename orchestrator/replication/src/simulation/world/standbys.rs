@@ -11,7 +11,9 @@ impl World {
                 return;
             };
             let effects = machine.handle(now_ms, input);
-            self.note(n);
+            if !machine.is_changing() {
+                self.note(n);
+            }
             for effect in effects {
                 self.trace(|| format!("n{n}: {effect:?}"));
                 inputs.extend(self.standby_effect(n, effect));
@@ -44,13 +46,17 @@ impl World {
         match effect {
             standby::Effect::Read(attempt, from) => self.send(n, Question::Read(attempt, from)),
             standby::Effect::Apply(changes) => {
+                // Before they are made, the files are what is noted.
+                self.note(n);
                 let node = &mut self.nodes[n];
                 for record in &changes {
                     drop(record.make_in(&mut node.should_be));
                 }
                 let mut each = changes.iter();
                 let outcome = each.try_for_each(|record| record.make_in(&mut node.tree));
-                return Some(standby::Input::Applied(outcome));
+                // Whatever is read meanwhile may come first.
+                let (life, ms) = (node.life, self.rng.u64(1..30));
+                self.after(ms, What::Arrives(n, life, Arrival::Applied(outcome)));
             }
             standby::Effect::Digest => {
                 return Some(standby::Input::Digested(self.nodes[n].tree.digest()));
