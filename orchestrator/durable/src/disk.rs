@@ -136,15 +136,38 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// As the file system says.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Waits until all that was changed below a directory, and synced, also stands wherever else it is kept. On a
-    /// disk that is kept nowhere else there is nothing to wait for.
+    /// Sees to it that all that was changed below a directory gets to wherever else it is kept. What is returned waits
+    /// until all of it that was synced stands there; none if there is nothing to wait for, as on a disk that is kept
+    /// nowhere else.
     ///
     /// # Errors
     ///
     /// If it is kept elsewhere and will never be known to stand there.
-    fn confirm(&self, _dir: &Path) -> io::Result<()> {
-        Ok(())
+    fn confirmation(&self, _dir: &Path) -> io::Result<Option<Box<dyn Confirmation>>> {
+        Ok(None)
     }
+
+    /// Waits for that.
+    ///
+    /// # Errors
+    ///
+    /// As [`confirmation`](Self::confirmation) and [`Confirmation::wait`].
+    fn confirm(&self, dir: &Path) -> io::Result<()> {
+        match self.confirmation(dir)? {
+            Some(confirmation) => confirmation.wait(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is on its way to wherever else a disk is kept.
+pub trait Confirmation: fmt::Debug + Send {
+    /// Waits until it stands there.
+    ///
+    /// # Errors
+    ///
+    /// If that will never be known.
+    fn wait(self: Box<Self>) -> io::Result<()>;
 }
 
 /// An open file.

@@ -38,6 +38,8 @@ pub const HEARTBEAT_MS: u64 = 1_000;
 pub const TAKE_OVER_AFTER_MS: u64 = 5_000;
 /// How much longer each further standby waits, in milliseconds, so that they do not all try at once.
 pub const TAKE_OVER_STEP_MS: u64 = 1_000;
+/// How long a batch that nobody waits for waits for one to go with, in milliseconds.
+pub const UNAWAITED_MS: u64 = 20;
 /// How often a standby that is told of nothing asks the log for new records, in milliseconds.
 pub const POLL_MS: u64 = 500;
 /// Records that are read at once.

@@ -56,6 +56,8 @@ pub enum Input {
         batch: BatchId,
         /// What it did.
         operations: Vec<FileOperation>,
+        /// Whether anybody waits for it.
+        is_awaited: bool,
     },
     /// The files of a workspace were captured as all its batches before made them, which is a batch itself.
     Snapshot {
@@ -423,16 +425,21 @@ impl Node {
             Input::Wanted(workspace) => self.wanted(now_ms, &workspace),
             Input::Batch {
                 workspace,
-                batch,
+                batch: id,
                 operations,
+                is_awaited,
             } => {
-                let id = batch;
                 let bytes = operations.iter().map(FileOperation::encoded_bytes_max);
                 if let Some(place) = self.places.get_mut(&workspace) {
                     place.snapshots.wrote(bytes.sum());
                 }
                 // Who hands a batch on syncs its files before it tells anybody.
-                self.tell_owner(now_ms, &workspace, owner::Input::Batch { id, operations });
+                let input = owner::Input::Batch {
+                    id,
+                    operations,
+                    is_awaited,
+                };
+                self.tell_owner(now_ms, &workspace, input);
                 self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
             }
             Input::Snapshot {

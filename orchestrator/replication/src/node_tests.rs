@@ -234,6 +234,7 @@ impl World {
                 workspace: workspace(name),
                 batch: BatchId(batch),
                 operations: vec![operation],
+                is_awaited: true,
             },
         );
     }
@@ -429,6 +430,7 @@ fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_no
         workspace: workspace.clone(),
         batch,
         operations,
+        is_awaited: true,
     };
     let offered = world.shells[0].node.handle(now_ms, input);
     assert!(matches!(&offered[..], [Effect::Ask(_)]), "{offered:?}");

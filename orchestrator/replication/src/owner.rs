@@ -5,6 +5,9 @@
 //! under way at once would save a part of that wait and cost the simplest thing there is to know: which position is in
 //! doubt. A lost answer is about one position, and a deposed owner can leave nothing behind the seal.
 //!
+//! A batch that nobody waits for goes into the next record of one that somebody does, or into one of its own after
+//! [`UNAWAITED_MS`]: it would keep others waiting for its append.
+//!
 //! A batch's files may be synced before or after its record stands; it is acknowledged when both are so.
 //!
 //! # What an owner does with answers
@@ -22,7 +25,9 @@
 use std::collections::HashMap;
 
 use crate::chain::{Chain, ChainFault, Ownership};
-use crate::limits::{ANSWER_DEADLINE_MS, HEARTBEAT_MS, QUEUED_BATCHES_MAX, QUEUED_BYTES_MAX};
+use crate::limits::{
+    ANSWER_DEADLINE_MS, HEARTBEAT_MS, QUEUED_BATCHES_MAX, QUEUED_BYTES_MAX, UNAWAITED_MS,
+};
 use crate::log::{Attempt, Put, PutAnswer, ReadAnswer};
 use crate::names::{Epoch, Hash, NodeId, Position};
 use crate::operation::FileOperation;
@@ -48,6 +53,8 @@ pub enum Input {
         id: BatchId,
         /// What it does.
         operations: Vec<FileOperation>,
+        /// Whether anybody waits for it. If not, it may go into the log together with a later one.
+        is_awaited: bool,
     },
     /// The files that a batch wrote are synced.
     Synced(BatchId),
@@ -185,6 +192,8 @@ struct Progress {
 pub struct Owner {
     chain: Chain,
     queue: Queue,
+    /// Until when all that is queued can wait, as nobody waits for it.
+    can_wait_until_ms: Option<u64>,
     offered: Option<Offered>,
     kept: Kept,
     progress: HashMap<BatchId, Progress>,
@@ -210,6 +219,7 @@ impl Owner {
         Self {
             chain,
             queue: Queue::default(),
+            can_wait_until_ms: None,
             offered: None,
             kept: Kept::of(seal),
             progress: HashMap::new(),
@@ -268,7 +278,10 @@ impl Owner {
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         match self.phase {
-            Phase::Idle => Some(self.heard_ms.saturating_add(HEARTBEAT_MS)),
+            Phase::Idle => {
+                let look_ms = self.heard_ms.saturating_add(HEARTBEAT_MS);
+                Some(self.can_wait_until_ms.unwrap_or(look_ms).min(look_ms))
+            }
             Phase::Putting { until_ms, .. }
             | Phase::Looking { until_ms, .. }
             | Phase::Waiting { until_ms, .. } => Some(until_ms),
@@ -282,7 +295,16 @@ impl Owner {
             return Vec::new();
         }
         match input {
-            Input::Batch { id, operations } => {
+            Input::Batch {
+                id,
+                operations,
+                is_awaited,
+            } => {
+                if is_awaited {
+                    self.can_wait_until_ms = None;
+                } else if self.queue.is_empty() {
+                    self.can_wait_until_ms = Some(now_ms.saturating_add(UNAWAITED_MS));
+                }
                 self.progress.entry(id).or_default();
                 self.queue.push(id, operations);
             }
@@ -293,6 +315,7 @@ impl Owner {
             Input::Put(attempt, answer) => self.put_answered(now_ms, attempt, answer),
             Input::Looked(attempt, answer) => self.looked(now_ms, attempt, answer),
             Input::Snapshot { id, reference } => {
+                self.can_wait_until_ms = None;
                 self.progress.entry(id).or_default();
                 self.queue.push_snapshot(id, reference);
             }
@@ -336,7 +359,7 @@ impl Owner {
     /// Offers what is to be written next, if there is anything.
     fn go_on(&mut self, now_ms: u64) {
         if self.kept.again().is_none() && self.offered.is_none() {
-            self.offered = self.next_record();
+            self.offered = self.next_record(now_ms);
         }
         let next = self
             .kept
@@ -354,11 +377,18 @@ impl Owner {
     }
 
     /// The next record: of all that waits, as much as fits.
-    fn next_record(&mut self) -> Option<Offered> {
+    fn next_record(&mut self, now_ms: u64) -> Option<Offered> {
         // First, as it waits for nothing that is queued.
         if let Some((at, digest)) = self.snapshot {
             return self.offer(Body::SnapshotKept { at, digest }, Vec::new());
         }
+        let can_wait = self
+            .can_wait_until_ms
+            .is_some_and(|until_ms| until_ms > now_ms);
+        if can_wait && self.release.is_none() {
+            return None;
+        }
+        self.can_wait_until_ms = None;
         while !self.queue.is_empty() {
             match self.queue.next() {
                 // Batches that did nothing to files have nothing to wait for, once all before them stand.

@@ -59,10 +59,15 @@ impl Bench {
     }
 
     fn batch(&mut self, id: u64) -> Vec<Effect> {
+        self.batch_for(id, true)
+    }
+
+    fn batch_for(&mut self, id: u64, is_awaited: bool) -> Vec<Effect> {
         let path = RelativePath::new(&format!("f{id}")).unwrap();
         self.give(Input::Batch {
             id: BatchId(id),
             operations: vec![FileOperation::Create { path }],
+            is_awaited,
         })
     }
 
@@ -312,7 +317,12 @@ fn successor(bench: &mut Bench) -> (Owner, Put, Vec<Effect>) {
     owner.handle(0, Input::Synced(BatchId(1)));
     let operations = vec![FileOperation::Create { path }];
     let id = BatchId(1);
-    let asked = owner.handle(0, Input::Batch { id, operations });
+    let batch = Input::Batch {
+        id,
+        operations,
+        is_awaited: true,
+    };
+    let asked = owner.handle(0, batch);
     (owner, next, asked)
 }
 
@@ -386,6 +396,7 @@ fn a_large_batch_is_several_records_and_one_acknowledgement() {
     let mut asked = bench.give(Input::Batch {
         id: BatchId(1),
         operations,
+        is_awaited: true,
     });
     for _ in 0..2 {
         asked = bench.answered(&asked);
@@ -393,6 +404,42 @@ fn a_large_batch_is_several_records_and_one_acknowledgement() {
     }
     assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
     assert_eq!(bench.log.head(), Position(4));
+}
+
+#[test]
+fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_later() {
+    let mut bench = Bench::new();
+    for id in 1..=5 {
+        bench.give(Input::Synced(BatchId(id)));
+    }
+    assert_eq!(bench.batch_for(1, false), []);
+    let asked = bench.batch(2);
+    let both = [1, 2].map(|id| Effect::Acknowledge(BatchId(id)));
+    assert_eq!(bench.answered(&asked), both);
+    assert_eq!(bench.log.head(), Position(2), "in one record");
+
+    assert_eq!(bench.batch_for(3, false), []);
+    bench.now_ms += UNAWAITED_MS - 1;
+    assert_eq!(bench.give(Input::Tick), []);
+    assert_eq!(
+        bench.batch_for(4, false),
+        [],
+        "it does not wait for longer by another one"
+    );
+    let before_ms = bench.now_ms;
+    let asked = bench.tick();
+    assert_eq!(bench.now_ms, before_ms + 1);
+    let both = [3, 4].map(|id| Effect::Acknowledge(BatchId(id)));
+    assert_eq!(bench.answered(&asked), both);
+
+    // Whoever gives the workspace up waits for it.
+    assert_eq!(bench.batch_for(5, false), []);
+    let asked = bench.give(Input::Release { to: None });
+    let next = bench.answered(&asked);
+    assert!(
+        matches!(next[..], [Effect::Acknowledge(BatchId(5)), Effect::Put(..)]),
+        "{next:?}"
+    );
 }
 
 #[test]

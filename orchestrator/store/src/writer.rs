@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_durable::IoContext as _;
-use goondan_durable::disk::Disk;
+use goondan_durable::batch::Done;
+use goondan_durable::disk::{Confirmation, Disk};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 
 use crate::error::StoreError;
@@ -96,17 +97,52 @@ struct Staged {
 }
 
 impl Staged {
-    /// What is told of it; `error` befell what it is about.
-    fn completion(mut self, error: Option<&StoreError>) -> Completion {
+    /// An error befell what it is about, perhaps.
+    fn befalls(&mut self, error: Option<&StoreError>) {
         if let Some(error) = error
             && self.report.error().is_none()
         {
             self.report.fail(again(error));
         }
+    }
+
+    /// What is told of it.
+    fn completion(self) -> Completion {
         Completion {
             token: self.token,
             report: self.report,
         }
+    }
+}
+
+/// What stands, or does not, wherever else workspaces are kept.
+#[derive(Debug, Default)]
+struct Confirmations {
+    awaited: Vec<(WorkspaceId, PathBuf, Box<dyn Confirmation>)>,
+    /// What never will, and why.
+    errors: HashMap<WorkspaceId, StoreError>,
+}
+
+impl Confirmations {
+    /// Reports what was done of these workspaces, once that is known.
+    fn report(self, staged: Vec<Staged>) -> Done<Completion> {
+        if self.awaited.is_empty() {
+            return Done::Now(self.wait(staged));
+        }
+        Done::Later(Box::new(|| self.wait(staged)))
+    }
+
+    fn wait(mut self, mut staged: Vec<Staged>) -> Vec<Completion> {
+        for (id, dir, confirmation) in self.awaited {
+            if let Err(error) = confirmation.wait().during("confirm", &dir) {
+                self.errors.insert(id, error.into());
+            }
+        }
+        for staged in &mut staged {
+            let id = staged.about.workspace_id();
+            staged.befalls(id.and_then(|id| self.errors.get(id)));
+        }
+        staged.into_iter().map(Staged::completion).collect()
     }
 }
 
@@ -181,11 +217,11 @@ impl Worker {
         self.retry_folds(all);
         self.flush_metadata(all);
         self.rest_quiet(all);
-        for error in self.confirm(changed.iter().collect()).into_values() {
-            // Nobody waits for what was put off; the next batch of the workspace hears of it.
+        // It is on its way then. Nobody waits for what was put off; the next batch of the workspace hears of it.
+        for error in self.confirmations(changed.iter().collect()).errors.values() {
             tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "what was put off is not confirmed"
+                error = error as &dyn std::error::Error,
+                "what was put off will not be confirmed"
             );
         }
     }
@@ -207,13 +243,18 @@ impl Worker {
     /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
     /// their order. What it committed is to be settled next; if nobody does, the next batch begins with it.
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
+        self.begin(batch).into_iter().flat_map(Done::wait).collect()
+    }
+
+    /// As [`work`](Self::work); where files are kept elsewhere, too, what is returned waits for that.
+    fn begin(&mut self, batch: &mut Vec<Job>) -> Vec<Done<Completion>> {
         self.let_go();
-        let mut completions = Vec::with_capacity(batch.len());
+        let mut done = Vec::new();
         let mut failed = HashMap::new();
         while !batch.is_empty() {
-            completions.extend(self.work_part(batch, &mut failed));
+            done.push(self.work_part(batch, &mut failed));
         }
-        completions
+        done
     }
 
     /// Does those jobs of a batch that do not follow a commit of their instance, and leaves the others in
@@ -223,7 +264,7 @@ impl Worker {
         &mut self,
         batch: &mut Vec<Job>,
         failed: &mut HashMap<InstanceRef, StoreError>,
-    ) -> Vec<Completion> {
+    ) -> Done<Completion> {
         self.settle();
         let mut later: Vec<Job> = Vec::new();
         // Those whose further jobs follow a commit, or wait for a place among the open ones.
@@ -275,29 +316,34 @@ impl Worker {
         *batch = later;
         let failed_ledgers = self.workspace_files.sync(self.disk.as_ref(), &self.layout);
         self.keep_promises(touched, failed);
-        let changed = staged.iter().filter_map(|it| it.about.workspace_id());
-        let unconfirmed = self.confirm(changed.collect());
-        let reported = staged.into_iter().map(|staged| {
+        for staged in &mut staged {
             let error = match &staged.about {
                 About::Instance(instance) => failed.get(instance),
                 About::Ledger(workspace_id) => failed_ledgers.get(workspace_id),
                 About::Workspace(_) | About::Nothing => None,
             };
-            let workspace_id = staged.about.workspace_id();
-            let error = error.or_else(|| unconfirmed.get(workspace_id?));
-            staged.completion(error)
-        });
-        reported.collect()
+            staged.befalls(error);
+        }
+        let changed = staged.iter().filter_map(|it| it.about.workspace_id());
+        self.confirmations(changed.collect()).report(staged)
     }
 
-    /// Waits until what was changed stands wherever else its workspaces are kept. Of which it does not, and why.
-    fn confirm(&self, changed: HashSet<&WorkspaceId>) -> HashMap<WorkspaceId, StoreError> {
-        let unconfirmed = changed.into_iter().filter_map(|id| {
+    /// Sees to it that what was changed gets to wherever else its workspaces are kept.
+    fn confirmations(&self, changed: HashSet<&WorkspaceId>) -> Confirmations {
+        let mut confirmations = Confirmations::default();
+        for id in changed {
             let dir = self.layout.workspace(id);
-            let confirmed = self.disk.confirm(&dir).during("confirm", &dir);
-            Some((id.clone(), confirmed.err()?.into()))
-        });
-        unconfirmed.collect()
+            match self.disk.confirmation(&dir).during("confirm", &dir) {
+                Ok(None) => {}
+                Ok(Some(confirmation)) => {
+                    confirmations.awaited.push((id.clone(), dir, confirmation));
+                }
+                Err(error) => {
+                    confirmations.errors.insert(id.clone(), error.into());
+                }
+            }
+        }
+        confirmations
     }
 
     /// Makes durable what the reports of a batch promise.

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //!
-//! * Every job that was taken is reported exactly once.
+//! * Every job that was taken is reported exactly once, those of a thread in their order.
 //! * Overload: the queue of a thread is bounded ([`limits::WRITER_QUEUE_OPS`]); who submits waits. Reports
 //!   are unbounded, since there is one for each job that was admitted.
 
@@ -21,8 +21,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use limits::{WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
+use reporting::Reporter;
 
 pub mod limits;
+mod reporting;
 
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
 #[derive(Debug)]
@@ -141,6 +143,7 @@ async fn run<W: BatchWorker>(
     places: Places,
     completions: mpsc::UnboundedSender<Vec<W::Completion>>,
 ) {
+    let mut reporter = Reporter::new(completions);
     loop {
         let due = worker.next_due().map(Instant::from_std);
         let later = async {
@@ -158,14 +161,16 @@ async fn run<W: BatchWorker>(
                     batch.extend(group);
                 }
                 places.0.add_permits(batch.len());
-                // Nobody listens any more only when the daemon is ending.
-                drop(completions.send(worker.work(&mut batch)));
+                for done in worker.work(&mut batch) {
+                    reporter.report(done);
+                }
                 worker.settle();
             }
             () = later => worker.tidy(),
         }
     }
     worker.finish();
+    reporter.finish();
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! What the threads do with any worker.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use goondan_durable::batch::Done;
+
 use super::*;
+use crate::limits::WAITING_PARTS_MAX;
 
 /// Says what was asked of it. A job is its route and its number.
 struct Recorder {
@@ -19,12 +23,12 @@ impl BatchWorker for Recorder {
         job.0
     }
 
-    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Self::Completion> {
+    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>> {
         assert!(
             batch.iter().all(|job| job.1 != u64::MAX),
             "a worker that panics"
         );
-        std::mem::take(batch)
+        vec![Done::Now(std::mem::take(batch))]
     }
 
     fn settle(&mut self) {
@@ -46,7 +50,7 @@ impl BatchWorker for Recorder {
     }
 }
 
-fn recorders(count: usize) -> (Vec<Recorder>, std::sync::mpsc::Receiver<&'static str>) {
+fn recorders(count: usize) -> (Vec<Recorder>, Receiver<&'static str>) {
     let (told, heard) = channel();
     let workers = (0..count).map(|_| Recorder {
         told: told.clone(),
@@ -103,4 +107,95 @@ async fn nobody_waits_for_a_thread_that_has_panicked() {
     let full = vec![(0, 1); WRITER_QUEUE_OPS * 2];
     assert!(writers.submit(full).await.is_err());
     writers.finish();
+}
+
+/// A worker whose jobs of the first route are told when somebody says so.
+struct Late {
+    worked: Sender<u64>,
+    go_on: Arc<Mutex<Receiver<()>>>,
+}
+
+impl BatchWorker for Late {
+    type Job = (u64, u64);
+    type Completion = (u64, u64);
+
+    fn route(_: &Self::Job) -> u64 {
+        0
+    }
+
+    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>> {
+        let jobs = std::mem::take(batch).into_iter();
+        let done = jobs.map(|job| {
+            self.worked.send(job.1).unwrap();
+            if job.0 > 0 {
+                return Done::Now(vec![job]);
+            }
+            let go_on = self.go_on.clone();
+            Done::Later(Box::new(move || {
+                go_on.lock().unwrap().recv().unwrap();
+                vec![job]
+            }))
+        });
+        done.collect()
+    }
+
+    fn settle(&mut self) {}
+
+    fn next_due(&self) -> Option<std::time::Instant> {
+        None
+    }
+
+    fn tidy(&mut self) {}
+
+    fn finish(&mut self) {}
+}
+
+#[tokio::test]
+async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
+    let (worked, heard) = channel();
+    let (goes_on, go_on) = channel();
+    let go_on = Arc::new(Mutex::new(go_on));
+    let (writers, mut completed) = Writers::start(vec![Late { worked, go_on }]).unwrap();
+    for job in [(1, 0), (0, 1), (1, 2), (0, 3), (1, 4)] {
+        writers.submit(vec![job]).await.unwrap();
+        assert_eq!(heard.recv().unwrap(), job.1, "it is done at once");
+    }
+    assert_eq!(completed.recv().await.unwrap(), [(1, 0)]);
+    assert!(
+        completed.try_recv().is_err(),
+        "nothing is told before the second"
+    );
+    goes_on.send(()).unwrap();
+    assert_eq!(completed.recv().await.unwrap(), [(0, 1)]);
+    assert_eq!(completed.recv().await.unwrap(), [(1, 2)]);
+    assert!(completed.try_recv().is_err());
+    // At the end all is told before the threads are gone.
+    let ending = tokio::task::spawn_blocking(|| writers.finish());
+    goes_on.send(()).unwrap();
+    ending.await.unwrap();
+    assert_eq!(completed.recv().await.unwrap(), [(0, 3)]);
+    assert_eq!(completed.recv().await.unwrap(), [(1, 4)]);
+    assert!(completed.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn a_thread_waits_when_as_much_is_told_later_as_may_be() {
+    let (worked, heard) = channel();
+    let (goes_on, go_on) = channel();
+    let go_on = Arc::new(Mutex::new(go_on));
+    let (writers, mut completed) = Writers::start(vec![Late { worked, go_on }]).unwrap();
+    // One is waited for, so many wait behind it, and with one more the thread does.
+    let most = WAITING_PARTS_MAX as u64 + 2;
+    for number in 0..most {
+        writers.submit(vec![(0, number)]).await.unwrap();
+        assert_eq!(heard.recv().unwrap(), number);
+    }
+    writers.submit(vec![(1, most)]).await.unwrap();
+    assert!(heard.try_recv().is_err());
+    for number in 0..most {
+        goes_on.send(()).unwrap();
+        assert_eq!(completed.recv().await.unwrap(), [(0, number)]);
+    }
+    assert_eq!(heard.recv().unwrap(), most);
+    assert_eq!(completed.recv().await.unwrap(), [(1, most)]);
 }

@@ -91,7 +91,11 @@ impl Node {
                 self.files.apply(operation).unwrap();
             }
             let id = BatchId(id);
-            inputs.push_back(owner::Input::Batch { id, operations });
+            inputs.push_back(owner::Input::Batch {
+                id,
+                operations,
+                is_awaited: true,
+            });
             inputs.push_back(owner::Input::Synced(id));
         }
         while !waiting.is_empty() {

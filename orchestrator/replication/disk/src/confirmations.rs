@@ -23,6 +23,8 @@ pub(crate) struct Awaited {
 struct State {
     term: Term,
     handed: BatchId,
+    /// The last of those that somebody waits for.
+    awaited: BatchId,
     acknowledged: BatchId,
     /// Why nothing more will be acknowledged.
     over: Option<Refused>,
@@ -42,6 +44,7 @@ impl Confirmations {
             state: Mutex::new(State {
                 term: Term::default(),
                 handed: BatchId(0),
+                awaited: BatchId(0),
                 acknowledged: BatchId(0),
                 over: Some(over),
             }),
@@ -57,6 +60,7 @@ impl Confirmations {
     pub(crate) fn begin(&self, term: Term) {
         let mut state = self.state();
         state.term = term;
+        state.awaited = state.handed;
         state.acknowledged = state.handed;
         state.over = None;
         drop(state);
@@ -69,19 +73,28 @@ impl Confirmations {
         self.changed.notify_all();
     }
 
-    /// The number of the next batch, which is handed over now.
-    pub(crate) fn hand_over(&self) -> BatchId {
+    /// The number of the next batch, which is handed over now, for somebody who waits for all up to it or for nobody.
+    pub(crate) fn hand_over(&self, is_awaited: bool) -> BatchId {
         let mut state = self.state();
         state.handed = BatchId(state.handed.0.saturating_add(1));
+        if is_awaited {
+            state.awaited = state.handed;
+        }
         state.handed
     }
 
-    /// All that was handed over so far.
+    /// Whether something was handed over that nobody waits for, and is not acknowledged.
+    pub(crate) fn has_unawaited(&self) -> bool {
+        let state = self.state();
+        state.handed > state.awaited && state.handed > state.acknowledged
+    }
+
+    /// All that was handed over for somebody who waits.
     pub(crate) fn awaited(&self) -> Awaited {
         let state = self.state();
         Awaited {
             term: state.term,
-            batch: state.handed,
+            batch: state.awaited,
         }
     }
 

@@ -4,10 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_durable::disk::{Disk, DiskFile, Entry, EntryKind, Stat};
+use goondan_durable::disk::{Confirmation, Disk, DiskFile, Entry, EntryKind, Stat};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::operation::{FileOperation, RelativePath};
 
+use crate::confirmations::Awaited;
 use crate::error::Refused;
 use crate::file::{ReplicatedFile, Shared};
 use crate::recording::Recording;
@@ -147,12 +148,25 @@ impl ReplicatedDisk {
     /// Hands over what was taken down of the workspace that `dir` is in.
     fn sync_names(&self, workspace: &WorkspaceId, dir: &Path) -> io::Result<()> {
         let workspace = self.recording.known(workspace);
-        let awaited = workspace.hand_over(self.inner.as_ref(), None)?;
+        let awaited = workspace.hand_over(self.inner.as_ref(), None, true)?;
         self.inner.sync_dir(dir)?;
         match awaited {
             Some(awaited) if self.waits == Waits::AtEachSync => workspace.wait(awaited),
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+/// What a workspace's log is to have.
+#[derive(Debug)]
+struct HandedOn {
+    workspace: Arc<Workspace>,
+    awaited: Awaited,
+}
+
+impl Confirmation for HandedOn {
+    fn wait(self: Box<Self>) -> io::Result<()> {
+        self.workspace.wait(self.awaited)
     }
 }
 
@@ -305,16 +319,15 @@ impl Disk for ReplicatedDisk {
         }
     }
 
-    fn confirm(&self, dir: &Path) -> io::Result<()> {
-        self.inner.confirm(dir)?;
+    fn confirmation(&self, dir: &Path) -> io::Result<Option<Box<dyn Confirmation>>> {
         let workspace = workspace_of(self.recording.workspaces(), dir);
         // In one that nobody named, nothing was ever changed.
         let Some(workspace) = workspace.and_then(|workspace| self.recording.get(&workspace)) else {
-            return Ok(());
+            return Ok(None);
         };
-        match workspace.hand_over(self.inner.as_ref(), None)? {
-            Some(awaited) => workspace.wait(awaited),
-            None => Ok(()),
-        }
+        // What was not synced nobody waits for.
+        let awaited = workspace.hand_over(self.inner.as_ref(), None, false)?;
+        Ok(awaited
+            .map(|awaited| -> Box<dyn Confirmation> { Box::new(HandedOn { workspace, awaited }) }))
     }
 }

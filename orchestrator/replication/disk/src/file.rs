@@ -116,7 +116,7 @@ impl DiskFile for ReplicatedFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let workspace = &self.shared.workspace;
-        let awaited = workspace.hand_over(self.shared.disk.as_ref(), self.term())?;
+        let awaited = workspace.hand_over(self.shared.disk.as_ref(), self.term(), true)?;
         self.file.sync()?;
         match awaited {
             Some(awaited) if self.shared.waits_at_sync => workspace.wait(awaited),

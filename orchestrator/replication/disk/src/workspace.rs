@@ -27,12 +27,14 @@ pub struct HandedOver {
     pub batch: BatchId,
     /// What it holds.
     pub content: Content,
+    /// Whether anybody waits for it.
+    pub is_awaited: bool,
 }
 
 /// What a batch holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// What was done, in that order. Never empty.
+    /// What was done, in that order. Empty if somebody waits for an earlier batch that nobody waited for.
     Operations(Vec<FileOperation>),
     /// The files as all batches before make them were captured, and will be kept under this name.
     Snapshot(SnapshotReference),
@@ -239,8 +241,9 @@ impl Workspace {
         removed
     }
 
-    /// Hands over what was taken down; returns what is to be waited for. None if the workspace is not this node's, and
-    /// nothing was changed while it was. `opened` is the term of a file that asks.
+    /// Hands over what was taken down, for somebody who waits for it if `is_awaited`; returns what is to be waited for, if
+    /// that is all that was ever to be waited for. None if the workspace is not this node's, and nothing was changed while
+    /// it was. `opened` is the term of a file that asks.
     ///
     /// # Errors
     ///
@@ -249,6 +252,7 @@ impl Workspace {
         &self,
         disk: &dyn Disk,
         opened: Option<Term>,
+        is_awaited: bool,
     ) -> io::Result<Option<Awaited>> {
         let record = self.record();
         if opened.is_some_and(|opened| opened != record.term) {
@@ -259,25 +263,27 @@ impl Workspace {
         }
         drop(record);
         let mut changing = self.change(disk)?;
-        changing.hand_over();
+        changing.hand_over(is_awaited);
         Ok(Some(self.confirmations.awaited()))
     }
 
     /// Hands over what was taken down, if it is much.
     fn relieve(&self, taken: &mut Taken) {
         if taken.is_much() {
-            self.give(taken);
+            self.give(taken, false);
         }
     }
 
-    fn give(&self, taken: &mut Taken) {
-        if taken.is_empty() {
+    fn give(&self, taken: &mut Taken, is_awaited: bool) {
+        // What nobody waited for is hurried on by an empty batch.
+        if taken.is_empty() && !(is_awaited && self.confirmations.has_unawaited()) {
             return;
         }
         (self.outlet)(HandedOver {
             workspace: self.id.clone(),
-            batch: self.confirmations.hand_over(),
+            batch: self.confirmations.hand_over(is_awaited),
             content: Content::Operations(taken.take_out()),
+            is_awaited,
         });
     }
 
@@ -302,14 +308,15 @@ impl Workspace {
             return Err(refused.clone().into());
         }
         changing.settle()?;
-        changing.hand_over();
+        changing.hand_over(false);
         let capture = Capture::take(Arc::clone(disk), &self.dir, dir)?;
         changing.record.uncopied = capture.uncopied();
         changing.record.has_taken = true;
         (self.outlet)(HandedOver {
             workspace: self.id.clone(),
-            batch: self.confirmations.hand_over(),
+            batch: self.confirmations.hand_over(false),
             content: Content::Snapshot(reference),
+            is_awaited: false,
         });
         Ok(capture)
     }
@@ -397,8 +404,8 @@ impl Changing<'_> {
     }
 
     /// Hands over what was taken down, if there is any.
-    fn hand_over(&mut self) {
-        self.workspace.give(&mut self.record.taken);
+    fn hand_over(&mut self, is_awaited: bool) {
+        self.workspace.give(&mut self.record.taken, is_awaited);
     }
 
     /// Gives a file that is opened a number, for the term it is opened in.

@@ -127,11 +127,13 @@ impl Machine {
                 workspace,
                 batch,
                 content,
+                is_awaited,
             }) => self.give(match content {
                 Content::Operations(operations) => Input::Batch {
                     workspace,
                     batch,
                     operations,
+                    is_awaited,
                 },
                 Content::Snapshot(reference) => Input::Snapshot {
                     workspace,

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Instant;
 
-use goondan_durable::batch::BatchWorker;
+use goondan_durable::batch::{BatchWorker, Done};
 
 use super::{Completion, Job, Worker};
 
@@ -17,8 +17,8 @@ impl BatchWorker for Worker {
         hasher.finish()
     }
 
-    fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
-        self.work(batch)
+    fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Done<Completion>> {
+        self.begin(batch)
     }
 
     fn settle(&mut self) {

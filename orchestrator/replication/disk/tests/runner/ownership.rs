@@ -60,6 +60,7 @@ fn sync_a_directory(disk: &ReplicatedDisk) -> io::Result<()> {
 
 fn confirm(disk: &ReplicatedDisk) -> io::Result<()> {
     disk.create_dir(&dir().join("d"))?;
+    disk.sync_dir(&dir())?;
     disk.confirm(&dir().join("tasks/t"))
 }
 
@@ -104,6 +105,36 @@ fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
 }
 
 #[test]
+fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
+    let node = Node::owning(Waits::AtConfirm);
+    let disk = &node.replicated;
+    let mut file = disk.create(&dir().join("a")).unwrap();
+    file.append(b"1").unwrap();
+    disk.confirm(&dir()).unwrap();
+    let handed = node.handed.recv().unwrap();
+    assert!(!handed.is_awaited);
+    // Synced later, it is waited for: what was handed over is hurried on.
+    file.sync().unwrap();
+    let hurried = node.handed.recv().unwrap();
+    assert!(hurried.is_awaited);
+    assert_eq!(hurried.content, Content::Operations(Vec::new()));
+    let (disk, said) = (Arc::clone(disk), Arc::new(Mutex::new(Vec::new())));
+    let saying = Arc::clone(&said);
+    let waiting = std::thread::spawn(move || {
+        disk.confirm(&dir()).unwrap();
+        saying.lock().unwrap().push("returned");
+    });
+    node.recording.acknowledge(&workspace(), handed.batch);
+    said.lock().unwrap().push("acknowledged");
+    node.recording.acknowledge(&workspace(), hurried.batch);
+    waiting.join().unwrap();
+    assert_eq!(*said.lock().unwrap(), ["acknowledged", "returned"]);
+    // There is nothing to hurry any more.
+    file.sync().unwrap();
+    assert!(node.handed.try_recv().is_err());
+}
+
+#[test]
 fn a_wait_ends_with_the_ownership_and_says_why() {
     for waits in WAITS {
         let disowned = ended_by(waits, |node, _| {
@@ -119,7 +150,11 @@ fn a_wait_ends_with_the_ownership_and_says_why() {
 
 #[test]
 fn a_wait_ends_when_the_workspace_comes_back_and_is_no_success() {
-    for waits in WAITS {
+    // What is confirmed later than it was synced may be asked for when the workspace has come back already.
+    let at_once = WAITS
+        .into_iter()
+        .filter(|(waits, _)| *waits == Waits::AtEachSync);
+    for waits in at_once {
         let given_up = ended_by(waits, |node, batch| {
             node.recording
                 .disown(&workspace(), "node b has it".to_owned());

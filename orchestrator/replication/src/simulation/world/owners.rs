@@ -132,7 +132,13 @@ impl World {
         for operation in &operations {
             node.tree.apply(operation).unwrap();
         }
-        self.owner_input(n, owner::Input::Batch { id, operations });
+        let is_awaited = matches!(purpose, Purpose::Line(..)) || self.rng.bool();
+        let input = owner::Input::Batch {
+            id,
+            operations,
+            is_awaited,
+        };
+        self.owner_input(n, input);
         let life = self.nodes[n].life;
         let ms = self.rng.u64(1..30);
         self.after(ms, What::Arrives(n, life, Arrival::Synced(id)));
