@@ -12,9 +12,8 @@ use goondan_log::error_chain;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::{ANSWER_DEADLINE_MS, HEADS_MAX};
 use goondan_replication::log::ReadAnswer;
-use goondan_replication::names::{Hash, Position};
-use goondan_replication::record::SnapshotReference;
-use goondan_replication::wire::{Answer, Beat, Finding, Part};
+use goondan_replication::names::Position;
+use goondan_replication::wire::{Answer, Beat, Finding, KeptSnapshot, Part};
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -37,6 +36,7 @@ WITH mine AS (
     SELECT h.workspace FROM goondan.heads AS h
     JOIN goondan.records AS r ON r.workspace = h.workspace AND r.seq = $2 AND r.hash = $3
     WHERE h.workspace = $1 AND h.oldest < $2
+        AND (SELECT count(*) FROM goondan.parts WHERE workspace = $1 AND reference = $4) = $5
     FOR UPDATE OF h SKIP LOCKED
 ), cut AS (
     UPDATE goondan.heads AS h SET oldest = $2 FROM mine WHERE h.workspace = mine.workspace
@@ -63,7 +63,11 @@ const READ_PART: &str = "
 SELECT bytes FROM goondan.parts WHERE workspace = $1 AND reference = $2 AND number = $3::bigint";
 
 const FORGET_SNAPSHOTS: &str = r#"
-DELETE FROM goondan.parts WHERE workspace = $1 AND reference COLLATE "C" < $2"#;
+DELETE FROM goondan.parts WHERE workspace = $1 AND reference COLLATE "C" < $2 AND EXISTS (
+    SELECT FROM goondan.heads AS h
+    JOIN goondan.records AS r ON r.workspace = h.workspace AND r.seq = h.oldest
+    WHERE h.workspace = $1 AND h.oldest = $3 AND r.hash = $4
+)"#;
 
 const STATEMENTS: &[&str] = &[
     PAGE,
@@ -134,16 +138,13 @@ impl Reads {
 
     /// Forgets what stands before a record, and removes as much of it as can be removed until the deadline; the next
     /// call goes on with that.
-    pub(crate) async fn trim(
-        &self,
-        workspace: &WorkspaceId,
-        before: Position,
-        hash: Hash,
-    ) -> Answer {
+    pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: &KeptSnapshot) -> Answer {
         let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
-        let (workspace, before) = (workspace.as_str(), seq(before));
-        let hash = hash.0.as_slice();
-        let rows = self.ask(TRIM, &[&workspace, &before, &hash]).await;
+        let workspace = workspace.as_str();
+        let (at, hash) = (seq(before.at), before.hash.0.as_slice());
+        let (reference, parts) = (before.reference.as_str(), i64::from(before.parts));
+        let values: [&(dyn ToSql + Sync); 5] = [&workspace, &at, &hash, &reference, &parts];
+        let rows = self.ask(TRIM, &values).await;
         let Some(oldest) = rows.and_then(|rows| number(&rows)) else {
             return Answer::Unavailable;
         };
@@ -213,9 +214,11 @@ impl Reads {
     pub(crate) async fn forget_snapshots(
         &self,
         workspace: &WorkspaceId,
-        before: &SnapshotReference,
+        before: &KeptSnapshot,
     ) -> Answer {
-        let values: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &before.as_str()];
+        let (workspace, reference) = (workspace.as_str(), before.reference.as_str());
+        let (at, hash) = (seq(before.at), before.hash.0.as_slice());
+        let values: [&(dyn ToSql + Sync); 4] = [&workspace, &reference, &at, &hash];
         noted(self.ask(FORGET_SNAPSHOTS, &values).await)
     }
 

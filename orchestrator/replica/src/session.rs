@@ -124,11 +124,7 @@ impl Desk {
         match ask {
             Ask::Put(put) => Answer::Put(self.puts.offer(put).await),
             Ask::Read { workspace, from } => Answer::Read(self.reads.read(workspace, from).await),
-            Ask::Trim {
-                workspace,
-                before,
-                hash,
-            } => self.reads.trim(&workspace, before, hash).await,
+            Ask::Trim { workspace, before } => self.reads.trim(&workspace, &before).await,
             Ask::Heads(workspaces) => self.reads.heads(&workspaces).await,
             Ask::List { after } => self.reads.list(after.as_ref()).await,
             Ask::Beat(beats) => self.reads.beat(beats).await,

@@ -141,10 +141,19 @@ pub enum Outcome {
     Restored(bool),
     /// [`FilesWork::Own`] is done.
     Owned,
-    /// All parts of a snapshot are kept, and its files have this digest; none if that failed.
-    Captured(SnapshotReference, Option<Hash>),
+    /// All parts of a snapshot are kept; none if that failed.
+    Captured(SnapshotReference, Option<Captured>),
     /// The disk failed: nothing is known of the files any more. The workspace is left for [`crate::limits::LEFT_MS`].
     Failed,
+}
+
+/// Files that were captured, and are kept as a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Captured {
+    /// Their digest.
+    pub digest: Hash,
+    /// In how many parts they are kept.
+    pub parts: u32,
 }
 
 /// What a node wants done.

@@ -136,7 +136,8 @@ impl World {
                             batch: BatchId(self.batches),
                             reference: reference.clone(),
                         };
-                        let outcome = Outcome::Captured(reference, Some(digest));
+                        let outcome =
+                            Outcome::Captured(reference, Some(Captured { digest, parts: 1 }));
                         return vec![snapshot, Input::FilesDone { workspace, outcome }];
                     }
                 };
@@ -197,13 +198,13 @@ impl World {
                 Answer::Noted
             }
             Ask::Check => Answer::Checked(Vec::new()),
-            Ask::Trim {
-                workspace,
-                before,
-                hash,
-            } => Answer::Trimmed(self.logs.entry(workspace).or_default().trim(before, hash)),
+            Ask::Trim { workspace, before } => {
+                let log = self.logs.entry(workspace).or_default();
+                Answer::Trimmed(log.trim(before.at, before.hash))
+            }
             Ask::ForgetSnapshots { before, .. } => {
-                self.snapshots.retain(|name, _| &**name >= before.as_str());
+                let first = before.reference.as_str();
+                self.snapshots.retain(|name, _| &**name >= first);
                 Answer::Noted
             }
             other => panic!("{other:?}"),

@@ -76,14 +76,13 @@ pub enum Ask {
         /// The first position.
         from: Position,
     },
-    /// Forget what stands before a record, if that is the one at its position by then; answered by [`Answer::Trimmed`].
+    /// Forget what stands before a snapshot's record, if that is the one at its position by then, and all its parts are
+    /// there: parts were perhaps kept on another server, before a fail-over. Answered by [`Answer::Trimmed`].
     Trim {
         /// Whose.
         workspace: WorkspaceId,
-        /// Where the first record stands that stays.
-        before: Position,
-        /// That record's hash.
-        hash: Hash,
+        /// The snapshot that the log is to begin with.
+        before: KeptSnapshot,
     },
     /// How far logs are written, and who was heard of them; at most [`HEADS_MAX`]. Answered by [`Answer::Heads`].
     Heads(Vec<WorkspaceId>),
@@ -98,16 +97,30 @@ pub enum Ask {
     KeepPart(Part, Vec<u8>),
     /// Read a part of a snapshot; answered by [`Answer::Part`].
     ReadPart(Part),
-    /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Answered
-    /// by [`Answer::Noted`].
+    /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Only if
+    /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
+    /// [`Answer::Noted`].
     ForgetSnapshots {
         /// Whose.
         workspace: WorkspaceId,
         /// The first that stays.
-        before: SnapshotReference,
+        before: KeptSnapshot,
     },
     /// Whether the server is set as its records need it; answered by [`Answer::Checked`].
     Check,
+}
+
+/// A snapshot whose parts are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSnapshot {
+    /// Its name.
+    pub reference: SnapshotReference,
+    /// How many parts it has.
+    pub parts: u32,
+    /// Where its record stands.
+    pub at: Position,
+    /// That record's hash.
+    pub hash: Hash,
 }
 
 /// A node lets itself be heard for a workspace.

@@ -47,6 +47,15 @@ fn part() -> Part {
     }
 }
 
+fn kept() -> KeptSnapshot {
+    KeptSnapshot {
+        reference: part().reference,
+        parts: 2,
+        at: Position(5),
+        hash: Hash([0xab; 32]),
+    }
+}
+
 /// A body as it is, but for the length of its head.
 fn split(body: &[u8]) -> (String, Vec<u8>) {
     let (length, rest) = body.split_first_chunk::<4>().unwrap();
@@ -73,10 +82,9 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
         (
             Ask::Trim {
                 workspace: workspace(),
-                before: Position(5),
-                hash: Hash([0xab; 32]),
+                before: kept(),
             },
-            r#"{"id":1,"message":{"ask":"trim","workspace":"w","before":5,"hash":"abababababababababababababababababababababababababababababababab"}}"#,
+            r#"{"id":1,"message":{"ask":"trim","workspace":"w","before":{"reference":"s 1","parts":2,"at":5,"hash":"abababababababababababababababababababababababababababababababab"}}}"#,
             vec![],
         ),
         (
@@ -109,9 +117,9 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
         (
             Ask::ForgetSnapshots {
                 workspace: workspace(),
-                before: part().reference,
+                before: kept(),
             },
-            r#"{"id":1,"message":{"ask":"forget_snapshots","workspace":"w","before":"s 1"}}"#,
+            r#"{"id":1,"message":{"ask":"forget_snapshots","workspace":"w","before":{"reference":"s 1","parts":2,"at":5,"hash":"abababababababababababababababababababababababababababababababab"}}}"#,
             vec![],
         ),
         (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),

@@ -8,7 +8,7 @@ use goondan_replication::limits::{READ_BYTES_MAX, RECORD_BYTES_MAX};
 use goondan_replication::log::{MemoryLog, PutAnswer, ReadAnswer};
 use goondan_replication::names::{Epoch, Hash, Life, NodeId, Position};
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::wire::{Answer, Ask, Beat, Finding, Part, Verdict};
+use goondan_replication::wire::{Answer, Ask, Beat, Finding, KeptSnapshot, Part, Verdict};
 
 use crate::records::{behind, bytes, chain, seal, workspace};
 use crate::replica::Replica;
@@ -68,8 +68,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
                     kinds[4] += u32::from(oldest != was);
                     let answer = replica.ask(Ask::Trim {
                         workspace: workspace(&name),
-                        before: position,
-                        hash,
+                        before: without_parts(position, hash),
                     });
                     assert_eq!(answer, Answer::Trimmed(oldest));
                 }
@@ -78,6 +77,16 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
         }
     }
     assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+}
+
+/// A snapshot of nothing.
+fn without_parts(at: Position, hash: Hash) -> KeptSnapshot {
+    KeptSnapshot {
+        reference: SnapshotReference::new("none").unwrap(),
+        parts: 0,
+        at,
+        hash,
+    }
 }
 
 #[test]
@@ -163,11 +172,8 @@ fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
     )));
     let trim = |before, hash| {
         let workspace = workspace("w");
-        replica.ask(Ask::Trim {
-            workspace,
-            before,
-            hash,
-        })
+        let before = without_parts(before, hash);
+        replica.ask(Ask::Trim { workspace, before })
     };
     let oldest = Answer::Trimmed(Position(1));
     assert_eq!(trim(Position(2400), Hash([8; 32])), oldest);
@@ -288,17 +294,49 @@ fn snapshots_are_kept_in_parts_and_forgotten() {
         let read = replica.ask(Ask::ReadPart(part(number)));
         assert_eq!(read, Answer::Part(Some(vec![byte; 1_000_000])));
     }
-    // Those stay that sort behind the one that is named, and so does that one.
-    for (before, is_there) in [("s", true), ("S-later", true), ("s-later", false)] {
-        let forget = Ask::ForgetSnapshots {
-            workspace: workspace("w"),
-            before: SnapshotReference::new(before).unwrap(),
-        };
+    let mut seen = chain("w");
+    let mut hashes = Vec::new();
+    for life in 1..=3 {
+        let put = seal(&seen, life);
+        assert_eq!(replica.put(&put), PutAnswer::Done);
+        seen = behind(&seen, &put);
+        hashes.push(put.record.hash());
+    }
+    let (second, third) = (hashes[1], hashes[2]);
+    let snapshot = |name: &str, parts, hash| KeptSnapshot {
+        reference: SnapshotReference::new(name).unwrap(),
+        parts,
+        at: Position(2),
+        hash,
+    };
+    let trim = |before| {
+        let workspace = workspace("w");
+        replica.ask(Ask::Trim { workspace, before })
+    };
+    let is_there_after = |before| {
+        let workspace = workspace("w");
+        let forget = Ask::ForgetSnapshots { workspace, before };
         assert_eq!(replica.ask(forget), Answer::Noted);
         let Answer::Part(found) = replica.ask(Ask::ReadPart(part(0))) else {
             panic!("no answer");
         };
-        assert_eq!(found.is_some(), is_there, "{before}");
+        found.is_some()
+    };
+    // A log begins with no snapshot of which parts are missing, as they were perhaps kept on another server.
+    let oldest = Answer::Trimmed(Position(1));
+    assert_eq!(trim(snapshot("s", 3, second)), oldest);
+    // Nor is anything forgotten for a snapshot that it does not begin with.
+    assert!(is_there_after(snapshot("s-later", 0, second)));
+    let oldest = Answer::Trimmed(Position(2));
+    assert_eq!(trim(snapshot("s", 2, second)), oldest);
+    assert!(is_there_after(snapshot("s-later", 0, third)));
+    // Those stay that sort behind the one that is named, and so does that one.
+    for (before, is_there) in [("s", true), ("S-later", true), ("s-later", false)] {
+        assert_eq!(
+            is_there_after(snapshot(before, 0, second)),
+            is_there,
+            "{before}"
+        );
     }
 }
 

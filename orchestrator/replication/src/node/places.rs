@@ -331,8 +331,8 @@ impl Node {
                 standby::Input::Restored(is_so)
             }
             Outcome::Owned => return self.owned_now(now_ms, workspace),
-            Outcome::Captured(reference, digest) => {
-                return self.captured(now_ms, workspace, &reference, digest);
+            Outcome::Captured(reference, captured) => {
+                return self.captured(now_ms, workspace, &reference, captured);
             }
             Outcome::Failed => {
                 if let Some(place) = self.places.get_mut(workspace) {

@@ -1,7 +1,9 @@
 //! What a node knows of the snapshots of a workspace that it owns.
 
+use super::Captured;
 use crate::names::{Hash, Position};
 use crate::record::SnapshotReference;
+use crate::wire::KeptSnapshot;
 
 /// One that is not kept yet.
 #[derive(Debug)]
@@ -9,16 +11,8 @@ pub(super) struct UnderWay {
     pub(super) reference: SnapshotReference,
     /// Where its record stands, and that record's hash.
     pub(super) at: Option<(Position, Hash)>,
-    /// The digest of its files, once all parts are kept.
-    pub(super) digest: Option<Hash>,
-}
-
-/// One that is kept.
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) reference: SnapshotReference,
-    pub(super) at: Position,
-    pub(super) hash: Hash,
+    /// What it is, once all parts are kept.
+    pub(super) captured: Option<Captured>,
 }
 
 /// Snapshots of one workspace.
@@ -26,7 +20,7 @@ pub(super) struct Kept {
 pub(super) struct Snapshots {
     pub(super) under_way: Option<UnderWay>,
     /// Those of this node that are kept, the oldest first.
-    pub(super) kept: Vec<Kept>,
+    pub(super) kept: Vec<KeptSnapshot>,
     /// Bytes of operations that this node wrote since the last one.
     pub(super) bytes: u64,
     pub(super) not_before_ms: u64,

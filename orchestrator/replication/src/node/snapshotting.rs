@@ -9,14 +9,14 @@
 use goondan_protocol::ids::WorkspaceId;
 
 use super::places::Role;
-use super::snapshots::{Kept, UnderWay};
-use super::{Asked, Effect, FilesWork, Node};
+use super::snapshots::UnderWay;
+use super::{Asked, Captured, Effect, FilesWork, Node};
 use crate::limits::SNAPSHOT_RETRY_MS;
 use crate::names::{Hash, Position};
 use crate::owner;
 use crate::record::SnapshotReference;
 use crate::retention::{SinceSnapshot, forgettable};
-use crate::wire::Ask;
+use crate::wire::{Ask, KeptSnapshot};
 
 impl Node {
     /// Begins a snapshot of a workspace that this node owns, if one is due.
@@ -48,7 +48,7 @@ impl Node {
         snapshots.under_way = Some(UnderWay {
             reference: reference.clone(),
             at: None,
-            digest: None,
+            captured: None,
         });
         self.effects.push(Effect::Files {
             workspace: workspace.clone(),
@@ -70,19 +70,19 @@ impl Node {
         }
     }
 
-    /// All parts of a snapshot are kept; or it has failed, without a digest, and another one is tried later.
+    /// All parts of a snapshot are kept; or it has failed, and another one is tried later.
     pub(super) fn captured(
         &mut self,
         now_ms: u64,
         workspace: &WorkspaceId,
         reference: &SnapshotReference,
-        digest: Option<Hash>,
+        captured: Option<Captured>,
     ) {
         let Some(under_way) = self.snapshot_under_way(workspace, reference) else {
             return;
         };
-        under_way.digest = digest;
-        if digest.is_some() {
+        under_way.captured = captured;
+        if captured.is_some() {
             return self.snapshot_kept(now_ms, workspace);
         }
         if let Some(place) = self.places.get_mut(workspace) {
@@ -105,11 +105,11 @@ impl Node {
         let under_way = place.and_then(|place| place.snapshots.under_way.as_ref());
         if let Some(UnderWay {
             at: Some((at, _)),
-            digest: Some(digest),
+            captured: Some(captured),
             ..
         }) = under_way
         {
-            let (at, digest) = (*at, *digest);
+            let (at, digest) = (*at, captured.digest);
             self.tell_owner(now_ms, workspace, owner::Input::SnapshotKept { at, digest });
         }
     }
@@ -125,11 +125,12 @@ impl Node {
         if let Some(UnderWay {
             reference,
             at: Some((at, hash)),
-            ..
+            captured: Some(Captured { parts, .. }),
         }) = under_way
         {
-            snapshots.kept.push(Kept {
+            snapshots.kept.push(KeptSnapshot {
                 reference,
+                parts,
                 at,
                 hash,
             });
@@ -156,8 +157,7 @@ impl Node {
         // Named by its hash, as it may be asked late: a log that has lost its tail by then has another one there.
         let ask = Ask::Trim {
             workspace: workspace.clone(),
-            before: kept.at,
-            hash: kept.hash,
+            before: kept.clone(),
         };
         let is_trimming = self.ask(Asked::Trim(workspace.clone()), ask);
         if let Some(place) = self.places.get_mut(workspace) {
@@ -187,7 +187,7 @@ impl Node {
         if let Some(first) = snapshots.kept.first() {
             let ask = Ask::ForgetSnapshots {
                 workspace: workspace.clone(),
-                before: first.reference.clone(),
+                before: first.clone(),
             };
             self.ask(Asked::ForgetSnapshots, ask);
         }

@@ -3,7 +3,7 @@
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Beat, Part, Request, WireFault, pieces};
+use super::{Ask, Beat, KeptSnapshot, Part, Request, WireFault, pieces};
 use crate::limits::{HEADS_MAX, PART_BYTES_MAX};
 use crate::log::Put;
 use crate::names::{Hash, Position};
@@ -22,8 +22,7 @@ enum Head {
     },
     Trim {
         workspace: WorkspaceId,
-        before: Position,
-        hash: Hash,
+        before: Snapshot,
     },
     Heads {
         workspaces: Vec<WorkspaceId>,
@@ -46,9 +45,38 @@ enum Head {
     },
     ForgetSnapshots {
         workspace: WorkspaceId,
-        before: String,
+        before: Snapshot,
     },
     Check {},
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Snapshot {
+    reference: String,
+    parts: u32,
+    at: Position,
+    hash: Hash,
+}
+
+impl Snapshot {
+    fn of(kept: &KeptSnapshot) -> Self {
+        Self {
+            reference: kept.reference.as_str().to_owned(),
+            parts: kept.parts,
+            at: kept.at,
+            hash: kept.hash,
+        }
+    }
+
+    fn read(self) -> Result<KeptSnapshot, WireFault> {
+        Ok(KeptSnapshot {
+            reference: named(&self.reference)?,
+            parts: self.parts,
+            at: self.at,
+            hash: self.hash,
+        })
+    }
 }
 
 impl Request {
@@ -69,14 +97,9 @@ impl Request {
                 workspace: workspace.clone(),
                 from: *from,
             },
-            Ask::Trim {
-                workspace,
-                before,
-                hash,
-            } => Head::Trim {
+            Ask::Trim { workspace, before } => Head::Trim {
                 workspace: workspace.clone(),
-                before: *before,
-                hash: *hash,
+                before: Snapshot::of(before),
             },
             Ask::Heads(workspaces) => Head::Heads {
                 workspaces: workspaces.clone(),
@@ -102,7 +125,7 @@ impl Request {
             },
             Ask::ForgetSnapshots { workspace, before } => Head::ForgetSnapshots {
                 workspace: workspace.clone(),
-                before: before.as_str().to_owned(),
+                before: Snapshot::of(before),
             },
             Ask::Check => Head::Check {},
         };
@@ -142,17 +165,9 @@ impl Ask {
                 Ok(Self::KeepPart(part, bytes.to_vec()))
             }
             (Head::Read { workspace, from }, []) => Ok(Self::Read { workspace, from }),
-            (
-                Head::Trim {
-                    workspace,
-                    before,
-                    hash,
-                },
-                [],
-            ) => Ok(Self::Trim {
+            (Head::Trim { workspace, before }, []) => Ok(Self::Trim {
                 workspace,
-                before,
-                hash,
+                before: before.read()?,
             }),
             (Head::Heads { workspaces }, []) => Ok(Self::Heads(workspaces)),
             (Head::List { after }, []) => Ok(Self::List { after }),
@@ -167,7 +182,7 @@ impl Ask {
             ) => Ok(Self::ReadPart(part(workspace, &reference, number)?)),
             (Head::ForgetSnapshots { workspace, before }, []) => Ok(Self::ForgetSnapshots {
                 workspace,
-                before: named(&before)?,
+                before: before.read()?,
             }),
             (Head::Check {}, []) => Ok(Self::Check),
             _ => Err(WireFault::Pieces),

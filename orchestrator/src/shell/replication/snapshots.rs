@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use goondan_durable::disk::Disk;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Capture, Replica, RestoreError};
-use goondan_replication::node::Outcome;
+use goondan_replication::node::{Captured, Outcome};
 use goondan_replication::record::SnapshotReference;
 use goondan_replication::wire::{Answer, Ask, Part};
 use goondan_store::root::Layout;
@@ -93,7 +93,11 @@ impl Parts {
                 "a snapshot of the workspace was not kept; its log is kept whole until another one is"
             ),
         }
-        self.done(Outcome::Captured(self.reference.clone(), given.ok()));
+        let captured = given.ok().map(|digest| Captured {
+            digest,
+            parts: number,
+        });
+        self.done(Outcome::Captured(self.reference.clone(), captured));
     }
 
     fn restore_all(self, disk: Arc<dyn Disk>, dir: PathBuf, aside: &Path) {
