@@ -205,8 +205,12 @@ fn task_8_a_turn_for_a_task_goes_on_over_the_death_of_the_daemon_and_is_no_secon
     home.gdn(&["task", "answer", "book", "Soup"]).exits(0);
     wait_for_status(&home, "waiting_review");
     home.gdn(&["task", "approve", "book"]).exits(0);
+    let history = work_area(&home, "book").join(".metadata/history.jsonl");
+    let history = || fs::read_to_string(&history).unwrap();
+    let begun = || history().matches("\"event\":\"agent_started\"").count();
+    // What its history is to say may be written later than its agent works.
     wait_until("the second phase has begun", || {
-        runs(&home).ends_with("second\n")
+        runs(&home).ends_with("second\n") && begun() == 4
     });
     daemon.kill();
     let_go(&home);
@@ -214,10 +218,7 @@ fn task_8_a_turn_for_a_task_goes_on_over_the_death_of_the_daemon_and_is_no_secon
     wait_for_status(&home, "waiting_review");
     home.gdn(&["task", "approve", "book"]).exits(0);
     wait_for_status(&home, "completed");
-    let history = work_area(&home, "book").join(".metadata/history.jsonl");
-    let started = fs::read_to_string(history).unwrap();
-    let runs = started.matches("\"event\":\"agent_started\"").count();
-    assert_eq!(runs, 4, "{started}");
+    assert_eq!(begun(), 4, "{}", history());
     daemon.stop().check(false);
 }
 

@@ -339,8 +339,12 @@ impl Tasks {
         has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
         let task_id = match create.task_id {
-            Some(task_id) if is_taken(&task_id) => return Err(taken(&id, &task_id)),
-            Some(task_id) => task_id,
+            Some(task_id) => match space.entries.get(&task_id) {
+                // Whether there is one is not known before that is durable.
+                Some(entry) if entry.made_for.is_some() => return Err(being_made(&id, &task_id)),
+                Some(_) => return Err(taken(&id, &task_id)),
+                None => task_id,
+            },
             None => free_id(&create.title, is_taken)?,
         };
         let at = TaskRef::new(&id, &task_id);
@@ -528,6 +532,12 @@ fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
 pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
     let text = format!("workspace `{id}` has a task `{task}` already");
     ControlError::new(ErrorCode::TaskTaken, text).suggest("name another id, or none")
+}
+
+/// Why a task cannot be made yet.
+fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
+    let text = format!("a task `{task}` is being made in workspace `{id}`");
+    ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")
 }
 
 /// A title as a part of an id.

@@ -2,7 +2,7 @@ use goondan_cli_agents::blocks::{
     Block, DependencyKind, DependencyRequest, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::{Event, PermissionRequest, RunResult};
-use goondan_protocol::control::ErrorCode;
+use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::task::{OutputStream, TaskNotStarted, TaskOutput, TaskTold};
 use serde_json::{Value, json};
@@ -552,6 +552,27 @@ fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
         .get("task.remove", &json!({"taskId": "task"}))
         .unwrap_err();
     assert_eq!(alive.code, ErrorCode::TaskRefused);
+}
+
+#[test]
+fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
+    let mut world = World::new();
+    let made = world.ask("task.new", &new("t", false));
+    let again = world.ask("task.new", &new("t", false));
+    let refused = world.answers.remove(&again).unwrap().unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Overloaded);
+    assert!(refused.is_retryable());
+    assert!(!world.answers.contains_key(&made));
+    // It could not be made: then there is none.
+    let Some(TaskWork::Create { at, .. }) = world.works.pop_front() else {
+        panic!("none is made");
+    };
+    let result = Err(ControlError::new(ErrorCode::Storage, "the disk is full"));
+    world.step(Input::Tasks(Box::new(TaskDone::Created { at, result })));
+    assert!(world.answers.remove(&made).unwrap().is_err());
+    world.get("task.new", &new("t", false)).unwrap();
+    let taken = world.get("task.new", &new("t", false)).unwrap_err();
+    assert_eq!(taken.code, ErrorCode::TaskTaken);
 }
 
 #[test]
