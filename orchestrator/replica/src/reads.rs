@@ -136,7 +136,7 @@ impl Reads {
         page.map_or(ReadAnswer::Unavailable, ReadAnswer::Page)
     }
 
-    /// Forgets what stands before a record, and removes as much of it as can be removed until the deadline; the next
+    /// Forgets what stands before a snapshot's record, and removes as much of it as can be removed until the deadline; the next
     /// call goes on with that.
     pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: &KeptSnapshot) -> Answer {
         let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);

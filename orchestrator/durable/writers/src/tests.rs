@@ -150,12 +150,18 @@ impl BatchWorker for Late {
     fn finish(&mut self) {}
 }
 
-#[tokio::test]
-async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
+/// Such a worker, which jobs it has done, and what lets the next one be told.
+fn late() -> (Late, Receiver<u64>, Sender<()>) {
     let (worked, heard) = channel();
     let (goes_on, go_on) = channel();
     let go_on = Arc::new(Mutex::new(go_on));
-    let (writers, mut completed) = Writers::start(vec![Late { worked, go_on }]).unwrap();
+    (Late { worked, go_on }, heard, goes_on)
+}
+
+#[tokio::test]
+async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
+    let (late, heard, goes_on) = late();
+    let (writers, mut completed) = Writers::start(vec![late]).unwrap();
     for job in [(1, 0), (0, 1), (1, 2), (0, 3), (1, 4)] {
         writers.submit(vec![job]).await.unwrap();
         assert_eq!(heard.recv().unwrap(), job.1, "it is done at once");
@@ -180,10 +186,8 @@ async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
 
 #[tokio::test]
 async fn a_thread_waits_when_as_much_is_told_later_as_may_be() {
-    let (worked, heard) = channel();
-    let (goes_on, go_on) = channel();
-    let go_on = Arc::new(Mutex::new(go_on));
-    let (writers, mut completed) = Writers::start(vec![Late { worked, go_on }]).unwrap();
+    let (late, heard, goes_on) = late();
+    let (writers, mut completed) = Writers::start(vec![late]).unwrap();
     // One is waited for, so many wait behind it, and with one more the thread does.
     let most = WAITING_PARTS_MAX as u64 + 2;
     for number in 0..most {

@@ -241,9 +241,9 @@ impl Workspace {
         removed
     }
 
-    /// Hands over what was taken down, for somebody who waits for it if `is_awaited`; returns what is to be waited for, if
-    /// that is all that was ever to be waited for. None if the workspace is not this node's, and nothing was changed while
-    /// it was. `opened` is the term of a file that asks.
+    /// Hands over what was taken down, for somebody who waits for it if `is_awaited`. Returns what there is to wait for:
+    /// all that was handed over for somebody so far. None if the workspace is not this node's, and nothing was changed
+    /// while it was. `opened` is the term of a file that asks.
     ///
     /// # Errors
     ///
