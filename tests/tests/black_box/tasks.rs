@@ -387,6 +387,29 @@ fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
 }
 
 #[test]
+fn task_1_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    // A file that is written behind the first line of its history has no place.
+    let in_the_way = area(&home).join(".metadata/task.json");
+    fs::create_dir_all(in_the_way.join("full")).unwrap();
+    let new = ["task", "new", "Shop", "--description", "x"];
+    let with_id = [&new[..], &["--id", "shop"]].concat();
+    let refused = home.gdn(&with_id);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    for said in ["task.json", "gdn task show shop"] {
+        assert!(refused.stderr.contains(said), "{refused:?}");
+    }
+    let refused = home.gdn(&with_id);
+    assert!(refused.stderr.contains("has a task `shop`"), "{refused:?}");
+    fs::remove_dir_all(&in_the_way).unwrap();
+    daemon.stop().check(false);
+    let _daemon = Daemon::serving(&home);
+    wait_for(&home, "idle");
+    assert!(in_the_way.is_file());
+}
+
+#[test]
 fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     let home = example();
     home.write_program(

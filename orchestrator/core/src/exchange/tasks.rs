@@ -279,6 +279,15 @@ pub struct FoundTask {
     pub result: Result<(State, Vec<TaskHappening>), String>,
 }
 
+/// A task that was not made, as far as is known.
+#[derive(Debug)]
+pub struct NotCreated {
+    /// Why.
+    pub error: ControlError,
+    /// The task that is in its place: one that was there, or the one that was to be made, if only a part of it failed.
+    pub found: Option<FoundTask>,
+}
+
 /// Secrets that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostSecrets {
@@ -313,7 +322,7 @@ pub enum TaskDone {
         /// The task.
         at: TaskRef,
         /// Why not.
-        result: Result<(), ControlError>,
+        result: Result<(), Box<NotCreated>>,
     },
     /// What happened is durable, or not.
     Written {

@@ -16,7 +16,7 @@ use super::disk::AfterLook;
 use super::entry::{Asker, Decision, Entry};
 use super::workers::worker_for;
 use super::{Space, Tasks, not_found, reading, refused};
-use crate::exchange::tasks::{Clear, FoundTask, RemovalFor};
+use crate::exchange::tasks::{Clear, FoundTask, NotCreated, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
 use crate::fleet::{Fleet, bundle_of};
@@ -377,8 +377,9 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        result: Result<(), ControlError>,
+        result: Result<(), Box<NotCreated>>,
     ) {
+        let now = fleet.now();
         let Some(space) = self.spaces.get_mut(&at.workspace_id) else {
             return;
         };
@@ -389,9 +390,17 @@ impl Tasks {
         let Some((decision, is_started)) = made_for else {
             return;
         };
-        if let Err(error) = result {
+        if let Err(not) = result {
+            let NotCreated { error, found } = *not;
             space.entries.remove(&at.task_id);
-            return Self::tell_error(fleet, &decision.asker, error);
+            let Some(found) = found else {
+                return Self::tell_error(fleet, &decision.asker, error);
+            };
+            // Nobody could do anything with it otherwise, and its id would be taken.
+            let entry = Entry::found(found.result, now);
+            space.entries.insert(found.task_id, entry);
+            Self::tell_error(fleet, &decision.asker, there_all_the_same(at, error));
+            return self.take_up(fleet, at);
         }
         entry.made();
         let what = match entry.created_by() {
@@ -538,6 +547,17 @@ pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
 fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
     let text = format!("a task `{task}` is being made in workspace `{id}`");
     ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")
+}
+
+/// Why making a task failed that is there.
+fn there_all_the_same(at: &TaskRef, error: ControlError) -> ControlError {
+    if error.code == ErrorCode::TaskTaken {
+        return error;
+    }
+    let task = &at.task_id;
+    error.suggest(format!(
+        "the task is there all the same: `gdn task show {task}` tells how it stands, `gdn task start {task}` starts it"
+    ))
 }
 
 /// A title as a part of an id.

@@ -2,12 +2,12 @@ use goondan_cli_agents::blocks::{
     Block, DependencyKind, DependencyRequest, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::{Event, PermissionRequest, RunResult};
-use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::control::ErrorCode;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::task::{OutputStream, TaskNotStarted, TaskOutput, TaskTold};
 use serde_json::{Value, json};
 
-use super::world::{World, workspace};
+use super::world::{World, not_created, workspace};
 use crate::exchange::tasks::{LogText, TaskDone, TaskWork};
 use crate::limits::{
     RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
@@ -567,12 +567,27 @@ fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
     let Some(TaskWork::Create { at, .. }) = world.works.pop_front() else {
         panic!("none is made");
     };
-    let result = Err(ControlError::new(ErrorCode::Storage, "the disk is full"));
+    let result = Err(not_created(None));
     world.step(Input::Tasks(Box::new(TaskDone::Created { at, result })));
     assert!(world.answers.remove(&made).unwrap().is_err());
     world.get("task.new", &new("t", false)).unwrap();
     let taken = world.get("task.new", &new("t", false)).unwrap_err();
     assert_eq!(taken.code, ErrorCode::TaskTaken);
+}
+
+#[test]
+fn task_7_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
+    let mut world = World::new();
+    world.is_full_behind_history = true;
+    let refused = world.get("task.new", &new("t", true)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Storage);
+    let hint = refused.suggestion.unwrap();
+    assert!(hint.contains("gdn task start t"), "{hint}");
+    let taken = world.get("task.new", &new("t", true)).unwrap_err();
+    assert_eq!(taken.code, ErrorCode::TaskTaken);
+    assert_eq!(world.status("t"), "idle");
+    world.get("task.start", &json!({"taskId": "t"})).unwrap();
+    world.run("t");
 }
 
 #[test]

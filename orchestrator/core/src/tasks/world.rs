@@ -33,7 +33,9 @@ use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
 use crate::UnknownCalls;
-use crate::exchange::tasks::{Clear, FoundTask, LostSecrets, Measured, TaskDone, TaskWork};
+use crate::exchange::tasks::{
+    Clear, FoundTask, LostSecrets, Measured, NotCreated, TaskDone, TaskWork,
+};
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
@@ -51,6 +53,11 @@ pub(super) struct Child {
     pub(super) permissions: Vec<(String, bool)>,
 }
 
+pub(super) fn not_created(found: Option<FoundTask>) -> Box<NotCreated> {
+    let error = ControlError::new(ErrorCode::Storage, "the disk is full");
+    Box::new(NotCreated { error, found })
+}
+
 pub(super) struct World {
     pub(super) core: Core,
     pub(super) now_ms: u64,
@@ -66,6 +73,8 @@ pub(super) struct World {
     pub(super) logged: Vec<String>,
     /// Whether the next write fails.
     pub(super) is_disk_full: bool,
+    /// Whether the next task that is made has its history and nothing else.
+    pub(super) is_full_behind_history: bool,
     pub(super) has_exited: bool,
     /// Runs whose process was told what to run, of each task.
     pub(super) begun: BTreeSet<(TaskId, u64)>,
@@ -211,6 +220,7 @@ impl World {
             answers: BTreeMap::new(),
             logged: Vec::new(),
             is_disk_full: false,
+            is_full_behind_history: false,
             has_exited: false,
             begun: BTreeSet::new(),
             checkpoints: 0,
@@ -486,7 +496,7 @@ impl World {
             },
             TaskWork::Create { at, new, now, .. } => {
                 let result = if fails {
-                    Err(ControlError::new(ErrorCode::Storage, "the disk is full"))
+                    Err(not_created(None))
                 } else {
                     let fact = Fact::TaskCreated(*new);
                     let created = Entry {
@@ -495,7 +505,10 @@ impl World {
                     };
                     let before = self.disk.insert(at.task_id.clone(), vec![created]);
                     assert!(before.is_none(), "a task was made twice");
-                    Ok(())
+                    match std::mem::take(&mut self.is_full_behind_history) {
+                        true => Err(not_created(Some(self.read(&at.task_id)))),
+                        false => Ok(()),
+                    }
                 };
                 TaskDone::Created { at, result }
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use goondan_core::{FoundTask, LogText, TaskRef};
+use goondan_core::{FoundTask, LogText, NotCreated, TaskRef};
 use goondan_durable::disk::{EntryKind, Folder};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -174,10 +174,13 @@ impl Areas {
         new: NewTask,
         guide: Option<&Path>,
         now: Timestamp,
-    ) -> Result<(), ControlError> {
-        let area = self
-            .try_create(at, new, guide, now)
-            .map_err(|error| refused(&error))?;
+    ) -> Result<(), Box<NotCreated>> {
+        let created = self.try_create(at, new, guide, now);
+        let area = created.map_err(|error| {
+            let found = (!self.is_unfinished(at)).then(|| self.load(at));
+            let error = refused(&error);
+            Box::new(NotCreated { error, found })
+        })?;
         self.keep(at.clone(), area);
         let created = self.open.get(at).map(|open| open.area.recent().clone());
         for entry in created.into_iter().flatten() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::home::Ran;
 use goondan_tests::node::Node;
-use goondan_tests::wait::{wait_for, within};
+use goondan_tests::wait::{PATIENCE, wait_for, within};
 
 /// How long a client waits for a daemon that may be stopped.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(8);
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const EVENTS_OF_A_CONVERSATION: u64 = 60;
 
 /// One event of so many is sent once a task was made.
-const EVENTS_OF_A_TASK: u64 = 40;
+const EVENTS_OF_A_TASK: u64 = 15;
 
 /// Conversations at a time.
 const CONVERSATIONS: u64 = 3;
@@ -90,6 +90,8 @@ struct State {
     next: u64,
     waiting: VecDeque<Event>,
     under_way: usize,
+    /// What was said last of each event that waits, and by which node.
+    refusals: BTreeMap<u64, (usize, String)>,
     acknowledged: Vec<Acknowledged>,
     /// Which nodes took themselves for the owner, of each epoch.
     owners: BTreeMap<u64, BTreeSet<usize>>,
@@ -155,10 +157,14 @@ impl Load {
     /// Waits until each event is acknowledged, and ends.
     pub(super) fn ends(self) -> Sent {
         self.state.lock().unwrap().is_over = true;
-        wait_for("each event is acknowledged", || {
+        let ended = within(PATIENCE, || {
             let state = self.state.lock().unwrap();
             (state.waiting.is_empty() && state.under_way == 0).then_some(())
         });
+        if ended.is_none() {
+            let refusals = self.state.lock().unwrap().refusals.clone();
+            panic!("events that nobody acknowledges: {refusals:#?}");
+        }
         for sender in self.senders {
             sender.join().unwrap();
         }
@@ -188,9 +194,9 @@ impl Sender {
             {
                 let mut state = self.state.lock().unwrap();
                 state.under_way -= 1;
-                match ran.filter(|ran| ran.code == 0) {
-                    Some(ran) => state.take(self.at, event, &ran),
-                    None => state.waiting.push_front(event),
+                match ran {
+                    Some(ran) if ran.code == 0 => state.take(self.at, event, &ran),
+                    ran => state.refuse(self.at, event, ran),
                 }
             }
             if self.is_refused {
@@ -272,6 +278,13 @@ impl State {
             self.wrong.push(format!("{}: {said}", event.id()));
         }
         let at = Instant::now();
+        self.refusals.remove(&event.number);
         self.acknowledged.push(Acknowledged { event, by, at });
+    }
+
+    fn refuse(&mut self, by: usize, event: Event, ran: Option<Ran>) {
+        let said = ran.map_or_else(|| "no answer".to_owned(), |ran| ran.stderr);
+        self.refusals.insert(event.number, (by, said));
+        self.waiting.push_front(event);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_tests::node::Node;
 use goondan_tests::postgres::Server;
 use goondan_tests::service::Service;
-use goondan_tests::wait::{PATIENCE, within};
+use goondan_tests::wait::{PATIENCE, wait_until, within};
 use serde_json::Value;
 
 use super::load::{Acknowledged, Event, Sent};
@@ -72,11 +72,16 @@ pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &
     }
 }
 
-/// Each task that was acknowledged is there.
+/// Each task that was acknowledged is there, if it was made in part as soon as its files are written.
 pub(super) fn each_task_is_there(sent: &Sent, node: &Node) -> usize {
     let tasks = sent.acknowledged.iter().filter_map(|it| it.event.task());
-    let shown = tasks.map(|task| node.json(&["task", "show", &task])["info"]["taskId"] == *task);
-    shown.inspect(|is_it| assert!(is_it)).count()
+    let shown = tasks.inspect(|task| {
+        wait_until(&format!("task {task} is there"), || {
+            let shown = node.gdn(&["--json", "task", "show", task]);
+            shown.code == 0 && shown.json()["info"]["taskId"] == **task
+        });
+    });
+    shown.count()
 }
 
 /// A tool ran once, and once more for each line that says that its outcome is unknown.
