@@ -414,13 +414,17 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     let home = example();
     home.write_program(
         "project/agent.sh",
-        "#!/bin/sh\ncat > /dev/null\nhead -c 3000000 /dev/zero > large\nsleep 4321\n",
+        "#!/bin/sh\ncat > /dev/null\ntruncate -s 3000000 large\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
     let new = ["task", "new", "Shop", "--description", "x", "--start"];
     home.gdn(&[&new[..], &["--max-disk-mib", "2"]].concat())
         .exits(0);
-    wait_until("its program runs", || !home.running("sleep").is_empty());
+    let large = area(&home).join("large");
+    // It may be held from then on, before its program gets any further.
+    wait_until("it takes too much", || {
+        fs::metadata(&large).is_ok_and(|file| file.len() == 3_000_000)
+    });
     let refused = home.gdn(&["task", "checkpoint", "shop"]);
     assert_ne!(refused.code, 0, "{refused:?}");
     for said in ["may take 2 MiB", "--max-disk-mib"] {
@@ -440,7 +444,6 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     let refused = home.gdn(&["task", "resume", "shop"]);
     assert!(refused.stderr.contains("remove files"), "{refused:?}");
     // Nothing is deleted but by a person.
-    let large = area(&home).join("large");
     assert_eq!(fs::metadata(&large).unwrap().len(), 3_000_000);
     fs::remove_file(&large).unwrap();
     home.gdn(&["task", "resume", "shop"]).exits(0);
