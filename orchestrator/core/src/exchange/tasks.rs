@@ -279,12 +279,12 @@ pub struct FoundTask {
     pub result: Result<(State, Vec<TaskHappening>), String>,
 }
 
-/// A task that was not made, as far as is known.
+/// Why a task was not made, or was made in part.
 #[derive(Debug)]
 pub struct NotCreated {
     /// Why.
     pub error: ControlError,
-    /// The task that is in its place: one that was there, or the one that was to be made, if only a part of it failed.
+    /// The task that is there all the same: one from before, or the one that was made in part.
     pub found: Option<FoundTask>,
 }
 

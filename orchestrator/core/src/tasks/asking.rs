@@ -390,13 +390,13 @@ impl Tasks {
         let Some((decision, is_started)) = made_for else {
             return;
         };
-        if let Err(not) = result {
-            let NotCreated { error, found } = *not;
+        if let Err(refusal) = result {
             space.entries.remove(&at.task_id);
+            let NotCreated { error, found } = *refusal;
             let Some(found) = found else {
                 return Self::tell_error(fleet, &decision.asker, error);
             };
-            // Nobody could do anything with it otherwise, and its id would be taken.
+            // Otherwise its id would be taken by a task that nobody can show or start.
             let entry = Entry::found(found.result, now);
             space.entries.insert(found.task_id, entry);
             Self::tell_error(fleet, &decision.asker, there_all_the_same(at, error));
@@ -549,7 +549,7 @@ fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
     ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")
 }
 
-/// Why making a task failed that is there.
+/// What is told of a failure to make a task that is there all the same.
 fn there_all_the_same(at: &TaskRef, error: ControlError) -> ControlError {
     if error.code == ErrorCode::TaskTaken {
         return error;

@@ -4,7 +4,7 @@
 //! be answered once, whoever took it first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -100,10 +100,13 @@ struct State {
     is_over: bool,
 }
 
+/// What all senders share, and that it has changed.
+type Shared = Arc<(Mutex<State>, Condvar)>;
+
 /// Everybody who sends.
 #[derive(Debug)]
 pub(super) struct Load {
-    state: Arc<Mutex<State>>,
+    state: Shared,
     senders: Vec<JoinHandle<()>>,
 }
 
@@ -118,7 +121,7 @@ pub(super) struct Sent {
 impl Load {
     /// Some senders at each node.
     pub(super) fn on(nodes: &[Arc<Node>]) -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Shared::default();
         let places = nodes.iter().enumerate().cycle();
         let senders = places.take(nodes.len() * SENDERS).map(|(at, node)| {
             let sender = Sender {
@@ -138,7 +141,7 @@ impl Load {
     /// Waits for the first event that is acknowledged after a moment, by another node than this.
     pub(super) fn acknowledged_after(&self, moment: Instant, but: Option<usize>) -> Acknowledged {
         wait_for("an event is acknowledged", || {
-            let state = self.state.lock().unwrap();
+            let state = self.state.0.lock().unwrap();
             let fits = |it: &&Acknowledged| it.at > moment && Some(it.by) != but;
             // The last ones come first: there are many.
             let late = state.acknowledged.iter().rev();
@@ -150,25 +153,29 @@ impl Load {
     /// Who has acknowledged last.
     pub(super) fn owner(&self) -> usize {
         self.acknowledged_after(Instant::now() - CLIENT_DEADLINE, None);
-        let state = self.state.lock().unwrap();
+        let state = self.state.0.lock().unwrap();
         state.acknowledged.last().unwrap().by
     }
 
     /// Waits until each event is acknowledged, and ends.
     pub(super) fn ends(self) -> Sent {
-        self.state.lock().unwrap().is_over = true;
-        let ended = within(PATIENCE, || {
-            let state = self.state.lock().unwrap();
-            (state.waiting.is_empty() && state.under_way == 0).then_some(())
-        });
-        if ended.is_none() {
-            let refusals = self.state.lock().unwrap().refusals.clone();
-            panic!("events that nobody acknowledges: {refusals:#?}");
-        }
+        let (state, changed) = &*self.state;
+        let mut locked = state.lock().unwrap();
+        locked.is_over = true;
+        changed.notify_all();
+        let is_left = |state: &mut State| !state.waiting.is_empty() || state.under_way > 0;
+        let ended = changed.wait_timeout_while(locked, PATIENCE, is_left);
+        let (locked, timeout) = ended.unwrap();
+        let refusals = locked.refusals.clone();
+        drop(locked);
+        assert!(
+            !timeout.timed_out(),
+            "events that nobody acknowledges: {refusals:#?}"
+        );
         for sender in self.senders {
             sender.join().unwrap();
         }
-        let state = std::mem::take(&mut *self.state.lock().unwrap());
+        let state = std::mem::take(&mut *state.lock().unwrap());
         Sent {
             acknowledged: state.acknowledged,
             owners: state.owners,
@@ -181,7 +188,7 @@ impl Load {
 struct Sender {
     at: usize,
     node: Arc<Node>,
-    state: Arc<Mutex<State>>,
+    state: Shared,
     is_refused: bool,
 }
 
@@ -192,8 +199,10 @@ impl Sender {
             let was_refused = self.is_refused;
             self.is_refused = ran.as_ref().is_none_or(|ran| ran.code != 0);
             {
-                let mut state = self.state.lock().unwrap();
+                let (state, changed) = &*self.state;
+                let mut state = state.lock().unwrap();
                 state.under_way -= 1;
+                changed.notify_all();
                 match ran {
                     Some(ran) if ran.code == 0 => state.take(self.at, event, &ran),
                     ran => state.refuse(self.at, event, ran),
@@ -209,25 +218,20 @@ impl Sender {
 
     /// The next event; none at the end.
     fn next(&self) -> Option<Event> {
-        loop {
-            let mut state = self.state.lock().unwrap();
-            let event = state.waiting.pop_front().or_else(|| {
-                let number = state.next;
-                (!state.is_over).then(|| {
-                    state.next += 1;
-                    Event { number }
-                })
-            });
-            if event.is_some() {
-                state.under_way += 1;
-                return event;
-            }
-            if state.under_way == 0 {
-                return None;
-            }
-            drop(state);
-            std::thread::sleep(PAUSE);
-        }
+        let (state, changed) = &*self.state;
+        let has_none =
+            |state: &mut State| state.is_over && state.waiting.is_empty() && state.under_way > 0;
+        let state = changed.wait_while(state.lock().unwrap(), has_none);
+        let mut state = state.unwrap();
+        let event = state.waiting.pop_front().or_else(|| {
+            let number = state.next;
+            (!state.is_over).then(|| {
+                state.next += 1;
+                Event { number }
+            })
+        });
+        state.under_way += usize::from(event.is_some());
+        event
     }
 
     fn sends(&self, event: &Event) -> Option<Ran> {
@@ -256,7 +260,7 @@ impl Sender {
         for workspace in listed.json()["workspaces"].as_array().unwrap() {
             if workspace["isHere"] == true {
                 let epoch = workspace["epoch"].as_u64().unwrap();
-                let mut state = self.state.lock().unwrap();
+                let mut state = self.state.0.lock().unwrap();
                 state.owners.entry(epoch).or_default().insert(self.at);
             }
         }
