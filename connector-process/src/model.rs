@@ -1,6 +1,8 @@
 //! The connector of a model: asks a provider for replies, and hands on what it says as it comes.
 //!
 //! * `question`: from a conversation to what the provider is asked.
+//! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
+//! * `tool_calls`: tool calls out of the fragments that servers send.
 //! * `anthropic`, `openai`, `google`: what that is in their protocols, and what comes back.
 //! * `reply`: from what a server sends, whatever that is, to one answer.
 //! * `failure`: why there is none, and whether trying again helps. Trying again is the
@@ -25,6 +27,7 @@ use crate::gateway::Gateway;
 use crate::http;
 use dialect::Dialect;
 use question::Question;
+use reply::Expectation;
 
 mod ahead;
 mod anthropic;
@@ -33,10 +36,13 @@ mod draft;
 mod events;
 mod failure;
 mod google;
+mod normalize;
 mod openai;
 mod question;
 mod reply;
 mod thoughts;
+mod tool_calls;
+mod tool_schema;
 
 /// What a server is given that asks for no key: some clients and servers insist on one.
 const NO_KEY: &str = "none";
@@ -133,7 +139,12 @@ fn exchange_of(
     };
     if let Some(fields) = body.as_object_mut() {
         for (name, value) in &model.options {
-            fields.insert(name.clone(), value.clone());
+            // Servers that refuse a field may refuse its null, too.
+            if value.is_null() {
+                fields.remove(name);
+            } else {
+                fields.insert(name.clone(), value.clone());
+            }
         }
     }
     Ok((body, reader))
@@ -189,6 +200,11 @@ async fn ask(
     let response = timeout(first_byte, request.body(body).send()).await;
     let response = response.map_err(|_elapsed| failure::not_begun(model))?;
     let response = response.map_err(|error| failure::of_transport(model, &error))?;
-    let answer = reply::of(model, response, reader, pieces, until).await?;
+    let expected = Expectation {
+        dialect: reader,
+        may_be_silent: question.reports_results(),
+        names: question.names,
+    };
+    let answer = reply::of(model, response, expected, pieces, until).await?;
     to_raw_value(&answer).map_err(|error| invalid(format!("the reply cannot be written: {error}")))
 }

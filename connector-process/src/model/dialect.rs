@@ -51,6 +51,27 @@ pub(super) trait Dialect: Send {
 
     /// Whether the reply is a refusal by the reason of its end.
     fn is_declined(&self, draft: &Draft) -> bool;
+
+    /// True if the reply ended because a tool call was unreadable and is missing from it.
+    fn lost_a_call(&self, _draft: &Draft) -> bool {
+        false
+    }
+}
+
+/// True if the data of an event only keeps the connection open: servers and gateways send nothing, a word, or a word
+/// in brackets between the events of the protocol.
+pub(super) fn is_keep_alive(event: &Event) -> bool {
+    const WORDS_BYTES_MAX: usize = 64;
+    let data = event.data.trim();
+    let words = data
+        .strip_prefix('[')
+        .and_then(|data| data.strip_suffix(']'));
+    let words = words.unwrap_or(data);
+    let is_word_char =
+        |c: char| c.is_ascii_alphabetic() || matches!(c, ' ' | '-' | '_' | ':' | '.');
+    words.len() <= WORDS_BYTES_MAX
+        && !words.eq_ignore_ascii_case("done")
+        && words.chars().all(is_word_char)
 }
 
 /// The JSON of an event.

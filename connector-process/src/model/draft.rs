@@ -10,9 +10,11 @@ use goondan_protocol::ids::{InvalidId, ToolCallId};
 use goondan_protocol::limits::MAX_ID_BYTES;
 use goondan_protocol::message::{self, Content};
 use goondan_protocol::usage::{USAGE, Usage};
+use serde::de::IgnoredAny;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use super::normalize::ToolNames;
 use super::thoughts::Thoughts;
 use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX};
 
@@ -136,15 +138,40 @@ impl Draft {
         Some(&call.id)
     }
 
+    /// The name of the latest call under this number.
+    pub(super) fn call_name(&self, index: u64) -> Option<&str> {
+        let mut latest = self.calls.iter().rev();
+        let call = latest.find(|call| call.index == index)?;
+        Some(&call.name)
+    }
+
+    /// The number of the latest call with this id.
+    pub(super) fn call_with_id(&self, id: &str) -> Option<u64> {
+        let mut latest = self.calls.iter().rev();
+        latest.find(|call| call.id == id).map(|call| call.index)
+    }
+
+    /// True if the arguments of the call are whole, so that more text would spoil them.
+    pub(super) fn has_complete_arguments(&self, index: u64) -> bool {
+        let mut latest = self.calls.iter().rev();
+        let call = latest.find(|call| call.index == index);
+        match call.map(|call| &call.arguments) {
+            Some(Arguments::Json(_)) => true,
+            Some(Arguments::Text(text)) => {
+                text.trim_end().ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+            }
+            None => false,
+        }
+    }
+
     /// The number of the latest call.
     pub(super) fn latest_index(&self) -> Option<u64> {
         self.calls.last().map(|call| call.index)
     }
 
-    /// How many calls there are.
-    #[cfg(test)]
-    pub(super) fn call_count(&self) -> usize {
-        self.calls.len()
+    /// True if the reply has neither words nor calls.
+    pub(super) fn is_silent(&self) -> bool {
+        self.calls.is_empty() && self.text.trim().is_empty()
     }
 
     fn call_mut(&mut self, index: u64) -> Option<&mut CallDraft> {
@@ -163,12 +190,24 @@ impl Draft {
         Ok(())
     }
 
+    /// The id of a call that began without one.
+    pub(super) fn identify_call(&mut self, index: u64, id: &str) -> Result<(), Excess> {
+        self.grow(id.len())?;
+        if let Some(call) = self.call_mut(index)
+            && call.id.is_empty()
+        {
+            id.clone_into(&mut call.id);
+        }
+        Ok(())
+    }
+
     /// More of a call's arguments.
     pub(super) fn add_arguments(&mut self, index: u64, text: &str) -> Result<(), Excess> {
         self.grow(text.len())?;
         if let Some(CallDraft { arguments, .. }) = self.call_mut(index) {
             match arguments {
                 Arguments::Text(held) => held.push_str(text),
+                Arguments::Json(_) if text.trim().is_empty() => {}
                 Arguments::Json(_) => *arguments = Arguments::Text(text.to_owned()),
             }
         }
@@ -253,9 +292,16 @@ impl Draft {
     /// # Errors
     ///
     /// If a call cannot be named, or the reply not be written.
-    pub(super) fn finish(self, model: &HostedModel) -> Result<ModelAnswer, Unkept> {
+    pub(super) fn finish(
+        self,
+        model: &HostedModel,
+        names: &ToolNames,
+    ) -> Result<ModelAnswer, Unkept> {
         let mut thoughts = Thoughts::new(model, self.thought, self.blocks);
-        let calls = named_apart(self.calls, &mut thoughts.signatures)?;
+        let mut calls = named_apart(self.calls, &mut thoughts.signatures)?;
+        for call in &mut calls {
+            call.tool_name = names.original(&call.tool_name).to_owned();
+        }
         let content = to_raw_value(&Content::assistant(&self.text, &calls))?;
         let mut metadata = JsonObject::new();
         metadata.insert("model".to_owned(), json!(model.model));
@@ -348,7 +394,7 @@ mod tests {
         draft.begin_call(4_000_000_000, "b", "t").unwrap();
         draft.add_arguments(u64::MAX, "{\"n\":").unwrap();
         draft.add_arguments(u64::MAX, "1}").unwrap();
-        assert_eq!(draft.call_count(), 2);
+        assert_eq!(draft.calls.len(), 2);
         assert_eq!(draft.call_id(4_000_000_000), Some("b"));
         let mut signatures = BTreeMap::new();
         let calls = named_apart(draft.calls, &mut signatures).unwrap();

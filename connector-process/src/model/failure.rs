@@ -16,16 +16,61 @@ const QUOTED_CHARS: usize = 500;
 /// Anthropic's "overloaded".
 const OVERLOADED: u16 = 529;
 
-/// Words by which providers and servers say that a conversation is too long.
+/// Words by which providers and servers say that a conversation is too long, in lower case.
 const OVERFLOWS: &[&str] = &[
     "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input length exceeds",
+    "input length and",
+    "request_too_large",
     "context_length_exceeded",
+    "context length exceeded",
+    "model_context_window_exceeded",
+    "string_above_max_length",
     "maximum context length",
+    "max context length",
+    "maximum prompt length",
+    "maximum allowed input length",
+    "exceeds the model's max input limit",
     "exceed_context_size",
+    "exceed context limit",
+    "exceeds the context limit",
+    "exceeds context limit",
+    "exceed the context limit",
     "exceeds the available context size",
+    "context overflows",
+    "than the context has",
+    "greater than the context length",
+    "larger than the context",
+    "too large for model with",
     "input token count",
+    "prompt token count",
+    "reduce the length of the messages",
     "exceeds the maximum number of tokens",
     "context window",
+];
+
+/// Words by which an allowance is used up, in lower case.
+const USED_UP: &[&str] = &[
+    "insufficient_quota",
+    "insufficient quota",
+    "insufficient balance",
+    "credit balance is too low",
+    "billing_hard_limit",
+    "billing_not_active",
+    "perday",
+];
+
+/// Words by which a refusal is a limit of requests or tokens per time, though it also names a size. In lower case.
+const RATE_LIMITS: &[&str] = &[
+    "rate_limit",
+    "rate limit",
+    "per minute",
+    "per day",
+    "(tpm)",
+    "(rpm)",
+    "(tpd)",
 ];
 
 /// The stream ended without saying that it is the end.
@@ -69,7 +114,11 @@ pub(super) fn of_status(
     };
     let error = |code| CallError::new(code, message.as_str());
     let after_ms = headers.and_then(retry_after_ms);
-    if is_overflow(body) || status == StatusCode::PAYLOAD_TOO_LARGE {
+    let after_ms = after_ms.or_else(|| delay_in(body));
+    // Groq answers 413 to a request over its tokens per minute.
+    let is_rate = status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::PAYLOAD_TOO_LARGE && is_rate_limit(body);
+    if !is_rate && (is_overflow(body) || status == StatusCode::PAYLOAD_TOO_LARGE) {
         return error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model that takes longer ones");
     }
@@ -84,13 +133,11 @@ pub(super) fn of_status(
             "check `model` (`{}`) and `endpoint` of Model `{}`",
             model.model, model.name
         )),
-        StatusCode::PAYMENT_REQUIRED => error(CallErrorCode::Refused)
-            .suggest("check the balance of your account with the provider"),
-        StatusCode::TOO_MANY_REQUESTS if body.contains("insufficient_quota") => {
+        status if status == StatusCode::PAYMENT_REQUIRED || is_used_up(body) => {
             error(CallErrorCode::Refused)
-                .suggest("check the balance of your account with the provider")
+                .suggest("check the balance and the plan of your account with the provider")
         }
-        StatusCode::TOO_MANY_REQUESTS => error(CallErrorCode::RateLimited)
+        _ if is_rate => error(CallErrorCode::RateLimited)
             .suggest("try again later, or ask the provider for a higher limit")
             .later(after_ms),
         StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT => {
@@ -130,8 +177,11 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     if is_overflow(&text) {
         error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model that takes longer ones")
+    } else if is_used_up(&text) {
+        error(CallErrorCode::Refused)
+            .suggest("check the balance and the plan of your account with the provider")
     } else if says(&["rate_limit", "RESOURCE_EXHAUSTED"]) {
-        error(CallErrorCode::RateLimited).later(None)
+        error(CallErrorCode::RateLimited).later(delay_in(&text))
     } else if says(&[
         "authentication_error",
         "permission_error",
@@ -188,6 +238,46 @@ pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallEr
     let message = format!("`{}` declined to answer ({reason}){words}", model.model);
     CallError::new(CallErrorCode::Refused, message)
         .suggest("say it in other words, or begin a new conversation without what is refused")
+}
+
+/// The reply reached its longest before its first word: all of it were thoughts. Another try would end alike.
+pub(super) fn cut_short(model: &HostedModel, reason: &str) -> CallError {
+    let message = format!(
+        "`{}` reached the maximum length of a reply before its first word (finish reason `{}`)",
+        model.model,
+        quoted(reason)
+    );
+    CallError::new(CallErrorCode::Refused, message).suggest(format!(
+        "raise `params.maxTokens` of Model `{}`, or lower its `reasoningEffort`",
+        model.name
+    ))
+}
+
+/// The provider left an unreadable tool call out of the reply.
+pub(super) fn lost_call(model: &HostedModel, reason: &str) -> CallError {
+    let message = format!(
+        "`{}` wrote a tool call that its provider could not read (finish reason `{}`)",
+        model.model,
+        quoted(reason)
+    );
+    CallError::new(CallErrorCode::Overloaded, message)
+        .suggest("send the message again; if it fails each time, simplify the schemas of the tools")
+        .later(None)
+}
+
+/// The reply is whole and empty.
+pub(super) fn nothing_said(model: &HostedModel, reason: Option<&str>) -> CallError {
+    let reason = reason.map_or_else(
+        || "without a finish reason".to_owned(),
+        |reason| format!("finish reason `{}`", quoted(reason)),
+    );
+    let message = format!(
+        "`{}` replied with no word and no tool call ({reason})",
+        model.model
+    );
+    CallError::new(CallErrorCode::Overloaded, message)
+        .suggest("send the message again")
+        .later(None)
 }
 
 /// What comes is more than a reply may be.
@@ -266,6 +356,58 @@ fn is_overflow(body: &str) -> bool {
     OVERFLOWS.iter().any(|words| body.contains(words))
 }
 
+fn is_rate_limit(body: &str) -> bool {
+    let body = body.to_lowercase();
+    RATE_LIMITS.iter().any(|words| body.contains(words))
+}
+
+/// True if an allowance is used up for so long that waiting does not help: money, or a quota of the day.
+fn is_used_up(body: &str) -> bool {
+    let lower = body.to_lowercase();
+    USED_UP.iter().any(|words| lower.contains(words))
+}
+
+/// The pause that a body asks for, in milliseconds: Google's `retryDelay`, or "try again in 7m12.5s".
+fn delay_in(body: &str) -> Option<u64> {
+    let after = |mark: &str| {
+        let at = body.find(mark)? + mark.len();
+        body.get(at..)
+    };
+    let structured =
+        after("\"retryDelay\"").map(|rest| rest.trim_start_matches([':', ' ', '"', '\n']));
+    let text = structured
+        .or_else(|| after("try again in "))
+        .or_else(|| after("retry in "))?;
+    duration_ms(text)
+}
+
+/// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, or `1h2m3s` at the beginning of a text.
+fn duration_ms(text: &str) -> Option<u64> {
+    let (mut rest, mut total, mut is_found) = (text, 0.0_f64, false);
+    loop {
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(end);
+        let Ok(number) = number.parse::<f64>() else {
+            break;
+        };
+        let units = [
+            ("ms", 1.0),
+            ("s", 1_000.0),
+            ("m", 60_000.0),
+            ("h", 3_600_000.0),
+        ];
+        let unit = units.iter().find(|(unit, _)| behind.starts_with(unit));
+        let Some((unit, factor)) = unit else { break };
+        total += number * factor;
+        is_found = true;
+        rest = behind.get(unit.len()..).unwrap_or_default();
+    }
+    let ms = format!("{:.0}", total.ceil());
+    is_found.then(|| ms.parse().ok()).flatten()
+}
+
 /// The provider's own words in a body: its message, if it has the usual form.
 fn said_in(body: &str) -> String {
     let json: Option<Value> = serde_json::from_str(body).ok();
@@ -328,6 +470,89 @@ mod tests {
         let ms = retry_after_ms(&headers("retry-after", &date)).unwrap();
         assert!((50_000..=60_000).contains(&ms), "{ms}");
         assert_eq!(retry_after_ms(&headers("retry-after", "soon")), None);
+    }
+
+    fn coded(status: u16, body: &str) -> CallError {
+        let model: HostedModel = serde_json::from_value(
+            serde_json::json!({"name": "m", "provider": "openai", "model": "m"}),
+        )
+        .unwrap();
+        of_status(&model, StatusCode::from_u16(status).unwrap(), body, None)
+    }
+
+    #[test]
+    fn prov_1_overflows_are_understood_in_all_wordings() {
+        for message in [
+            "The input is too long for the model you asked for.",
+            "prompt token count of 140000 exceeds the limit of 128000",
+            "Maximum prompt length is 131072 but this request has 200000 tokens.",
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+            "input length and 'max_tokens' exceed the context limit: 190000 + 20000 > 200000",
+            "prompt too long; exceeded max context length by 300 tokens",
+            "the context overflows: more tokens to keep than the context has",
+            "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input: greater than the context length",
+            "This model's maximum context length is 8192 tokens.",
+            "Input is too long for requested model.",
+            "the request exceeds the available context size, try increasing it",
+            "Please reduce the length of the messages or completion.",
+        ] {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            assert_eq!(coded(400, &body).code, CallErrorCode::TooLarge, "{message}");
+        }
+        let other = r#"{"error": {"message": "temperature must be at most 2"}}"#;
+        assert_eq!(coded(400, other).code, CallErrorCode::Invalid);
+    }
+
+    #[test]
+    fn prov_1_rate_limits_used_up_quotas_and_sizes_are_told_apart() {
+        let tpm = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 9000";
+        let google = |quota: &str| {
+            serde_json::json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED",
+                "message": "You exceeded your current quota.", "details": [
+                    {"violations": [{"quotaId": quota}]}, {"retryDelay": "35s"}]}})
+            .to_string()
+        };
+        for (status, body, code, after_ms) in [
+            (413, tpm.to_owned(), CallErrorCode::RateLimited, None),
+            (413, "too big".to_owned(), CallErrorCode::TooLarge, None),
+            (
+                429,
+                "Rate limit reached. Please try again in 7m12.5s.".to_owned(),
+                CallErrorCode::RateLimited,
+                Some(432_500),
+            ),
+            (
+                429,
+                google("GenerateRequestsPerMinutePerProject"),
+                CallErrorCode::RateLimited,
+                Some(35_000),
+            ),
+            (
+                429,
+                google("GenerateRequestsPerDayPerProject"),
+                CallErrorCode::Refused,
+                None,
+            ),
+            (
+                429,
+                r#"{"error": {"code": "insufficient_quota"}}"#.to_owned(),
+                CallErrorCode::Refused,
+                None,
+            ),
+            (
+                400,
+                r#"{"error": {"message": "Your credit balance is too low"}}"#.to_owned(),
+                CallErrorCode::Refused,
+                None,
+            ),
+        ] {
+            let error = coded(status, &body);
+            assert_eq!(
+                (error.code, error.retry_after_ms),
+                (code, after_ms),
+                "{body}"
+            );
+        }
     }
 
     #[test]

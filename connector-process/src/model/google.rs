@@ -27,6 +27,13 @@ const DECLINED: &[&str] = &[
     "LANGUAGE",
 ];
 
+/// Ends at which the model wrote a call that the provider could not read and left out.
+const LOST_CALL: &[&str] = &[
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+];
+
 /// The body of a request.
 pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
     let mut body = Map::new();
@@ -62,6 +69,8 @@ fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
     let params = &question.params;
     let mut config = Map::new();
     let mut thinking = Map::from_iter([("includeThoughts".to_owned(), json!(true))]);
+    // A model without thoughts refuses the whole request for this field.
+    let is_asked = params.reasoning_effort.is_some() || thinks(&model.model);
     if let Some(effort) = params.reasoning_effort.as_deref() {
         let is_new = ["gemini-3", "gemma-4"]
             .iter()
@@ -81,7 +90,9 @@ fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
             thinking.insert("thinkingBudget".to_owned(), json!(budget));
         }
     }
-    config.insert("thinkingConfig".to_owned(), Value::Object(thinking));
+    if is_asked {
+        config.insert("thinkingConfig".to_owned(), Value::Object(thinking));
+    }
     let fields = [
         ("temperature", params.temperature.map(|it| json!(it))),
         ("topP", params.top_p.map(|it| json!(it))),
@@ -98,6 +109,28 @@ fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
         }
     }
     config
+}
+
+/// True if a model is known to have thoughts: Gemini from 2.5 on, and the names that stand for its newest version.
+/// Variants that draw or speak have none.
+fn thinks(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let Some(version) = name.strip_prefix("gemini-") else {
+        return false;
+    };
+    if ["image", "tts", "live", "audio", "embedding"]
+        .iter()
+        .any(|kind| version.contains(kind))
+    {
+        return false;
+    }
+    let number = version.split('-').next().unwrap_or_default();
+    let mut parts = number.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(2)), Some(Ok(minor))) => minor >= 5,
+        (Some(Ok(major)), _) => major >= 3,
+        _ => version.ends_with("-latest"),
+    }
 }
 
 /// The messages. The results of parallel calls are one message, as Google wants them.
@@ -216,6 +249,12 @@ impl Dialect for Reader {
             .stop_reason()
             .is_some_and(|reason| DECLINED.contains(&reason))
     }
+
+    fn lost_a_call(&self, draft: &Draft) -> bool {
+        draft
+            .stop_reason()
+            .is_some_and(|reason| LOST_CALL.contains(&reason))
+    }
 }
 
 impl Reader {
@@ -288,4 +327,27 @@ fn count(usage: Option<&Value>, draft: &mut Draft) {
         cache_write_tokens: 0,
         reasoning_tokens,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prov_1_thoughts_are_asked_only_of_models_that_have_them() {
+        for (name, expected) in [
+            ("gemini-2.0-flash", false),
+            ("models/gemini-2.0-flash-lite", false),
+            ("gemini-1.5-pro", false),
+            ("gemma-3-27b-it", false),
+            ("gemini-2.5-flash-image", false),
+            ("learnlm-2.0", false),
+            ("gemini-2.5-flash", true),
+            ("gemini-3-pro-preview", true),
+            ("gemini-3.1-pro", true),
+            ("gemini-flash-latest", true),
+        ] {
+            assert_eq!(thinks(name), expected, "{name}");
+        }
+    }
 }

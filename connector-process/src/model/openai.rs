@@ -9,6 +9,7 @@ use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::Event;
 use super::question::{Part, Picture, Question, Said, arguments, sends_reasoning, told};
+use super::tool_calls::{CallJoiner, Fragment};
 
 /// What ends a stream.
 const DONE: &str = "[DONE]";
@@ -152,15 +153,12 @@ fn assistant(said: &Said, with_thoughts: bool) -> Value {
 /// The reader of one reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Numbers for calls that come without one, or under one that is taken.
-    spare_index: u64,
-    /// The number a call is kept under, by the number it came under.
-    kept: Vec<(u64, u64)>,
+    calls: CallJoiner,
 }
 
 impl Dialect for Reader {
     fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
-        if event.data.trim() == DONE {
+        if event.data.trim().eq_ignore_ascii_case(DONE) {
             return Ok(Next::Done);
         }
         let said = super::dialect::json(event)?;
@@ -170,14 +168,16 @@ impl Dialect for Reader {
         if event.name == "error" {
             return Err(Fault::Said(json!({"error": said})));
         }
-        let Some(choices) = said.get("choices").and_then(Value::as_array) else {
+        let choices = said.get("choices").and_then(Value::as_array);
+        // Some servers send the usage in a chunk of its own whose `choices` is null or absent.
+        let has_counted = count(&said, draft);
+        if choices.is_none() && !has_counted {
             return Ok(Next::Unknown);
-        };
+        }
         draft.identify(said.get("id"), said.get("model"));
-        if let Some(choice) = choices.first() {
+        if let Some(choice) = choices.and_then(|choices| choices.first()) {
             self.take(choice, "delta", draft)?;
         }
-        count(&said, draft);
         Ok(Next::More)
     }
 
@@ -200,12 +200,12 @@ impl Dialect for Reader {
     }
 }
 
-/// What the reply took, wherever a server says it.
-fn count(said: &Value, draft: &mut Draft) {
+/// Records the usage, wherever the server reports it. Returns false if the chunk has none.
+fn count(said: &Value, draft: &mut Draft) -> bool {
     let places = ["/usage", "/x_groq/usage", "/choices/0/usage"];
     let mut usages = places.iter().filter_map(|place| said.pointer(place));
     let Some(usage) = usages.find(|usage| usage.is_object()) else {
-        return;
+        return false;
     };
     let tokens = |pointers: &[&str]| {
         let mut found = pointers
@@ -215,7 +215,7 @@ fn count(said: &Value, draft: &mut Draft) {
     };
     let (read, written) = (tokens(&["/prompt_tokens"]), tokens(&["/completion_tokens"]));
     if read.is_none() && written.is_none() {
-        return;
+        return false;
     }
     let cache_read = tokens(&[
         "/prompt_tokens_details/cached_tokens",
@@ -239,6 +239,7 @@ fn count(said: &Value, draft: &mut Draft) {
         cache_write_tokens: cache_write,
         reasoning_tokens: tokens(&["/completion_tokens_details/reasoning_tokens"]).unwrap_or(0),
     });
+    true
 }
 
 impl Reader {
@@ -262,55 +263,16 @@ impl Reader {
         }
         let calls = said.get("tool_calls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
-            self.take_call(call, draft)?;
+            self.calls.add(Fragment::read(call), draft)?;
         }
-        if let Some(reason) = text_at(choice, "/finish_reason") {
+        if let Some(call) = said.get("function_call").filter(|call| call.is_object()) {
+            self.calls.add(Fragment::read_function_call(call), draft)?;
+        }
+        let reason = text_at(choice, "/finish_reason");
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             draft.stop(reason);
         }
         Ok(())
-    }
-
-    fn take_call(&mut self, call: &Value, draft: &mut Draft) -> Result<(), Fault> {
-        let id = text_at(call, "/id").unwrap_or_default();
-        let name = text_at(call, "/function/name").unwrap_or_default();
-        let came_under = call.get("index").and_then(Value::as_u64);
-        let kept = match came_under {
-            Some(index) => self.kept_under(index),
-            None => draft.latest_index(),
-        };
-        // Some servers number all calls alike, or not at all, and begin each with its id and its name.
-        let is_another = |held: u64| {
-            let held = draft.call_id(held).unwrap_or_default();
-            !id.is_empty() && !name.is_empty() && !held.is_empty() && held != id
-        };
-        let kept = match kept {
-            Some(kept) if !is_another(kept) && (came_under.is_some() || name.is_empty()) => {
-                draft.name_call(kept, name)?;
-                kept
-            }
-            Some(_) | None => {
-                let kept = self.spare_index;
-                self.spare_index += 1;
-                draft.begin_call(kept, id, name)?;
-                if let Some(index) = came_under {
-                    self.kept.retain(|(under, _)| *under != index);
-                    self.kept.push((index, kept));
-                }
-                kept
-            }
-        };
-        match call.pointer("/function/arguments") {
-            Some(Value::String(text)) => draft.add_arguments(kept, text)?,
-            Some(input @ Value::Object(_)) => draft.set_arguments(kept, input.clone())?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn kept_under(&self, index: u64) -> Option<u64> {
-        let mut kept = self.kept.iter();
-        kept.find(|(under, _)| *under == index)
-            .map(|(_, kept)| *kept)
     }
 }
 
@@ -339,39 +301,6 @@ mod tests {
     use goondan_protocol::call::Completion;
 
     use super::*;
-
-    fn read(deltas: &[Value]) -> Draft {
-        let (mut reader, mut draft) = (Reader::default(), Draft::default());
-        for delta in deltas {
-            let data = json!({"choices": [{"delta": {"tool_calls": delta}}]}).to_string();
-            let event = Event {
-                name: String::new(),
-                data,
-            };
-            assert_eq!(reader.event(&event, &mut draft).unwrap(), Next::More);
-        }
-        draft
-    }
-
-    #[test]
-    fn calls_are_told_apart_by_numbers_by_ids_and_by_neither() {
-        let begun = |index: Option<u64>, id: &str| {
-            let mut call = json!({"id": id, "function": {"name": "t", "arguments": "{}"}});
-            if let Some(index) = index {
-                call["index"] = json!(index);
-            }
-            json!([call])
-        };
-        for deltas in [
-            [begun(Some(0), "a"), begun(Some(1), "b")],
-            [begun(Some(0), "a"), begun(Some(0), "b")],
-            [begun(None, "a"), begun(None, "b")],
-            [begun(None, ""), begun(None, "")],
-            [begun(Some(4_000_000_000), "a"), begun(Some(u64::MAX), "b")],
-        ] {
-            assert_eq!(read(&deltas).call_count(), 2, "{deltas:?}");
-        }
-    }
 
     #[test]
     fn openais_own_models_take_completion_tokens() {

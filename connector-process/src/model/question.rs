@@ -3,12 +3,14 @@
 use goondan_connectors::thinking::Thinking;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{Completion, CompletionMessage};
-use goondan_protocol::definition::{CatalogEntry, HostedModel, HostedProvider, ModelParams};
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
 use goondan_protocol::images::Image;
 use goondan_protocol::message::{Role, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
+use super::normalize::{self, ToolNames};
 use super::thoughts::Thoughts;
+use super::tool_schema;
 
 /// What an image in Base64 is taken for that does not say it.
 const USUAL_MEDIA_TYPE: &str = "image/png";
@@ -19,8 +21,18 @@ pub(super) struct Question {
     /// The system prompt, with what else stands before the first message.
     pub(super) system: Option<String>,
     pub(super) messages: Vec<Said>,
-    pub(super) tools: Vec<CatalogEntry>,
+    pub(super) tools: Vec<OfferedTool>,
     pub(super) params: ModelParams,
+    /// Names of tools as they go out, and back.
+    pub(super) names: ToolNames,
+}
+
+/// A tool in a form that all providers accept.
+#[derive(Debug)]
+pub(super) struct OfferedTool {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) parameters: Value,
 }
 
 /// One message.
@@ -64,13 +76,27 @@ impl Question {
                 messages.push(said);
             }
         }
-        pair_in_order(&mut messages);
+        let offered = completion.tools.iter().map(|tool| tool.name.as_str());
+        let mut names = ToolNames::reserving(offered);
+        let tools = completion.tools.into_iter().map(|tool| OfferedTool {
+            name: names.rewrite(tool.name.as_str()),
+            parameters: tool_schema::accepted(&tool.parameters),
+            description: tool.description,
+        });
+        let tools = tools.collect();
         Self {
             system: (!system.is_empty()).then(|| system.join("\n\n")),
-            messages,
-            tools: completion.tools,
+            messages: normalize::conversation(model, messages, &mut names),
+            tools,
             params,
+            names,
         }
+    }
+
+    /// True if the last messages are results of tools, so that a model that has no more to add may end silently.
+    pub(super) fn reports_results(&self) -> bool {
+        let last = self.messages.last();
+        last.is_some_and(|said| said.role == Role::Tool)
     }
 
     /// What a model of Anthropic's is told about thinking.
@@ -101,28 +127,6 @@ impl Said {
     /// Whether it is text and nothing else.
     pub(super) fn is_text(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
-    }
-}
-
-/// Brings results into the order of their calls: one of a call that waited for a person came last, and some
-/// providers tell them apart by their places.
-fn pair_in_order(messages: &mut [Said]) {
-    let mut rest = messages;
-    while let Some(at) = rest.iter().position(|said| !said.calls.is_empty()) {
-        let (asked, behind) = rest.split_at_mut(at + 1);
-        let count = behind
-            .iter()
-            .take_while(|said| said.role == Role::Tool)
-            .count();
-        let (results, behind) = behind.split_at_mut(count);
-        if let Some(asked) = asked.last() {
-            let place_of = |said: &Said| {
-                let id = said.results.first().map(|result| &result.tool_call_id);
-                asked.calls.iter().position(|call| Some(&call.id) == id)
-            };
-            results.sort_by_key(place_of);
-        }
-        rest = behind;
     }
 }
 

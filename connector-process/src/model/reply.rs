@@ -13,12 +13,26 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::ahead::Ahead;
-use super::dialect::{Dialect, Fault, Next};
+use super::dialect::{Dialect, Fault, Next, is_keep_alive};
 use super::draft::Draft;
 use super::events::{Event, Events};
 use super::failure;
+use super::normalize::ToolNames;
 use crate::calls::Pieces;
 use crate::limits::{REPLY_ERROR_BYTES_MAX, REPLY_EVENT_BYTES_MAX, REPLY_STREAM_BYTES_MAX};
+
+/// Reasons by which providers say that a reply reached its longest.
+const CUT: &[&str] = &[
+    "length",
+    "max_tokens",
+    "MAX_TOKENS",
+    "max_output_tokens",
+    "model_length",
+    "model_context_window_exceeded",
+];
+
+/// Reasons by which providers say that the model had no more to add.
+const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP"];
 
 /// What a body turns out to be.
 enum Form {
@@ -32,6 +46,31 @@ enum Form {
     Other(Vec<u8>),
 }
 
+/// What the events of a stream were so far.
+#[derive(Debug, Default)]
+struct StreamState {
+    has_protocol_events: bool,
+    first_unknown: Option<String>,
+}
+
+impl StreamState {
+    fn record(&mut self, next: Next, event: &Event) {
+        match next {
+            Next::More | Next::Done => self.has_protocol_events = true,
+            Next::Unknown if self.first_unknown.is_none() && !event.data.trim().is_empty() => {
+                self.first_unknown = Some(event.data.clone());
+            }
+            Next::Unknown => {}
+        }
+    }
+
+    /// The first event of a stream that has none of the protocol.
+    fn foreign(&self) -> Option<&str> {
+        let unknown = self.first_unknown.as_deref();
+        unknown.filter(|_| !self.has_protocol_events)
+    }
+}
+
 /// A reply that is being read.
 pub(super) struct Reading<'m> {
     model: &'m HostedModel,
@@ -40,16 +79,27 @@ pub(super) struct Reading<'m> {
     form: Form,
     content_type: String,
     is_done: bool,
-    /// The first event that the protocol does not have, if there was no other.
-    strange: Option<String>,
+    stream: StreamState,
     bytes: usize,
+    names: ToolNames,
+    may_be_silent: bool,
+}
+
+/// What a reply is read with.
+pub(super) struct Expectation {
+    /// Reader of the provider's protocol.
+    pub(super) dialect: Box<dyn Dialect>,
+    /// Names of tools as they went out.
+    pub(super) names: ToolNames,
+    /// True if a reply without a word or a call can be meant so.
+    pub(super) may_be_silent: bool,
 }
 
 /// Reads an answer to its end, within `until`.
 pub(super) async fn of(
     model: &HostedModel,
     response: Response,
-    dialect: Box<dyn Dialect>,
+    expected: Expectation,
     pieces: Pieces,
     until: Instant,
 ) -> Result<ModelAnswer, CallError> {
@@ -63,13 +113,15 @@ pub(super) async fn of(
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut reading = Reading {
         model,
-        dialect,
+        dialect: expected.dialect,
         draft: Draft::default(),
         form: Form::Unknown,
         content_type: content_type.unwrap_or_default().into_owned(),
         is_done: false,
-        strange: None,
+        stream: StreamState::default(),
         bytes: 0,
+        names: expected.names,
+        may_be_silent: expected.may_be_silent,
     };
     let read = reading.read(response, Ahead::new(pieces), until).await;
     let usage = reading.draft.usage();
@@ -164,10 +216,10 @@ impl Reading<'_> {
             }
             Form::Stream(events) => {
                 let (dialect, draft) = (&mut self.dialect, &mut self.draft);
-                let strange = &mut self.strange;
+                let stream = &mut self.stream;
                 let mut seen = None;
                 let more = events.feed(part, |event| {
-                    let next = take_event(dialect.as_mut(), draft, strange, &event);
+                    let next = take_event(dialect.as_mut(), draft, stream, &event);
                     seen = Some(event.data);
                     Ok::<_, Fault>(next? != Next::Done)
                 });
@@ -217,7 +269,7 @@ impl Reading<'_> {
                     let taken = take_event(
                         self.dialect.as_mut(),
                         &mut self.draft,
-                        &mut self.strange,
+                        &mut self.stream,
                         &event,
                     );
                     match taken {
@@ -228,7 +280,7 @@ impl Reading<'_> {
                     }
                 }
                 let is_whole = self.dialect.may_just_end() && self.draft.stop_reason().is_some();
-                match &self.strange {
+                match self.stream.foreign() {
                     _ if is_whole => Ok(()),
                     Some(event) => Err(failure::no_reply(self.model, &self.content_type, event)),
                     None => Err(failure::broken_off(self.model)),
@@ -258,7 +310,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The whole reply, unless it is none.
+    /// The whole reply.
+    ///
+    /// # Errors
+    ///
+    /// If the model declined, or if the reply has no word and no call though one was due.
     fn end(self) -> Result<ModelAnswer, CallError> {
         if self.draft.is_refusal() || self.dialect.is_declined(&self.draft) {
             let reason = self.draft.stop_reason().unwrap_or("refusal");
@@ -269,8 +325,22 @@ impl Reading<'_> {
             ));
         }
         let model = self.model;
+        let reason = self.draft.stop_reason();
+        if self.dialect.lost_a_call(&self.draft) {
+            return Err(failure::lost_call(model, reason.unwrap_or_default()));
+        }
+        if self.draft.is_silent() {
+            let is_cut = reason.is_some_and(|reason| CUT.contains(&reason));
+            if is_cut {
+                return Err(failure::cut_short(model, reason.unwrap_or_default()));
+            }
+            let ended_well = reason.is_some_and(|reason| ENDED_WELL.contains(&reason));
+            if !(self.may_be_silent && ended_well) {
+                return Err(failure::nothing_said(model, reason));
+            }
+        }
         self.draft
-            .finish(model)
+            .finish(model, &self.names)
             .map_err(|error| failure::unkept(model, &error))
     }
 }
@@ -286,12 +356,14 @@ fn error_in(body: &Value) -> Option<&Value> {
 fn take_event(
     dialect: &mut dyn Dialect,
     draft: &mut Draft,
-    strange: &mut Option<String>,
+    stream: &mut StreamState,
     event: &Event,
 ) -> Result<Next, Fault> {
-    let next = dialect.event(event, draft)?;
-    if next == Next::Unknown && strange.is_none() {
-        *strange = Some(event.data.clone());
-    }
+    let next = if is_keep_alive(event) {
+        Next::Unknown
+    } else {
+        dialect.event(event, draft)?
+    };
+    stream.record(next, event);
     Ok(next)
 }

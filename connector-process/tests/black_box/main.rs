@@ -21,6 +21,8 @@ mod orchestrator;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
+mod quirks;
+#[cfg(test)]
 mod relay;
 #[cfg(test)]
 mod replies;

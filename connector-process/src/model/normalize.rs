@@ -1,0 +1,385 @@
+//! Rewrites names, ids and tool results into forms that a provider accepts (pure).
+//!
+//! A conversation outlives the model that wrote it: another provider continues it, and what one server accepts,
+//! another refuses with a 400 for each later request. What is stored stays as it was; only the request changes.
+//!
+//! * Tool names become `[A-Za-z0-9_-]{1,64}` and begin with a letter or `_`; replies are mapped back.
+//! * Ids of tool calls become unique within the conversation and fit the provider's pattern. The same conversation
+//!   gets the same ids in each request, so that the provider's cache stays valid.
+//! * Each call has exactly one result right behind it. A result without a call becomes a message of the user.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::definition::{HostedModel, HostedProvider};
+use goondan_protocol::ids::ToolCallId;
+use goondan_protocol::message::{Role, ToolCall, ToolResult};
+use sha2::{Digest as _, Sha256};
+
+use super::question::{Part, Said};
+use super::thoughts::Thoughts;
+
+/// Bytes of a tool's name that all providers accept.
+const TOOL_NAME_BYTES_MAX: usize = 64;
+
+/// Bytes of a call's id that all providers accept.
+const CALL_ID_BYTES_MAX: usize = 40;
+
+/// Mistral accepts ids of exactly this many letters and digits.
+const MISTRAL_ID_BYTES: usize = 9;
+
+/// Hexadecimal digits of a digest that tell two rewritten names apart.
+const DIGEST_DIGITS: usize = 8;
+
+/// The result of a call that has none, because a message was removed or lost.
+const NO_RESULT: &str = "no result of this call is recorded";
+
+/// Names of tools in a request, and back.
+#[derive(Debug, Default)]
+pub(super) struct ToolNames {
+    /// The original of each name that was rewritten.
+    originals: BTreeMap<String, String>,
+    /// Names that must not be taken by rewritten ones.
+    unchanged: BTreeSet<String>,
+}
+
+impl ToolNames {
+    /// Reserves the acceptable names of a request's tools, so that a rewritten name never stands for one of them.
+    pub(super) fn reserving(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let names = names.into_iter();
+        let unchanged = names.filter(|name| is_tool_name(name.as_ref()));
+        Self {
+            originals: BTreeMap::new(),
+            unchanged: unchanged.map(|name| name.as_ref().to_owned()).collect(),
+        }
+    }
+
+    /// The name as it goes out. The same name always gives the same result.
+    pub(super) fn rewrite(&mut self, name: &str) -> String {
+        if is_tool_name(name) {
+            return name.to_owned();
+        }
+        let digest = hex_digest(name, DIGEST_DIGITS);
+        let room = TOOL_NAME_BYTES_MAX - DIGEST_DIGITS - 1;
+        let mut readable: String = name
+            .chars()
+            .map(|c| if is_name_char(c) { c } else { '_' })
+            .take(room)
+            .collect();
+        if !readable.starts_with(is_first_name_char) {
+            readable.insert(0, '_');
+            readable.truncate(room);
+        }
+        let mut rewritten = format!("{readable}_{digest}");
+        while self.unchanged.contains(&rewritten) {
+            let digest = hex_digest(&rewritten, DIGEST_DIGITS);
+            rewritten = format!("{readable}_{digest}");
+        }
+        self.originals.insert(rewritten.clone(), name.to_owned());
+        rewritten
+    }
+
+    /// The name that a model means.
+    pub(super) fn original<'n>(&'n self, name: &'n str) -> &'n str {
+        self.originals.get(name).map_or(name, String::as_str)
+    }
+}
+
+fn is_first_name_char(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn is_tool_name(name: &str) -> bool {
+    name.len() <= TOOL_NAME_BYTES_MAX
+        && name.starts_with(is_first_name_char)
+        && name.chars().all(is_name_char)
+}
+
+/// The form that a provider demands of a call's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IdForm {
+    /// `[A-Za-z0-9_-]`, at most [`CALL_ID_BYTES_MAX`].
+    Usual,
+    /// Exactly [`MISTRAL_ID_BYTES`] letters and digits.
+    Mistral,
+}
+
+impl IdForm {
+    fn of(model: &HostedModel) -> Self {
+        let names_mistral = |text: &str| text.contains("mistral");
+        let is_mistral = model.provider == HostedProvider::OpenAi
+            && (model.endpoint.as_deref().is_some_and(names_mistral)
+                || names_mistral(&model.model.to_lowercase()));
+        if is_mistral {
+            Self::Mistral
+        } else {
+            Self::Usual
+        }
+    }
+
+    fn accepts(self, id: &str) -> bool {
+        match self {
+            Self::Usual => {
+                !id.is_empty() && id.len() <= CALL_ID_BYTES_MAX && id.chars().all(is_name_char)
+            }
+            Self::Mistral => {
+                id.len() == MISTRAL_ID_BYTES && id.chars().all(|c| c.is_ascii_alphanumeric())
+            }
+        }
+    }
+
+    /// An acceptable id for the `nth` call that was made under this one.
+    fn derive(self, id: &str, nth: usize) -> String {
+        let seed = format!("{id}\n{nth}");
+        match self {
+            Self::Usual => format!("call_{}", hex_digest(&seed, 24)),
+            Self::Mistral => hex_digest(&seed, MISTRAL_ID_BYTES),
+        }
+    }
+}
+
+fn hex_digest(text: &str, digits: usize) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.chars().take(digits).collect()
+}
+
+/// Rewrites a conversation for a model.
+pub(super) fn conversation(
+    model: &HostedModel,
+    mut messages: Vec<Said>,
+    names: &mut ToolNames,
+) -> Vec<Said> {
+    rename_calls(IdForm::of(model), &mut messages, names);
+    pair_results(messages)
+}
+
+/// Gives each call an id that is acceptable and unique, and its result the same one.
+fn rename_calls(form: IdForm, messages: &mut [Said], names: &mut ToolNames) {
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    // The id under which the latest call with a stored id goes out.
+    let mut current: BTreeMap<String, ToolCallId> = BTreeMap::new();
+    for message in messages {
+        let mut renamed = Vec::with_capacity(message.calls.len());
+        for call in &mut message.calls {
+            let nth = uses.entry(call.id.as_str().to_owned()).or_default();
+            let mut id = if form.accepts(call.id.as_str()) && !taken.contains(call.id.as_str()) {
+                call.id.as_str().to_owned()
+            } else {
+                form.derive(call.id.as_str(), *nth)
+            };
+            while taken.contains(&id) {
+                *nth += 1;
+                id = form.derive(call.id.as_str(), *nth);
+            }
+            *nth += 1;
+            taken.insert(id.clone());
+            // A derived id is always valid.
+            let id = ToolCallId::new(id).unwrap_or_else(|_| call.id.clone());
+            current.insert(call.id.as_str().to_owned(), id.clone());
+            renamed.push((call.id.clone(), id.clone()));
+            call.id = id;
+            call.tool_name = names.rewrite(&call.tool_name);
+        }
+        if let Some(thoughts) = &mut message.thoughts {
+            rename_signatures(thoughts, &renamed);
+        }
+        for result in &mut message.results {
+            if let Some(id) = current.get(result.tool_call_id.as_str()) {
+                result.tool_call_id = id.clone();
+            }
+            result.tool_name = names.rewrite(&result.tool_name);
+        }
+    }
+}
+
+fn rename_signatures(thoughts: &mut Thoughts, renamed: &[(ToolCallId, ToolCallId)]) {
+    for (stored, sent) in renamed {
+        if stored != sent
+            && let Some(signature) = thoughts.signatures.remove(stored.as_str())
+        {
+            thoughts
+                .signatures
+                .insert(sent.as_str().to_owned(), signature);
+        }
+    }
+}
+
+/// Puts the result of each call right behind it, in the order of the calls: providers refuse a call without a
+/// result, and some tell results apart by position only.
+fn pair_results(messages: Vec<Said>) -> Vec<Said> {
+    let calls = messages.iter().flat_map(|message| &message.calls);
+    let called: BTreeSet<ToolCallId> = calls.map(|call| call.id.clone()).collect();
+    let mut results: BTreeMap<ToolCallId, ToolResult> = BTreeMap::new();
+    let mut rest = Vec::with_capacity(messages.len());
+    for mut message in messages {
+        if message.results.is_empty() {
+            rest.push(message);
+            continue;
+        }
+        let mut orphans = Vec::new();
+        for result in std::mem::take(&mut message.results) {
+            if called.contains(&result.tool_call_id) {
+                results.entry(result.tool_call_id.clone()).or_insert(result);
+            } else {
+                orphans.push(Part::Text(format!(
+                    "Result of an earlier call of `{}`: {}",
+                    result.tool_name, result.text
+                )));
+            }
+        }
+        message.parts.extend(orphans);
+        if !message.parts.is_empty() {
+            message.role = Role::User;
+            rest.push(message);
+        }
+    }
+    let mut paired = Vec::with_capacity(rest.len());
+    for message in rest {
+        let calls = message.calls.clone();
+        paired.push(message);
+        for call in calls {
+            let result = results.remove(&call.id);
+            paired.push(Said {
+                role: Role::Tool,
+                parts: Vec::new(),
+                calls: Vec::new(),
+                results: vec![result.unwrap_or_else(|| no_result(call))],
+                thoughts: None,
+            });
+        }
+    }
+    paired
+}
+
+fn no_result(call: ToolCall) -> ToolResult {
+    ToolResult {
+        tool_call_id: call.id,
+        tool_name: call.tool_name,
+        text: NO_RESULT.to_owned(),
+        is_error: true,
+        images: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::call::Completion;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::question::Question;
+
+    fn model(provider: &str, name: &str) -> HostedModel {
+        serde_json::from_value(json!({"name": "m", "provider": provider, "model": name})).unwrap()
+    }
+
+    fn call(id: &str, tool: &str) -> Value {
+        json!({"type": "tool-call", "toolCallId": id, "toolName": tool, "input": {}})
+    }
+
+    fn result(id: &str, tool: &str) -> Value {
+        json!({"role": "tool", "content": [{"type": "tool-result", "toolCallId": id, "toolName": tool,
+            "output": {"type": "text", "value": id}}]})
+    }
+
+    fn ask(model: &HostedModel, messages: &Value) -> Question {
+        let completion: Completion = serde_json::from_value(json!({"messages": messages})).unwrap();
+        Question::of(model, completion)
+    }
+
+    fn ids(question: &Question) -> (Vec<String>, Vec<String>) {
+        let calls = question.messages.iter().flat_map(|said| &said.calls);
+        let results = question.messages.iter().flat_map(|said| &said.results);
+        (
+            calls.map(|call| call.id.to_string()).collect(),
+            results
+                .map(|result| result.tool_call_id.to_string())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn prov_1_call_ids_fit_each_provider_and_stay_the_same() {
+        let messages = json!([
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": [call("functions.count:0", "t"), call("k1", "t")]},
+            result("functions.count:0", "t"), result("k1", "t"),
+            {"role": "assistant", "content": [call("functions.count:0", "t")]},
+            result("functions.count:0", "t"),
+        ]);
+        for (provider, name, form) in [
+            ("openai", "gpt-5", IdForm::Usual),
+            ("anthropic", "claude", IdForm::Usual),
+            ("openai", "mistral-large", IdForm::Mistral),
+        ] {
+            let model = model(provider, name);
+            let (calls, results) = ids(&ask(&model, &messages));
+            assert_eq!(calls, results, "{name}");
+            assert!(calls.iter().all(|id| form.accepts(id)), "{calls:?}");
+            let distinct: BTreeSet<_> = calls.iter().collect();
+            assert_eq!(distinct.len(), 3, "{calls:?}");
+            assert_eq!(ids(&ask(&model, &messages)).0, calls, "{name}");
+        }
+        assert_eq!(
+            ids(&ask(&model("anthropic", "claude"), &messages)).0[1],
+            "k1"
+        );
+    }
+
+    #[test]
+    fn prov_1_every_call_has_one_result_behind_it() {
+        let question = ask(
+            &model("openai", "gpt-5"),
+            &json!([
+                {"role": "user", "content": "Go."},
+                result("lost", "t"),
+                {"role": "assistant", "content": [call("a", "t"), call("b", "t")]},
+                result("b", "t"), result("b", "t"),
+                {"role": "user", "content": "Well?"},
+                result("a", "t"),
+                {"role": "assistant", "content": [call("c", "t")]},
+            ]),
+        );
+        let (calls, results) = ids(&question);
+        assert_eq!((calls, results.len()), (results.clone(), 3));
+        let roles: Vec<Role> = question.messages.iter().map(|said| said.role).collect();
+        let (user, assistant, tool) = (Role::User, Role::Assistant, Role::Tool);
+        assert_eq!(
+            roles,
+            [user, user, assistant, tool, tool, user, assistant, tool]
+        );
+        assert!(question.messages[1].text().contains("`t`: lost"));
+        assert_eq!(question.messages[7].results[0].text, NO_RESULT);
+    }
+
+    #[test]
+    fn prov_1_tool_names_are_rewritten_and_mapped_back() {
+        let long = "n".repeat(95);
+        let mut names = ToolNames::reserving(["box__fine", long.as_str()]);
+        let mut seen = BTreeSet::new();
+        for name in ["", "9lives", "a b", "a.b", "a_b", "고양이", &long] {
+            let rewritten = names.rewrite(name);
+            assert!(is_tool_name(&rewritten), "{rewritten}");
+            assert_eq!(names.rewrite(name), rewritten);
+            assert_eq!(names.original(&rewritten), name);
+            assert!(seen.insert(rewritten), "{name}");
+        }
+        assert_eq!(names.rewrite("box__fine"), "box__fine");
+        assert_eq!(names.original("unknown"), "unknown");
+    }
+
+    #[test]
+    fn prov_1_a_rewritten_name_never_stands_for_a_true_one() {
+        let rewritten = ToolNames::default().rewrite("a b");
+        let mut names = ToolNames::reserving([rewritten.as_str()]);
+        let other = names.rewrite("a b");
+        assert_ne!(other, rewritten);
+        assert_eq!(names.original(&rewritten), rewritten);
+        assert_eq!(names.original(&other), "a b");
+    }
+}

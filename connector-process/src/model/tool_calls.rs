@@ -1,0 +1,400 @@
+//! Joins the fragments of tool calls in a stream of the Chat Completions protocol (pure).
+//!
+//! In the protocol each call has an `index`; its first fragment carries id and name, and the others carry
+//! arguments. Servers deviate in every field: they number all calls 0 or none of them, number the head and the
+//! arguments of one call differently, repeat id and name in each fragment, or make up an id for each fragment.
+//!
+//! The call that a fragment belongs to, first match wins:
+//!
+//! 1. A known id continues its call, unless the index belongs to another call.
+//! 2. An unknown id with a name begins a call, unless the call at that index still lacks its id.
+//! 3. An unknown id without a name continues the call at its index, else the latest one if its arguments are incomplete.
+//! 4. Without an id, a name begins a call, unless the call at that index (the latest, without an index) has the same name or none.
+//! 5. Without id and name, arguments continue the call at that index, else the latest one.
+//!
+//! Nothing continues a call whose arguments are complete JSON with a fragment that begins another object.
+
+use serde_json::Value;
+
+use super::dialect::text_at;
+use super::draft::{Draft, Excess};
+
+/// One element of `delta.tool_calls`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fragment<'v> {
+    index: Option<u64>,
+    id: &'v str,
+    name: &'v str,
+    arguments: Option<&'v Value>,
+}
+
+impl<'v> Fragment<'v> {
+    /// Reads an element of `delta.tool_calls`, or of `message.tool_calls`.
+    pub(super) fn read(call: &'v Value) -> Self {
+        Self {
+            index: call.get("index").and_then(Value::as_u64),
+            id: text_at(call, "/id").unwrap_or_default(),
+            name: text_at(call, "/function/name").unwrap_or_default(),
+            arguments: call.pointer("/function/arguments"),
+        }
+    }
+
+    /// Reads `delta.function_call`, which came before `tool_calls`.
+    pub(super) fn read_function_call(call: &'v Value) -> Self {
+        Self {
+            index: None,
+            id: "",
+            name: text_at(call, "/name").unwrap_or_default(),
+            arguments: call.get("arguments"),
+        }
+    }
+
+    fn has_arguments(&self) -> bool {
+        match self.arguments {
+            Some(Value::String(text)) => !text.is_empty(),
+            Some(Value::Object(_)) => true,
+            _ => false,
+        }
+    }
+
+    fn begins_object(&self) -> bool {
+        match self.arguments {
+            Some(Value::String(text)) => text.trim_start().starts_with('{'),
+            Some(Value::Object(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Number of a call within its reply, in order of appearance.
+type CallNumber = u64;
+
+/// Assigns fragments to calls.
+#[derive(Debug, Default)]
+pub(super) struct CallJoiner {
+    begun: CallNumber,
+    /// The call that was last addressed by each index.
+    by_index: Vec<(u64, CallNumber)>,
+}
+
+impl CallJoiner {
+    /// Adds a fragment to its call.
+    ///
+    /// # Errors
+    ///
+    /// [`Excess`] if the reply has too many calls or bytes.
+    pub(super) fn add(&mut self, fragment: Fragment<'_>, draft: &mut Draft) -> Result<(), Excess> {
+        let continued = self.continued(&fragment, draft);
+        let continued = continued
+            .filter(|call| !(fragment.begins_object() && draft.has_complete_arguments(*call)));
+        let call = match continued {
+            Some(call) => {
+                draft.identify_call(call, fragment.id)?;
+                draft.name_call(call, fragment.name)?;
+                call
+            }
+            None => {
+                let call = self.begun;
+                self.begun += 1;
+                draft.begin_call(call, fragment.id, fragment.name)?;
+                call
+            }
+        };
+        if let Some(index) = fragment.index {
+            self.by_index.retain(|(at, _)| *at != index);
+            self.by_index.push((index, call));
+        }
+        match fragment.arguments {
+            Some(Value::String(text)) => draft.add_arguments(call, text),
+            Some(input @ Value::Object(_)) => draft.set_arguments(call, input.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn at(&self, index: u64) -> Option<CallNumber> {
+        let mut found = self.by_index.iter().filter(|(at, _)| *at == index);
+        found.next().map(|(_, call)| *call)
+    }
+
+    /// The call that a fragment continues; none if it begins one.
+    fn continued(&self, fragment: &Fragment<'_>, draft: &Draft) -> Option<CallNumber> {
+        let latest = draft.latest_index();
+        let at_index = fragment.index.and_then(|index| self.at(index));
+        let candidate = if fragment.index.is_some() {
+            at_index
+        } else {
+            latest
+        };
+        let id_of = |call| draft.call_id(call).unwrap_or_default();
+        if fragment.id.is_empty() {
+            if fragment.name.is_empty() {
+                return candidate.or(latest);
+            }
+            let is_same = |call: &CallNumber| {
+                let name = draft.call_name(*call).unwrap_or_default();
+                name.is_empty() || name == fragment.name
+            };
+            return candidate.filter(is_same);
+        }
+        if let Some(call) = at_index.filter(|call| id_of(*call) == fragment.id) {
+            return Some(call);
+        }
+        if let Some(call) = draft.call_with_id(fragment.id) {
+            // A server that gives all calls one id tells them apart by their indexes.
+            let is_other = fragment.index.is_some()
+                && !fragment.name.is_empty()
+                && draft.has_complete_arguments(call);
+            return (!is_other).then_some(call);
+        }
+        match candidate {
+            Some(call) if id_of(call).is_empty() => {
+                let name = draft.call_name(call).unwrap_or_default();
+                (fragment.name.is_empty() || name.is_empty() || name == fragment.name)
+                    .then_some(call)
+            }
+            _ if !fragment.name.is_empty() => None,
+            Some(call) if fragment.index.is_some() => Some(call),
+            Some(_) | None => latest
+                .filter(|call| !fragment.has_arguments() || !draft.has_complete_arguments(*call)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::definition::HostedModel;
+    use goondan_protocol::message::{Content, ToolCall};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::normalize::ToolNames;
+
+    /// Calls that come out of these elements of `delta.tool_calls`, one a chunk.
+    fn joined(fragments: &[Value]) -> Vec<ToolCall> {
+        let (mut joiner, mut draft) = (CallJoiner::default(), Draft::default());
+        for fragment in fragments {
+            joiner.add(Fragment::read(fragment), &mut draft).unwrap();
+        }
+        let model: HostedModel =
+            serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
+                .unwrap();
+        let answer = draft.finish(&model, &ToolNames::default()).unwrap();
+        let content: Value = serde_json::from_str(answer.content.get()).unwrap();
+        Content::from(content).tool_calls()
+    }
+
+    fn names_and_inputs(calls: &[ToolCall]) -> Vec<(String, Value)> {
+        let calls = calls.iter();
+        calls
+            .map(|call| (call.tool_name.clone(), call.input.clone()))
+            .collect()
+    }
+
+    fn head(index: Option<u64>, id: &str, name: &str, arguments: &str) -> Value {
+        let mut call = json!({"function": {"arguments": arguments}});
+        if let Some(index) = index {
+            call["index"] = json!(index);
+        }
+        if !id.is_empty() {
+            call["id"] = json!(id);
+        }
+        if !name.is_empty() {
+            call["function"]["name"] = json!(name);
+        }
+        call
+    }
+
+    #[test]
+    fn prov_1_calls_are_told_apart_by_index_id_or_neither() {
+        for fragments in [
+            [head(Some(0), "a", "t", "{}"), head(Some(1), "b", "t", "{}")],
+            [head(Some(0), "a", "t", "{}"), head(Some(0), "b", "t", "{}")],
+            [head(Some(0), "a", "t", "{}"), head(Some(1), "a", "t", "{}")],
+            [head(None, "a", "t", "{}"), head(None, "b", "t", "{}")],
+            [head(None, "", "t", "{}"), head(None, "", "t", "{}")],
+            [
+                head(Some(4_000_000_000), "a", "t", "{}"),
+                head(Some(u64::MAX), "b", "t", "{}"),
+            ],
+        ] {
+            assert_eq!(joined(&fragments).len(), 2, "{fragments:?}");
+        }
+    }
+
+    #[test]
+    fn prov_1_arguments_under_a_foreign_index_join_the_last_head() {
+        let calls = joined(&[
+            head(Some(0), "k1", "count", r#"{"text":"pear"}"#),
+            head(Some(0), "k2", "case", ""),
+            head(Some(1), "", "", r#"{"text":"plum","#),
+            head(Some(1), "", "", r#""to":"upper"}"#),
+        ]);
+        assert_eq!(
+            names_and_inputs(&calls),
+            [
+                ("count".to_owned(), json!({"text": "pear"})),
+                ("case".to_owned(), json!({"text": "plum", "to": "upper"})),
+            ]
+        );
+    }
+
+    #[test]
+    fn prov_1_an_id_or_name_that_comes_late_belongs_to_its_call() {
+        let calls = joined(&[
+            head(Some(0), "", "", ""),
+            head(Some(0), "k1", "", ""),
+            head(Some(0), "", "count", r#"{"text""#),
+            head(Some(0), "", "", r#":"pear"}"#),
+        ]);
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0].id.as_str(), "k1");
+        assert_eq!(calls[0].input, json!({"text": "pear"}));
+    }
+
+    /// How a server fills in one field of the fragments.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Habit {
+        InHead,
+        InAll,
+        Never,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Indexes {
+        Own,
+        Zero,
+        Absent,
+        /// Arguments are numbered one higher than their head, whose number is that of the call before.
+        Shifted,
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    struct Server {
+        indexes: Indexes,
+        id: Habit,
+        name: Habit,
+        fresh_ids: bool,
+        head_has_arguments: bool,
+        whole_object: bool,
+        piece: usize,
+        empty_tail: bool,
+    }
+
+    fn server() -> impl Strategy<Value = Server> {
+        let habit = prop_oneof![Just(Habit::InHead), Just(Habit::InAll)];
+        let indexes = prop_oneof![
+            Just(Indexes::Own),
+            Just(Indexes::Zero),
+            Just(Indexes::Absent),
+            Just(Indexes::Shifted)
+        ];
+        let id = prop_oneof![Just(Habit::InHead), Just(Habit::InAll), Just(Habit::Never)];
+        (
+            indexes,
+            id,
+            habit,
+            any::<bool>(),
+            any::<bool>(),
+            prop::bool::weighted(0.1),
+            1_usize..12,
+            any::<bool>(),
+        )
+            .prop_map(
+                |(
+                    indexes,
+                    id,
+                    name,
+                    fresh_ids,
+                    head_has_arguments,
+                    whole_object,
+                    piece,
+                    empty_tail,
+                )| {
+                    Server {
+                        indexes,
+                        id,
+                        // Shifted numbers and repeated names together contradict each other.
+                        name: if indexes == Indexes::Shifted {
+                            Habit::InHead
+                        } else {
+                            name
+                        },
+                        // An id of its own in each fragment tells nothing, so that the name has to.
+                        fresh_ids: fresh_ids
+                            && id == Habit::InAll
+                            && name == Habit::InHead
+                            && indexes != Indexes::Shifted,
+                        head_has_arguments: head_has_arguments || whole_object,
+                        whole_object,
+                        piece,
+                        empty_tail,
+                    }
+                },
+            )
+    }
+
+    fn stream(server: Server, calls: &[(String, Value)]) -> Vec<Value> {
+        let mut fragments = Vec::new();
+        for (place, (name, input)) in calls.iter().enumerate() {
+            let text = input.to_string();
+            let mut pieces: Vec<String> = text
+                .as_bytes()
+                .chunks(server.piece)
+                .map(|piece| String::from_utf8(piece.to_vec()).unwrap())
+                .collect();
+            if server.whole_object {
+                pieces = vec![text.clone()];
+            }
+            if !server.head_has_arguments {
+                pieces.insert(0, String::new());
+            }
+            if server.empty_tail {
+                pieces.push(String::new());
+            }
+            for (number, piece) in pieces.iter().enumerate() {
+                let is_head = number == 0;
+                let is_said = |habit| habit == Habit::InAll || habit == Habit::InHead && is_head;
+                let place = place as u64;
+                let index = match server.indexes {
+                    Indexes::Own => Some(place),
+                    Indexes::Zero => Some(0),
+                    Indexes::Absent => None,
+                    Indexes::Shifted if is_head => Some(place.saturating_sub(1)),
+                    Indexes::Shifted => Some(place),
+                };
+                let id = match is_said(server.id) {
+                    true if server.fresh_ids => format!("k{place}-{number}"),
+                    true => format!("k{place}"),
+                    false => String::new(),
+                };
+                let name = if is_said(server.name) { name } else { "" };
+                let mut fragment = head(index, &id, name, piece);
+                if server.whole_object && !piece.is_empty() {
+                    fragment["function"]["arguments"] = input.clone();
+                }
+                fragments.push(fragment);
+            }
+        }
+        fragments
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn prov_1_any_mix_of_server_habits_gives_the_same_calls(
+            server in server(),
+            inputs in prop::collection::vec("[a-z {}:,]{0,12}", 1..4),
+        ) {
+            // Each call has a tool of its own: without ids and indexes nothing else tells two heads apart.
+            let calls: Vec<(String, Value)> = inputs
+                .iter()
+                .enumerate()
+                .map(|(place, text)| (format!("tool{place}"), json!({"text": text})))
+                .collect();
+            let found = joined(&stream(server, &calls));
+            prop_assert_eq!(names_and_inputs(&found), calls, "{:?}", server);
+        }
+    }
+}

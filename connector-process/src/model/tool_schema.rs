@@ -1,0 +1,206 @@
+//! Rewrites a tool's JSON Schema into one that providers accept as `parameters` (pure).
+//!
+//! Providers refuse a whole request for one schema whose root is no plain object: without `type`, or with
+//! `anyOf`, `oneOf` or `allOf` at its root. The rewritten schema accepts at least what the original accepts. The
+//! agent checks a call against the original.
+
+use serde_json::{Map, Value, json};
+
+/// Fields that providers refuse at the root.
+const COMBINERS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+
+/// Further fields that providers refuse at the root; they only narrow what is accepted.
+const REFUSED: [&str; 5] = ["not", "enum", "const", "if", "$ref"];
+
+/// References that are followed from the root before the rest is given up.
+const REFERENCES_MAX: usize = 16;
+
+/// The schema as providers accept it.
+pub(super) fn accepted(schema: &Value) -> Value {
+    let Value::Object(schema) = schema else {
+        return empty();
+    };
+    let mut root = resolved(schema, schema, REFERENCES_MAX);
+    if !may_be_object(&root) {
+        return empty();
+    }
+    for name in COMBINERS {
+        if let Some(Value::Array(branches)) = root.remove(name) {
+            merge(&mut root, schema, &branches, name == "allOf");
+        }
+    }
+    for name in REFUSED {
+        root.remove(name);
+    }
+    for name in ["$defs", "definitions"] {
+        if let Some(definitions) = schema.get(name) {
+            root.insert(name.to_owned(), definitions.clone());
+        }
+    }
+    root.insert("type".to_owned(), json!("object"));
+    if !root.get("properties").is_some_and(Value::is_object) {
+        root.insert("properties".to_owned(), json!({}));
+    }
+    Value::Object(root)
+}
+
+fn empty() -> Value {
+    json!({"type": "object", "properties": {}})
+}
+
+fn may_be_object(schema: &Map<String, Value>) -> bool {
+    match schema.get("type") {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(types)) => types.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+    }
+}
+
+/// The schema with a `$ref` at its root replaced by what it refers to within the document.
+fn resolved(
+    document: &Map<String, Value>,
+    schema: &Map<String, Value>,
+    references: usize,
+) -> Map<String, Value> {
+    let target = schema.get("$ref").and_then(Value::as_str);
+    let target = target.and_then(|target| {
+        let path = target.strip_prefix('#')?;
+        let mut at = document.get(path.strip_prefix('/')?.split('/').next()?)?;
+        for name in path.split('/').skip(2) {
+            at = at.get(name.replace("~1", "/").replace("~0", "~"))?;
+        }
+        at.as_object()
+    });
+    match (target, references.checked_sub(1)) {
+        (Some(target), Some(references)) => {
+            let mut merged = resolved(document, target, references);
+            for (name, value) in schema.iter().filter(|(name, _)| *name != "$ref") {
+                merged.insert(name.clone(), value.clone());
+            }
+            merged
+        }
+        _ => schema.clone(),
+    }
+}
+
+/// Merges alternatives into the root. All properties are offered; required are those that each alternative
+/// requires, or, for `allOf`, that any of them requires.
+fn merge(
+    root: &mut Map<String, Value>,
+    document: &Map<String, Value>,
+    branches: &[Value],
+    all_hold: bool,
+) {
+    let mut required: Option<Vec<Value>> = None;
+    for branch in branches.iter().filter_map(Value::as_object) {
+        let branch = resolved(document, branch, REFERENCES_MAX);
+        if !may_be_object(&branch) {
+            continue;
+        }
+        if let Some(Value::Object(properties)) = branch.get("properties") {
+            let offered = root.entry("properties").or_insert_with(|| json!({}));
+            if let Some(offered) = offered.as_object_mut() {
+                for (name, property) in properties {
+                    offered
+                        .entry(name)
+                        .and_modify(|known| widen(known, property, all_hold));
+                    offered.entry(name).or_insert_with(|| property.clone());
+                }
+            }
+        }
+        let its = branch.get("required").and_then(Value::as_array);
+        let its = its.cloned().unwrap_or_default();
+        required = Some(match required {
+            None => its,
+            Some(mut held) if all_hold => {
+                held.extend(its);
+                held
+            }
+            Some(held) => held.into_iter().filter(|name| its.contains(name)).collect(),
+        });
+    }
+    // A closed root would refuse the alternatives' properties in the original, too; here it must not.
+    root.remove("additionalProperties");
+    let required = required.unwrap_or_default();
+    if required.is_empty() {
+        return;
+    }
+    let held = root.entry("required").or_insert_with(|| json!([]));
+    if let Some(held) = held.as_array_mut() {
+        for name in required {
+            if !held.contains(&name) {
+                held.push(name);
+            }
+        }
+    }
+}
+
+/// A property that two alternatives describe differently accepts either.
+fn widen(known: &mut Value, other: &Value, all_hold: bool) {
+    if known == other || all_hold {
+        return;
+    }
+    match known.get_mut("anyOf").and_then(Value::as_array_mut) {
+        Some(forms) if !forms.contains(other) => forms.push(other.clone()),
+        Some(_) => {}
+        None => *known = json!({"anyOf": [known.clone(), other]}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prov_1_a_plain_object_schema_stays_as_it_is() {
+        let schema = json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}]}},
+            "required": ["a"], "additionalProperties": false, "$defs": {"x": {}}});
+        assert_eq!(accepted(&schema), schema);
+    }
+
+    #[test]
+    fn prov_1_every_root_is_an_object_without_combiners() {
+        for schema in [
+            json!({}),
+            json!(null),
+            json!("object"),
+            json!(true),
+            json!({"type": "string"}),
+            json!({"type": ["object", "null"]}),
+            json!({"type": null, "properties": null}),
+            json!({"anyOf": []}),
+            json!({"oneOf": [{"type": "string"}, {"properties": {"a": {}}}]}),
+            json!({"$ref": "#"}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}),
+            json!({"not": {"required": ["a"]}, "enum": [{}], "if": {}}),
+        ] {
+            let found = accepted(&schema);
+            assert_eq!(found["type"], "object", "{schema}");
+            assert!(found["properties"].is_object(), "{schema}");
+            for name in COMBINERS.iter().chain(&REFUSED) {
+                assert_eq!(found.get(name), None, "{schema}");
+            }
+        }
+    }
+
+    #[test]
+    fn prov_1_alternatives_become_one_object() {
+        let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"],
+        "anyOf": [
+            {"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a", "b"]},
+            {"properties": {"a": {"type": "number"}}, "required": ["a"]},
+        ]});
+        assert_eq!(
+            accepted(&schema),
+            json!({"type": "object", "required": ["id", "a"], "properties": {
+                "id": {"type": "string"}, "b": {},
+                "a": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+            }})
+        );
+        let schema = json!({"allOf": [{"$ref": "#/$defs/one"}, {"required": ["b"]}],
+            "$defs": {"one": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}});
+        let found = accepted(&schema);
+        assert_eq!(found["required"], json!(["a", "b"]));
+        assert_eq!(found["properties"], json!({"a": {}}));
+    }
+}
