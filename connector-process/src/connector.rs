@@ -25,8 +25,19 @@ pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> Work + Sen
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Ready {
-    /// One that works like this.
+    /// One that works like this until it is to take nothing new from outside. Calls that come later are made by the
+    /// handler that it has given.
     pub(crate) fn to<F: Future<Output = ()> + Send + 'static>(
+        work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
+    ) -> Self {
+        Self(Box::new(|gateway, _stop| {
+            let intake_over = gateway.intake_over();
+            Box::pin(work(gateway, intake_over))
+        }))
+    }
+
+    /// One whose work calls need, so that it goes on until the end of all.
+    pub(crate) fn to_the_end<F: Future<Output = ()> + Send + 'static>(
         work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
     ) -> Self {
         Self(Box::new(|gateway, stop| Box::pin(work(gateway, stop))))
@@ -35,7 +46,7 @@ impl Ready {
     /// One that is spoken to over HTTP.
     pub(crate) fn to_listen(service: impl Service + 'static) -> Self {
         let service = std::sync::Arc::new(service);
-        Self::to(|gateway, stop| listener::run(service, gateway, stop))
+        Self::to(|gateway, intake_over| listener::run(service, gateway, intake_over))
     }
 }
 

@@ -165,20 +165,28 @@ pub(crate) struct Submission {
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
     commands: mpsc::Sender<SessionCommand>,
+    /// Cancelled once the connector is to take nothing new from outside.
+    intake_over: CancellationToken,
     /// Cancelled once the connector is to stop and no call is under way.
     calls_over: CancellationToken,
 }
 
 impl Gateway {
-    /// A gateway, and the commands that come out of it.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<SessionCommand>) {
+    /// A gateway of a connector that takes things in until `intake_over`, and the commands that come out of it.
+    pub(crate) fn new(intake_over: CancellationToken) -> (Self, mpsc::Receiver<SessionCommand>) {
         let (commands, receiver) = mpsc::channel(SESSION_COMMANDS_WAITING_MAX);
         let calls_over = CancellationToken::new();
         let gateway = Self {
             commands,
+            intake_over,
             calls_over,
         };
         (gateway, receiver)
+    }
+
+    /// What tells the connector that it is to take nothing new from outside. Calls may still come.
+    pub(crate) fn intake_over(&self) -> CancellationToken {
+        self.intake_over.clone()
     }
 
     /// What tells the connector, once it is to stop, that no call is under way any more.
@@ -484,7 +492,7 @@ mod tests {
         let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
 
         let reply_timeout = Duration::from_millis(1);
-        let (gateway, commands) = Gateway::new();
+        let (gateway, commands) = Gateway::new(CancellationToken::new());
         let submission = gateway.submit_within(reply_timeout, event.clone(), trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
@@ -499,7 +507,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_what_finds_no_place_people_are_told_the_last() {
-        let (gateway, mut commands) = Gateway::new();
+        let (gateway, mut commands) = Gateway::new(CancellationToken::new());
         let mut telling = gateway.telling();
         let count = SESSION_COMMANDS_WAITING_MAX + 5;
         for number in 1..=count {

@@ -107,17 +107,17 @@ static BUILTINS: [(&str, Make); 11] = [
     }),
     ("otlp", |it| {
         let otlp = otlp::Otlp::new(&it.config, &it.secrets)?;
-        Ok(Ready::to(|gateway, stop| otlp.run(gateway, stop)))
+        Ok(Ready::to_the_end(|gateway, stop| otlp.run(gateway, stop)))
     }),
     ("metrics", |it| {
         Ok(Ready::to_listen(metrics::Metrics::new(&it.config)))
     }),
     ("mcp", |it| {
         let mcp = mcp::Mcp::new(it)?;
-        Ok(Ready::to(|gateway, stop| mcp.run(gateway, stop)))
+        Ok(Ready::to_the_end(|gateway, stop| mcp.run(gateway, stop)))
     }),
     ("relay", |it| {
         let relay = relay::Relay::new(it)?;
-        Ok(Ready::to(|gateway, stop| relay.run(gateway, stop)))
+        Ok(Ready::to_the_end(|gateway, stop| relay.run(gateway, stop)))
     }),
 ];

@@ -49,6 +49,8 @@ enum Heard {
     Done,
     /// Send this at once.
     Answer(Vec<u8>),
+    /// Take nothing new from outside.
+    Quiesce,
     /// Stop, for this reason.
     Stop(String),
 }
@@ -103,6 +105,7 @@ impl Session {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
                 Ok(Heard::Answer(self.frame(&pong)?))
             }
+            ToConnector::Quiesce(_) => Ok(Heard::Quiesce),
             ToConnector::Shutdown(shutdown) => Ok(Heard::Stop(shutdown.reason)),
             ToConnector::EventAccepted(accepted) => {
                 self.waiting.settle(envelope.in_reply_to, Ok(accepted));
@@ -279,6 +282,48 @@ impl Session {
     }
 }
 
+/// The two ends of a connector: of what it takes from outside, and of all.
+#[derive(Debug)]
+struct Ends {
+    /// Cancelled with `stop`, too.
+    intake: CancellationToken,
+    stop: CancellationToken,
+    /// True if calls can be made: before that, a connector does not stop taking things in, since it would be done.
+    is_ready: bool,
+    is_asked_to_quiesce: bool,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            intake: stop.child_token(),
+            stop,
+            is_ready: false,
+            is_asked_to_quiesce: false,
+        }
+    }
+
+    fn quiesce(&mut self) {
+        self.is_asked_to_quiesce = true;
+        if self.is_ready {
+            self.intake.cancel();
+        }
+    }
+
+    fn reported(&mut self, is_ready: bool) {
+        self.is_ready |= is_ready;
+        if self.is_asked_to_quiesce {
+            self.quiesce();
+        }
+    }
+
+    /// True if it takes nothing in and is to make calls.
+    fn is_quiesced(&self) -> bool {
+        self.is_asked_to_quiesce && !self.stop.is_cancelled()
+    }
+}
+
 /// Runs the assigned connector until the orchestrator says `shutdown`.
 ///
 /// # Errors
@@ -295,8 +340,8 @@ pub(crate) async fn run(
     // Long: one arm for each thing that a connector asks for.
     let me = role.address();
     let mut session = Session::new(me.clone());
-    let stop = CancellationToken::new();
-    let (gateway, mut commands) = Gateway::new();
+    let mut ends = Ends::new();
+    let (gateway, mut commands) = Gateway::new(ends.intake.clone());
     let calls_over = gateway.calls_over();
     let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
@@ -308,11 +353,12 @@ pub(crate) async fn run(
     )?;
 
     let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
-    let mut connector = pin!(connector::run(role, doors, gateway, stop.clone()));
+    let mut connector = pin!(connector::run(role, doors, gateway, ends.stop.clone()));
     let mut has_ended = false;
-    // Calls under way are finished, also when the connector itself has stopped.
-    while !has_ended || !calls.is_empty() {
-        if stop.is_cancelled() && calls.is_empty() {
+    // Calls under way are finished, also when the connector itself has stopped. One that only takes nothing new is
+    // there for further calls.
+    while !has_ended || !calls.is_empty() || ends.is_quiesced() {
+        if ends.stop.is_cancelled() && calls.is_empty() {
             calls_over.cancel();
         }
         tokio::select! {
@@ -321,13 +367,18 @@ pub(crate) async fn run(
                 Heard::Answer(frame) => enqueue(&control, frame)?,
                 Heard::Call(call, trace) => calls.begin(*call, trace),
                 Heard::Cancel(call_id) => calls.cancel(call_id),
+                Heard::Quiesce => {
+                    tracing::info!("asked to take nothing new");
+                    ends.quiesce();
+                }
                 Heard::Stop(reason) => {
                     tracing::info!(reason, "asked to stop");
-                    stop.cancel();
+                    ends.stop.cancel();
                 }
             },
             Some((place, command)) = next_command(&events, &mut commands) => match command {
                 SessionCommand::Report(status) => {
+                    ends.reported(status.ready);
                     place.send(session.frame(&ToOrchestrator::Status(status))?);
                 }
                 SessionCommand::Person(question) => enqueue(&control, session.ask_person(question)?)?,

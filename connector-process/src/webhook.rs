@@ -60,13 +60,18 @@ impl Webhook {
         Ok(Self::handing_over(webhook, worker))
     }
 
-    /// Replies are promised for as long as anybody is listened to.
+    /// Replies are promised for as long as anybody is listened to, and handed over until the end: turns finish
+    /// meanwhile.
     fn handing_over(webhook: Self, worker: CallbackWorker) -> Ready {
-        Ready::to(|gateway, stop| async move {
-            let serving = listener::run(Arc::new(webhook), gateway.clone(), stop);
+        Ready::to_the_end(|gateway, stop| async move {
+            let serving = async {
+                let intake_over = gateway.intake_over();
+                listener::run(Arc::new(webhook), gateway.clone(), intake_over).await;
+                stop.cancelled().await;
+            };
             tokio::select! {
                 () = serving => {}
-                () = worker.run(gateway) => {}
+                () = worker.run(gateway.clone()) => {}
             }
         })
     }

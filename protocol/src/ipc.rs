@@ -344,6 +344,8 @@ messages! {
         Welcome(Box<Welcome>) = "welcome",
         /// Are you there?
         Ping(Ping) = "ping",
+        /// Take nothing new from outside. Calls are made until `shutdown`.
+        Quiesce(Quiesce) = "quiesce",
         /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
         Shutdown(Shutdown) = "shutdown",
         /// An event is durable.
@@ -587,6 +589,10 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenVerdict>,
 }
+
+/// `quiesce`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quiesce {}
 
 /// `shutdown`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

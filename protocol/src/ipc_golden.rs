@@ -65,6 +65,7 @@ const FROM_CHILD: &[&str] = &[
 const TO_CHILD: &[&str] = &[
     r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
     r#"{"type":"ping","from":"orchestrator","to":"agent:a:k","payload":{"nonce":9}}"#,
+    r#"{"type":"quiesce","from":"orchestrator","to":"connector:hook","payload":{}}"#,
     r#"{"type":"shutdown","from":"orchestrator","to":"agent:a:k","payload":{"gracePeriodMs":300000,"reason":"restart"}}"#,
     r#"{"type":"event","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","attempt":1,"event":{"id":"e1","type":"message","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"connector","name":"cli"},"replyTo":{"target":{"kind":"agent","name":"b","instanceKey":"k2"},"correlationId":"c"}}}}"#,
     r#"{"type":"event.accepted","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"eventId":"e1","duplicate":false}}"#,

@@ -212,7 +212,7 @@ mod tests {
         let service: Arc<dyn Service> = Arc::new(webhook);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (gateway, _orders) = Gateway::new();
+        let (gateway, _orders) = Gateway::new(CancellationToken::new());
         let stop = CancellationToken::new();
         let serving = serve(listener, service, gateway, timeouts, stop.clone());
         let talking = async {

@@ -188,6 +188,14 @@ impl Link<'_> {
         let gateway = self.near.gateway.clone();
         let trace = envelope.trace;
         let answer: BoxFuture<'static, ToConnector> = match message {
+            ToOrchestrator::Event(_) if gateway.intake_over().is_cancelled() => {
+                // The other side keeps it and sends it again.
+                let refused = ToConnector::EventRefused(EventRefused {
+                    code: RefusalCode::Unavailable,
+                    message: "the relay is stopping".to_owned(),
+                });
+                Box::pin(std::future::ready(refused))
+            }
             ToOrchestrator::Event(event) => {
                 Box::pin(async move { submit(&gateway, *event, trace).await })
             }

@@ -374,8 +374,7 @@ impl Calls {
         agent: &AgentName,
         target: &CallTarget,
     ) -> Result<(CallId, LaneKey), CallError> {
-        let bundle = fleet.bundle(&at.workspace_id);
-        let Some(credential) = bundle.and_then(|bundle| credential_of(bundle, target)) else {
+        let Some(credential) = credential_of(fleet, &at.workspace_id, target) else {
             let message = format!("there is no {target} in the configuration");
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };

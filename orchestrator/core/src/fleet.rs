@@ -221,6 +221,8 @@ impl Workspace {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) requests: Vec<RequestToken>,
+    /// When it was last asked for.
+    since_ms: u64,
     /// The node that is to run it then; it stays registered for that.
     to: Option<String>,
     /// Whether all has ended but the writing of its record.
@@ -231,6 +233,8 @@ pub(crate) struct Closing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopping {
     grace_period_ms: Option<u64>,
+    /// When it was last asked for.
+    since_ms: u64,
     is_announced: bool,
 }
 
@@ -370,6 +374,7 @@ impl Fleet {
         }
         self.stopping = Some(Stopping {
             grace_period_ms,
+            since_ms: self.now.mono_ms,
             is_announced: false,
         });
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();

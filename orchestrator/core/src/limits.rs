@@ -50,6 +50,10 @@ pub(crate) const BACK_OFF_FIRST_MS: u64 = 1_000;
 /// The longest delay, in milliseconds (`SUP-4`).
 pub(crate) const BACK_OFF_MAX_MS: u64 = 300_000;
 
+/// Least time that connections and models of a workspace that ends have for their own end, once its turns are over, in
+/// milliseconds; less if the grace period is shorter.
+pub(crate) const PROVIDER_GRACE_MIN_MS: u64 = 10_000;
+
 /// How often a child is asked whether it is there, in milliseconds.
 pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 14_000;
 /// Silence after which a child counts as hung and is killed, in milliseconds.

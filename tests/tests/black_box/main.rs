@@ -109,6 +109,8 @@ mod older_services;
 #[cfg(test)]
 mod older_tools;
 #[cfg(test)]
+mod orderly_stop;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod packages;

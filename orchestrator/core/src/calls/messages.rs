@@ -7,7 +7,7 @@ use goondan_protocol::call::{
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::{RawValue, to_raw_value};
@@ -36,8 +36,25 @@ pub(super) fn check_call(
     Ok(turn.clone())
 }
 
-/// Whose limits a call counts towards; none if nobody could make it.
-pub(super) fn credential_of(bundle: &Bundle, target: &CallTarget) -> Option<Credential> {
+/// Whose limits a call counts towards; none if nobody could make it. What left the configuration, and runs on for turns
+/// that began before that, has limits of its own.
+pub(super) fn credential_of(
+    fleet: &Fleet,
+    id: &WorkspaceId,
+    target: &CallTarget,
+) -> Option<Credential> {
+    let listed = fleet
+        .bundle(id)
+        .and_then(|bundle| credential_in(bundle, target));
+    listed.or_else(|| {
+        fleet.runs_provider(id, target).then(|| match target {
+            CallTarget::Connection { name } => Credential::Connection(name.clone()),
+            CallTarget::Model { name } => Credential::Model(name.clone()),
+        })
+    })
+}
+
+fn credential_in(bundle: &Bundle, target: &CallTarget) -> Option<Credential> {
     match target {
         CallTarget::Connection { name } => {
             let connection = bundle.connections.get(name)?;

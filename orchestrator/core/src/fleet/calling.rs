@@ -79,6 +79,15 @@ impl Fleet {
         }
     }
 
+    /// True if a process runs that makes calls of this kind, whether it is in the configuration or has left it.
+    pub(crate) fn runs_provider(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
+        let slot = self.workspaces.get(id).and_then(|workspace| match target {
+            CallTarget::Model { name } => workspace.models.get(name).map(|it| &it.slot),
+            CallTarget::Connection { name } => workspace.connectors.get(name).map(|it| &it.slot),
+        });
+        slot.is_some_and(|slot| slot.up().is_some())
+    }
+
     /// A reply becomes part of the turn in progress: it counts towards what a turn may append.
     pub(crate) fn note_reply(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
         if let Some(turn) = self.current_turn_mut(at, turn_id) {
@@ -89,10 +98,9 @@ impl Fleet {
 
     /// Why no person of a workspace is asked anything any more.
     pub(crate) fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
-        let workspace = self.workspaces.get(id);
         if self.is_stopping() {
             Some("the daemon is stopping")
-        } else if workspace.is_none_or(|workspace| workspace.closing.is_some()) {
+        } else if self.is_ending(id) {
             Some("the workspace is being stopped")
         } else {
             None

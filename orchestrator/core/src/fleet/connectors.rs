@@ -12,7 +12,7 @@ use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
-    Assignment, EventAccepted, EventRefused, Head, RefusalCode, Status, ToConnector,
+    Assignment, EventAccepted, EventRefused, Head, Quiesce, RefusalCode, Status, ToConnector,
 };
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
@@ -41,6 +41,8 @@ pub(crate) struct Connector {
     pub(super) wanted: Option<ConnectionDefinition>,
     /// What its process, or the last one, was started with.
     pub(super) running: Option<RunningConnector>,
+    /// The process that was told to take nothing new from outside.
+    quiesced: Option<ProcessId>,
     /// What its process says of its work.
     pub(super) readiness: Readiness,
     /// The work on what it remembers.
@@ -61,6 +63,7 @@ impl Connector {
             slot: Slot::default(),
             wanted: Some(wanted),
             running: None,
+            quiesced: None,
             readiness: Readiness::Starting,
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
@@ -75,6 +78,17 @@ impl Connector {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
+}
+
+/// What the process of a connection is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// All that a connection does.
+    All,
+    /// The calls of turns that are in progress, and nothing new from outside.
+    Calls,
+    /// Nothing: it is to end.
+    Nothing,
 }
 
 /// The path on which a connection hears who comes back from an authorization server, if it does: a webhook that says
@@ -122,25 +136,78 @@ impl Fleet {
         }
     }
 
-    /// Starts a connection's process if one is wanted and may start.
+    /// Has the process of a connection run, take nothing new, or end, whichever is due.
     pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         self.pump_showing(id, name);
-        let now = self.now;
-        let is_ending = self.is_stopping()
-            || self
-                .workspaces
-                .get(id)
-                .is_none_or(|workspace| workspace.closing.is_some());
-        if !is_ending && self.is_connector_outdated(id, name) {
-            return self.drain_connector(id, name, None, CONFIGURATION_CHANGED);
+        let purpose = self.purpose_of(id, name);
+        let connector = self.connector_mut(id, name);
+        if connector.is_some_and(|connector| connector.slot.up().is_some()) {
+            self.adjust_connector(id, name, purpose);
+        } else if purpose != Purpose::Nothing || !self.is_ending(id) {
+            self.start_connector(id, name);
         }
+    }
+
+    /// A turn in progress finishes with the connections it began with, like with its models.
+    fn purpose_of(&self, id: &WorkspaceId, name: &ConnectionName) -> Purpose {
+        let workspace = self.workspaces.get(id);
+        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+        let is_needed = if self.is_ending(id) {
+            !self.is_past_work(id)
+        } else if connector.is_some_and(|connector| connector.wanted.is_some()) {
+            return Purpose::All;
+        } else {
+            self.is_any_agent_outdated(id)
+        };
+        if is_needed {
+            Purpose::Calls
+        } else {
+            Purpose::Nothing
+        }
+    }
+
+    /// Has a process that runs do what it is there for now.
+    fn adjust_connector(&mut self, id: &WorkspaceId, name: &ConnectionName, purpose: Purpose) {
+        let connector = self.connector_mut(id, name);
+        let Some(connector) = connector else { return };
+        let up = connector.slot.up().map(|up| up.process);
+        let is_quiesced = up.is_some() && connector.quiesced == up;
+        let ready = connector.slot.ready();
+        let is_wanted = connector.wanted.is_some();
+        let is_outdated = is_wanted && self.is_connector_outdated(id, name);
+        match purpose {
+            Purpose::All if is_quiesced => {
+                self.drain_connector(id, name, "it is to take things in again");
+            }
+            Purpose::All | Purpose::Calls if is_outdated => {
+                self.drain_connector(id, name, CONFIGURATION_CHANGED);
+            }
+            Purpose::Calls if !is_quiesced => {
+                let Some(process) = ready else { return };
+                if let Some(connector) = self.connector_mut(id, name) {
+                    connector.quiesced = Some(process);
+                }
+                let owner = Owner::Connector(id.clone(), name.clone());
+                self.send(&owner, process, ToConnector::Quiesce(Quiesce {}).into());
+            }
+            Purpose::Nothing if is_wanted => {
+                self.drain_connector(id, name, "no turn is left that could need it");
+            }
+            Purpose::Nothing => self.drain_connector(id, name, CONFIGURATION_CHANGED),
+            Purpose::All | Purpose::Calls => {}
+        }
+    }
+
+    /// Starts a connection's process if one is wanted and may start.
+    fn start_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let now = self.now;
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return;
         };
         let Some(connector) = workspace.connectors.get_mut(name) else {
             return;
         };
-        if is_ending || !connector.slot.may_start(now) {
+        if !connector.slot.may_start(now) {
             return;
         }
         let Some(definition) = connector
@@ -241,10 +308,10 @@ impl Fleet {
         let target = CallTarget::Connection { name: name.clone() };
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
+        let is_over = self.is_ending(id) && self.is_past_work(id);
         match connector {
             Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
-            Some(connector) if !is_ending || connector.slot.ready().is_some() => {
+            Some(connector) if !is_over || connector.slot.ready().is_some() => {
                 availability_of(&connector.slot, connector.readiness, self.now, &target)
             }
             Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
@@ -430,9 +497,10 @@ impl Fleet {
         &mut self,
         id: &WorkspaceId,
         name: &ConnectionName,
-        grace: Option<u64>,
         reason: &str,
     ) {
-        self.drain(&Owner::Connector(id.clone(), name.clone()), grace, reason);
+        let grace_ms = self.grace_left_ms(id);
+        let owner = Owner::Connector(id.clone(), name.clone());
+        self.drain(&owner, Some(grace_ms), reason);
     }
 }

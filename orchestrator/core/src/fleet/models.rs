@@ -189,13 +189,7 @@ impl Fleet {
     /// Whether a workspace ends and no agent is left that could call anything. A reply that could not
     /// be recorded may still wait for a successor that will not come.
     fn is_past_calls(&self, id: &WorkspaceId) -> bool {
-        let is_ending = self.is_stopping()
-            || self
-                .workspaces
-                .get(id)
-                .is_none_or(|workspace| workspace.closing.is_some());
-        let mut owners = self.owners.values();
-        is_ending && !owners.any(|o| matches!(o, Owner::Agent(at) if at.workspace_id == *id))
+        self.is_ending(id) && self.is_past_work(id)
     }
 
     /// A model's process that nobody calls is stopped; so is one that left the configuration, and
@@ -229,6 +223,8 @@ impl Fleet {
 
     /// Asks a model's process to finish its calls and end.
     pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
-        self.drain(&Owner::Model(id.clone(), name.clone()), None, reason);
+        let grace_ms = self.grace_left_ms(id);
+        let owner = Owner::Model(id.clone(), name.clone());
+        self.drain(&owner, Some(grace_ms), reason);
     }
 }

@@ -151,7 +151,7 @@ impl Fleet {
         };
         self.announce(owner.workspace_id(), event, None);
         match &owner {
-            Owner::Agent(_) | Owner::Task(..) => {}
+            Owner::Agent(_) | Owner::Task(..) => self.on_worker_gone(owner.workspace_id()),
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
                 self.forget_replies_of(id, name, process);
@@ -265,8 +265,11 @@ impl Fleet {
             assignment,
         };
         self.send(owner, process, ToChild::welcome(owner.role(), welcome));
-        if let Owner::Task(id, task) = owner {
-            self.on_run_told(id, task);
+        match owner {
+            Owner::Task(id, task) => self.on_run_told(id, task),
+            // What it was started for may be over, or be calls alone.
+            Owner::Connector(id, name) => self.pump_connector(id, name),
+            Owner::Agent(_) | Owner::Model(..) => {}
         }
     }
 

@@ -18,8 +18,10 @@ use serde_json::json;
 use super::changes::Applied;
 use super::connectors::Connector;
 use super::models::Model;
+use super::slot::Slot;
 use super::{Fleet, Workspace, changes};
 use crate::jobs::LogFailure;
+use crate::limits::PROVIDER_GRACE_MIN_MS;
 use crate::refusals::{closed_error, no_workspace};
 use crate::{Effect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, Settings};
 
@@ -292,6 +294,10 @@ impl Fleet {
         for connector in workspace.connectors.values_mut() {
             connector.wanted = None;
         }
+        // A turn in progress has no use for what it may not be run with any more.
+        for name in self.connections_of(id) {
+            self.drain_connector(id, &name, reason);
+        }
         self.drain_workspace(id, None, reason);
         for name in models {
             self.drain_model(id, &name, reason);
@@ -330,7 +336,7 @@ impl Fleet {
             models.push(name.clone());
         }
         for name in &names {
-            self.drain_connector(id, name, None, "a restart was asked for");
+            self.drain_connector(id, name, "a restart was asked for");
             self.pump_connector(id, name);
         }
         for name in &models {
@@ -363,6 +369,7 @@ impl Fleet {
             return self.respond_error(token, no_workspace(id));
         };
         let closing = workspace.closing.get_or_insert_default();
+        closing.since_ms = self.now.mono_ms;
         closing.requests.push(token);
         if std::mem::take(&mut workspace.watching) != Watching::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
@@ -394,20 +401,67 @@ impl Fleet {
         }
     }
 
-    /// Asks every process of a workspace to finish and end.
+    /// Asks every agent and task of a workspace to finish and end. Its connections take nothing new from now on;
+    /// they and the models end when no turn is left that could need them.
     pub(super) fn drain_workspace(&mut self, id: &WorkspaceId, grace: Option<u64>, reason: &str) {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return;
-        };
-        let names: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
-        // Connectors first: they are where new work comes from.
-        for name in names {
-            self.drain_connector(id, &name, grace, reason);
-        }
+        self.pump_connectors(id);
         for at in self.instances_of(id) {
             self.drain_agent(&at, grace, reason);
         }
         self.drain_runs(id, grace, reason);
+        self.pump_connectors(id);
+    }
+
+    fn pump_connectors(&mut self, id: &WorkspaceId) {
+        for name in self.connections_of(id) {
+            self.pump_connector(id, &name);
+        }
+    }
+
+    fn connections_of(&self, id: &WorkspaceId) -> Vec<ConnectionName> {
+        let workspace = self.workspaces.get(id).into_iter();
+        let names = workspace.flat_map(|workspace| workspace.connectors.keys());
+        names.cloned().collect()
+    }
+
+    /// True if the daemon or this workspace is stopping.
+    pub(super) fn is_ending(&self, id: &WorkspaceId) -> bool {
+        let workspace = self.workspaces.get(id);
+        self.is_stopping() || workspace.is_none_or(|workspace| workspace.closing.is_some())
+    }
+
+    /// True if no agent and no task is left whose work could need a connection or a model. One that is being killed
+    /// waits for nothing.
+    pub(super) fn is_past_work(&self, id: &WorkspaceId) -> bool {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return true;
+        };
+        let mut agents = workspace.instances.values().map(|entry| &entry.slot);
+        let mut tasks = workspace.runs.values().map(|run| &run.slot);
+        let works = |slot: &Slot| slot.up().is_some() && !slot.is_dying();
+        !agents.any(works) && !tasks.any(works)
+    }
+
+    /// A process that may have been the last one at work has ended: what only worked for it ends, too.
+    pub(super) fn on_worker_gone(&mut self, id: &WorkspaceId) {
+        if self.is_ending(id) && self.is_past_work(id) {
+            self.pump_connectors(id);
+        }
+    }
+
+    /// How long a connection or a model of a workspace has to end, in milliseconds. One that ends last has what
+    /// the turns left of the grace period, and at least some seconds.
+    pub(super) fn grace_left_ms(&self, id: &WorkspaceId) -> u64 {
+        let grace_period_ms = self.grace_period_ms(id);
+        let closing = self.workspaces.get(id).and_then(|w| w.closing.as_ref());
+        let stopping = self.stopping.as_ref().map(|stopping| stopping.since_ms);
+        match stopping.or(closing.map(|closing| closing.since_ms)) {
+            None => grace_period_ms,
+            Some(since_ms) => since_ms
+                .saturating_add(grace_period_ms)
+                .saturating_sub(self.now.mono_ms)
+                .max(grace_period_ms.min(PROVIDER_GRACE_MIN_MS)),
+        }
     }
 
     /// Records workspaces as closed whose processes are gone, after the store has let go of their

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use goondan_config::Bundle;
 use goondan_durable::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_protocol::agents::AgentAsk;
+use goondan_protocol::call::CallOutcome;
 use goondan_protocol::control::{ApprovalInfo, Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
@@ -423,6 +424,13 @@ impl World {
                             "{} is given a turn that began on {begun_under:?}, whose model was replaced",
                             child.owner
                         );
+                    }
+                    // Whatever a turn in progress needs is there until it is over.
+                    ToChild::Agent(ToAgent::CallResult(result)) => {
+                        if let CallOutcome::Error(error) = &result.outcome {
+                            let why = &error.message;
+                            assert!(!why.contains("it is being stopped"), "{}: {why}", child.owner);
+                        }
                     }
                     ToChild::Agent(ToAgent::AgentAnswer(answer)) => {
                         self.oracle
