@@ -41,5 +41,5 @@ pub(crate) use opening::{Listening, open};
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;
-pub(crate) use service::{Meaning, Page, Pressed, Received, Service};
+pub(crate) use service::{Meaning, Page, PageFormat, Pressed, Received, Service};
 pub(crate) use signature::{NotSigned, SignatureCheck, only_value};

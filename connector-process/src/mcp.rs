@@ -33,8 +33,10 @@ mod actions;
 )]
 mod client;
 mod content;
+mod http_client;
 mod own;
 mod questions;
+mod requests;
 mod rounds;
 mod session;
 mod wording;
@@ -122,7 +124,13 @@ impl Mcp {
             self.question_timeout,
             &self.secrets,
         );
-        let actions = Actions::new(server, calls, self.call_timeout, self.secrets.clone());
+        let actions = Actions::new(
+            gateway.clone(),
+            server,
+            calls,
+            self.call_timeout,
+            self.secrets.clone(),
+        );
         gateway.serve(Arc::new(actions)).await;
         let mut failures: u32 = 0;
         while !stop.is_cancelled() {
@@ -135,8 +143,13 @@ impl Mcp {
                 Ok(Ok((session, client))) => {
                     let peer = session.peer();
                     // Whoever waits for the server calls as soon as it is told to be there.
-                    serving.send_replace(Some(Serving { peer, client }));
-                    gateway.report(true, session.introduction()).await;
+                    let introduction: Arc<str> = session.introduction().into();
+                    serving.send_replace(Some(Serving {
+                        peer,
+                        client,
+                        introduction: Arc::clone(&introduction),
+                    }));
+                    gateway.report(true, introduction.as_ref()).await;
                     let end = session.wait_for_end(&stop, &gateway.calls_over()).await;
                     serving.send_replace(None);
                     (end, None)

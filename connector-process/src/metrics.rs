@@ -1,4 +1,5 @@
-//! `metrics`: answers `GET /metrics` with what the daemon counts, as OpenMetrics (`OBS-3`). It brings no events.
+//! `metrics`: answers `GET /metrics` with what the daemon counts (`OBS-3`), as OpenMetrics, or in the text format 0.0.4
+//! of Prometheus to a client that accepts only that. It brings no events.
 //!
 //! Whoever asks often does not have the daemon asked as often: a snapshot is told to everybody for
 //! [`METRICS_FRESH_MS`].
@@ -6,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_clock::Instant;
@@ -17,10 +20,30 @@ use tokio::sync::Mutex;
 
 use crate::gateway::Gateway;
 use crate::limits::METRICS_FRESH_MS;
-use crate::listener::{HttpEndpoint, Meaning, Page, Received, Refusal, Service};
+use crate::listener::{HttpEndpoint, Meaning, Page, PageFormat, Received, Refusal, Service};
 
 /// What was told last, and when.
-type Latest = Mutex<Option<(Instant, Arc<str>)>>;
+type Latest = Mutex<Option<(Instant, Texts)>>;
+
+/// One snapshot in both formats.
+#[derive(Debug, Clone)]
+struct Texts {
+    open_metrics: Arc<str>,
+    prometheus: Arc<str>,
+}
+
+/// The format that a client accepts, by its header `Accept`.
+fn accepted(headers: &HeaderMap) -> PageFormat {
+    let accepts = |name: &str| {
+        let mut values = headers.get_all(ACCEPT).iter();
+        values.any(|value| value.to_str().is_ok_and(|value| value.contains(name)))
+    };
+    if accepts("text/plain") && !accepts("application/openmetrics-text") {
+        PageFormat::Plain
+    } else {
+        PageFormat::Usual
+    }
+}
 
 /// One endpoint.
 #[derive(Debug)]
@@ -55,22 +78,32 @@ impl Service for Metrics {
         "anybody who reaches this address can read the names of the project and what its agents take"
     }
 
-    fn read(&self, _received: &Received<'_>) -> Result<Meaning, Refusal> {
-        Ok(Meaning::Page)
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+        Ok(Meaning::Page(accepted(received.headers)))
     }
 
-    fn page(&self, gateway: Gateway) -> BoxFuture<'static, Result<Page, Refusal>> {
+    fn page(
+        &self,
+        gateway: Gateway,
+        format: PageFormat,
+    ) -> BoxFuture<'static, Result<Page, Refusal>> {
         let latest = Arc::clone(&self.latest);
         async move {
-            let text = text(&latest, &gateway).await.map_err(|message| {
+            let texts = texts(&latest, &gateway).await.map_err(|message| {
                 Refusal::ByOrchestrator(EventRefused {
                     code: RefusalCode::Unavailable,
                     message,
                 })
             })?;
-            Ok(Page {
-                content_type: open_metrics::CONTENT_TYPE,
-                text,
+            Ok(match format {
+                PageFormat::Usual => Page {
+                    content_type: open_metrics::CONTENT_TYPE,
+                    text: texts.open_metrics,
+                },
+                PageFormat::Plain => Page {
+                    content_type: open_metrics::PROMETHEUS_CONTENT_TYPE,
+                    text: texts.prometheus,
+                },
             })
         }
         .boxed()
@@ -78,15 +111,18 @@ impl Service for Metrics {
 }
 
 /// What is told now: one asks the daemon, others wait for that.
-async fn text(latest: &Latest, gateway: &Gateway) -> Result<Arc<str>, String> {
+async fn texts(latest: &Latest, gateway: &Gateway) -> Result<Texts, String> {
     let mut latest = latest.lock().await;
-    if let Some((since, text)) = latest.as_ref()
+    if let Some((since, texts)) = latest.as_ref()
         && Instant::now() - *since < Duration::from_millis(METRICS_FRESH_MS)
     {
-        return Ok(Arc::clone(text));
+        return Ok(texts.clone());
     }
     let snapshot = gateway.metrics().await?;
-    let text: Arc<str> = open_metrics::text(&snapshot).into();
-    *latest = Some((Instant::now(), Arc::clone(&text)));
-    Ok(text)
+    let texts = Texts {
+        open_metrics: open_metrics::text(&snapshot).into(),
+        prometheus: open_metrics::prometheus_text(&snapshot).into(),
+    };
+    *latest = Some((Instant::now(), texts.clone()));
+    Ok(texts)
 }

@@ -51,12 +51,27 @@ pub fn post(
     headers: &[(&str, &str)],
     body: &str,
 ) -> io::Result<Response> {
+    request(address, "POST", path, headers, body)
+}
+
+/// Sends a request, and reads the whole answer.
+///
+/// # Errors
+///
+/// As [`post`].
+pub fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> io::Result<Response> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut request = format!(
-        "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
-    );
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    if !matches!(method, "GET" | "HEAD") {
+        request.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -71,10 +86,7 @@ pub fn post(
 ///
 /// If there is nobody, or the connection ends before the answer does.
 pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-    answer_to(stream, &request)
+    request(address, "GET", path, &[], "")
 }
 
 fn answer_to(mut stream: TcpStream, request: &str) -> io::Result<Response> {

@@ -1,5 +1,6 @@
 //! The tool `file-system`: reading and writing files without a shell.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -208,7 +209,8 @@ fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
             _ => io_fault(&args.path, &error),
         })?;
     let wanted = args.count.unwrap_or(1);
-    let found = text.matches(&args.old_text).count();
+    let (old_text, new_text) = with_line_ends_of(&text, &args);
+    let found = text.matches(old_text.as_ref()).count();
     if found == 0 {
         return Err(ToolFault::new(
             "E_NO_MATCH",
@@ -228,10 +230,28 @@ fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
             ),
         ));
     }
-    let text = text.replace(&args.old_text, &args.new_text);
+    let text = text.replace(old_text.as_ref(), &new_text);
     put(places, &args.path, text.as_bytes())?;
     let noun = if found == 1 { "place" } else { "places" };
     Ok(format!("edited {} in {found} {noun}", args.path))
+}
+
+/// The texts of an edit with the line ends of the file: a model writes LF whatever it has read.
+fn with_line_ends_of<'a>(text: &str, args: &'a EditArgs) -> (Cow<'a, str>, Cow<'a, str>) {
+    let crlf_count = text.matches("\r\n").count();
+    let is_crlf = crlf_count > 0 && crlf_count == text.matches('\n').count();
+    let to_crlf = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
+    // A file of mixed line ends keeps them where the text fits as it is.
+    let fits_only_as_crlf =
+        crlf_count > 0 && !text.contains(&args.old_text) && text.contains(&to_crlf(&args.old_text));
+    if is_crlf || fits_only_as_crlf {
+        (
+            Cow::Owned(to_crlf(&args.old_text)),
+            Cow::Owned(to_crlf(&args.new_text)),
+        )
+    } else {
+        (Cow::Borrowed(&args.old_text), Cow::Borrowed(&args.new_text))
+    }
 }
 
 #[derive(Deserialize)]

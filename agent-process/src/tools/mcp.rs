@@ -120,12 +120,19 @@ impl Server {
         match listed.tools.get(name) {
             None => Err(self.not_there(name, &listed)),
             Some(offered) => {
-                let schema = offered
-                    .schema
-                    .get_or_init(|| ArgumentSchema::new(&offered.parameters));
+                let schema = offered.schema.get_or_init(|| {
+                    ArgumentSchema::new(&offered.parameters).inspect_err(|reason| {
+                        tracing::warn!(
+                            tool = name,
+                            reason,
+                            "invalid schema of an MCP tool; its arguments go out unchecked"
+                        );
+                    })
+                });
+                // The model cannot mend the server's schema; the server checks its arguments itself.
                 let checked = match schema {
                     Ok(schema) => schema.check(input),
-                    Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
+                    Err(_) => Ok(()),
                 };
                 checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
             }

@@ -249,6 +249,32 @@ fn an_edit_says_how_many_places_it_means() {
     assert_eq!(code(&site, "edit", edit(json!(1))), "E_NO_MATCH");
 }
 
+#[test]
+fn prov_1_an_edit_keeps_the_line_ends_of_the_file() {
+    let site = Site::new();
+    for (content, old, new, expected) in [
+        (
+            "1\r\n2\r\n3\r\n",
+            "2\n3\n",
+            "two\nthree\n",
+            "1\r\ntwo\r\nthree\r\n",
+        ),
+        ("1\r\n2\r\n", "2", "a\nb", "1\r\na\r\nb\r\n"),
+        ("1\r\n2\n3\n", "2\n3", "a\nb", "1\r\na\nb\n"),
+        ("1\r\n2\r\n3\n", "1\n2", "a\nb", "a\r\nb\r\n3\n"),
+        ("1\n2\n", "1\n2", "a\nb", "a\nb\n"),
+    ] {
+        put(site.work.join("a"), content);
+        ok(
+            &site,
+            "edit",
+            json!({"path": "a", "oldText": old, "newText": new}),
+        );
+        let found = std::fs::read_to_string(site.work.join("a")).unwrap();
+        assert_eq!(found, expected, "{content:?}");
+    }
+}
+
 /// A tree with things that a search is to pass over.
 fn tree(site: &Site) {
     for (path, content) in [

@@ -28,7 +28,7 @@ use super::callback::{self, Page};
 use super::connection_limiter::ConnectionPermit;
 use super::reply_body::FAILED;
 use super::response::{Outcome, to_response};
-use super::service::{Meaning, Pressed, Received, Service};
+use super::service::{Meaning, PageFormat, Pressed, Received, Service};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
     BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
@@ -129,7 +129,7 @@ impl Listener {
             Meaning::Asked(event, thanks) => (*event, Some(thanks)),
             Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
             Meaning::Pressed(pressed) => return self.press(*pressed, remote).await,
-            Meaning::Page => return self.page(remote).await,
+            Meaning::Page(format) => return self.page(format, remote).await,
         };
         // Only now: whoever is slow, or does not know the secret, takes no slot from others.
         let slot = self.slots.try_acquire();
@@ -189,11 +189,11 @@ impl Listener {
     }
 
     /// Has the service make the page that was asked for.
-    async fn page(&self, remote: &Remote) -> Result<Outcome, Refusal> {
+    async fn page(&self, format: PageFormat, remote: &Remote) -> Result<Outcome, Refusal> {
         let slot = self.slots.try_acquire();
         let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
         remote.permit.set_working();
-        let page = self.service.page(self.gateway.clone()).await?;
+        let page = self.service.page(self.gateway.clone(), format).await?;
         Ok(Outcome::Page(page))
     }
 
@@ -203,7 +203,8 @@ impl Listener {
             return Err(Refusal::NotFound);
         }
         let allowed = self.service.method();
-        if head.method.as_str() != allowed {
+        let is_head = head.method == Method::HEAD && allowed == Method::GET.as_str();
+        if head.method.as_str() != allowed && !is_head {
             return Err(Refusal::WrongMethod { allowed });
         }
         if self.stop.is_cancelled() {

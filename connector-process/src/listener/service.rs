@@ -36,7 +36,11 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     }
 
     /// The page that was asked for.
-    fn page(&self, _gateway: Gateway) -> BoxFuture<'static, Result<Page, Refusal>> {
+    fn page(
+        &self,
+        _gateway: Gateway,
+        _format: PageFormat,
+    ) -> BoxFuture<'static, Result<Page, Refusal>> {
         async { Err(Refusal::NotFound) }.boxed()
     }
 
@@ -107,7 +111,16 @@ pub(crate) enum Meaning {
     /// No event, but a button about a tool call, and an empty answer.
     Pressed(Box<Pressed>),
     /// No event; the answer is the service's page.
-    Page,
+    Page(PageFormat),
+}
+
+/// The format of a page that a client accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageFormat {
+    /// The service's own.
+    Usual,
+    /// Plain text, for older clients.
+    Plain,
 }
 
 /// A button about a tool call that somebody pressed.

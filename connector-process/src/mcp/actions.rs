@@ -20,10 +20,12 @@ use tokio::sync::{Mutex, watch};
 use super::client::Client;
 use super::own::{Capabilities, Failed, OwnTool};
 use super::questions::OpenCalls;
+use super::requests::{self, LeftOut};
 use super::{content, rounds, wording};
 use crate::call_clock::TimeIsUp;
 use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX};
+use crate::gateway::Gateway;
+use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX, NOTE_BYTES_MAX};
 use crate::service;
 
 /// A server that is there.
@@ -31,11 +33,14 @@ use crate::service;
 pub(super) struct Serving {
     pub(super) peer: Peer<RoleClient>,
     pub(super) client: Client,
+    /// Name and version of the server, for people.
+    pub(super) introduction: Arc<str>,
 }
 
 /// Does what agents ask for.
 #[derive(Clone)]
 pub(super) struct Actions {
+    gateway: Gateway,
     server: watch::Receiver<Option<Serving>>,
     calls: OpenCalls,
     call_timeout: Duration,
@@ -67,12 +72,14 @@ impl CallHandler for Actions {
 
 impl Actions {
     pub(super) fn new(
+        gateway: Gateway,
         server: watch::Receiver<Option<Serving>>,
         calls: OpenCalls,
         call_timeout: Duration,
         secrets: Vec<String>,
     ) -> Self {
         Self {
+            gateway,
             server,
             calls,
             call_timeout,
@@ -105,15 +112,11 @@ impl Actions {
                 if let Some(trace) = pieces.trace() {
                     params.set_traceparent(&trace.to_traceparent());
                 }
-                let Serving { peer, client } = &serving;
+                let Serving { peer, client, .. } = &serving;
                 let made = rounds::call_tool(peer, client, pieces.call_id(), params);
                 let made = clock.timeout(self.call_timeout, made).await;
                 match made.map_err(|TimeIsUp| self.too_late())? {
-                    Ok(result) => {
-                        let result = serde_json::to_value(result);
-                        let result = result.map_err(|error| unreadable(&error))?;
-                        to_value(&content::of_call(&result))
-                    }
+                    Ok(result) => to_value(&content::of_call(&result)),
                     Err(rounds::Failed::Service(error)) => Err(to_error(&error)),
                     Err(rounds::Failed::Call(error)) => Err(error),
                 }
@@ -130,7 +133,8 @@ impl Actions {
         if !is_current {
             let asked = timeout(self.call_timeout, all_tools(&serving.peer)).await;
             let found = asked.map_err(|_elapsed| self.too_late())?;
-            let mut tools = found.map_err(|error| to_error(&error))?;
+            let (mut tools, left_out) = found.map_err(|error| to_error(&error))?;
+            self.report_left_out(serving, &left_out).await;
             let own = Capabilities::of(&serving.peer).tools(&tools);
             let has_own = own.iter().map(|tool| tool.name.clone()).collect();
             tools.extend(own);
@@ -158,6 +162,28 @@ impl Actions {
         })
     }
 
+    /// Names the tools that are not offered, in the log and in `gdn ps`.
+    async fn report_left_out(&self, serving: &Serving, left_out: &[LeftOut]) {
+        for LeftOut { name, reason } in left_out {
+            tracing::warn!(tool = name, reason, "left out a tool of the MCP server");
+        }
+        let introduction = serving.introduction.as_ref();
+        let Some(first) = left_out.first() else {
+            self.gateway.report(true, introduction).await;
+            return;
+        };
+        let others = match left_out.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let note = format!(
+            "{introduction}; left out: {} ({}){others}",
+            first.name, first.reason
+        );
+        let note: String = note.chars().take(NOTE_BYTES_MAX).collect();
+        self.gateway.report(true, note).await;
+    }
+
     /// Our own tool of this name, unless the server has one.
     async fn own(&self, name: &str) -> Option<OwnTool> {
         let listed = self.listed.lock().await;
@@ -174,21 +200,29 @@ impl Actions {
     }
 }
 
-/// The server's tools, as far as they are offered.
-async fn all_tools(peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, ServiceError> {
-    let mut tools = Vec::new();
+/// The server's tools that can be offered, and those that cannot.
+async fn all_tools(peer: &Peer<RoleClient>) -> Result<(Vec<McpTool>, Vec<LeftOut>), ServiceError> {
+    let (mut tools, mut left_out) = (Vec::new(), Vec::new());
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let found = peer.list_tools(Some(page)).await?;
+        let found = requests::list_tools(peer, page).await?;
         tools.extend(found.tools.into_iter().map(to_tool));
+        left_out.extend(found.left_out);
         cursor = found.next_cursor;
         if cursor.is_none() || tools.len() >= MCP_TOOLS_MAX {
             break;
         }
     }
-    tools.truncate(MCP_TOOLS_MAX);
-    Ok(tools)
+    left_out.extend(
+        tools
+            .drain(MCP_TOOLS_MAX.min(tools.len())..)
+            .map(|tool| LeftOut {
+                name: tool.name,
+                reason: format!("more than {MCP_TOOLS_MAX} tools"),
+            }),
+    );
+    Ok((tools, left_out))
 }
 
 fn to_tool(tool: rmcp::model::Tool) -> McpTool {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallId};
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
+use rmcp::model::CallToolRequestParams;
 use rmcp::service::{Peer, ServiceError};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::client::Client;
+use super::requests::{self, CallAnswer};
 use crate::limits::{MCP_ROUND_PAUSE_MS, MCP_ROUNDS_MAX};
 
 /// Why a call failed.
@@ -27,13 +29,13 @@ pub(super) async fn call_tool(
     client: &Client,
     call_id: CallId,
     mut params: CallToolRequestParams,
-) -> Result<CallToolResult, Failed> {
+) -> Result<Value, Failed> {
     for _ in 0..MCP_ROUNDS_MAX {
-        let response = peer.call_tool_once(params.clone()).await;
-        let needed = match response.map_err(Failed::Service)? {
-            CallToolResponse::Complete(result) => return Ok(result),
-            CallToolResponse::InputRequired(needed) => needed,
-            _ => {
+        let answer = requests::call_tool(peer, params.clone()).await;
+        let needed = match answer.map_err(Failed::Service)? {
+            CallAnswer::Result(result) => return Ok(result),
+            CallAnswer::InputRequired(needed) => needed,
+            CallAnswer::Task => {
                 return Err(refused(
                     "the server made a task of the call, which is not supported",
                 ));

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::http_client::McpHttpClient;
 use super::wording;
 use crate::guarded::{self, Group};
 use crate::http;
@@ -58,7 +59,8 @@ impl Session {
             reason: error_chain(&error),
             token: None,
         })?;
-        let transport = StreamableHttpClientTransport::with_client(http, config.clone());
+        let transport =
+            StreamableHttpClientTransport::with_client(McpHttpClient(http), config.clone());
         let running = serve_client(client.clone(), transport).await;
         let running = running.map_err(|error| {
             let token = error

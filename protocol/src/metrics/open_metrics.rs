@@ -1,5 +1,5 @@
-//! A snapshot as text, in the format OpenMetrics 1.0. Prometheus and the textfile collector of `node_exporter`
-//! read it.
+//! A snapshot as text: in the format OpenMetrics 1.0, which Prometheus and the textfile collector of `node_exporter`
+//! read, and in the text format of Prometheus before it.
 
 use super::{Label, Labels, Metric, MetricKind, MetricValue, MetricsSnapshot, Series};
 
@@ -9,26 +9,65 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Bytes that a line takes, about.
 const LINE_BYTES: usize = 160;
 
-/// A snapshot as text.
+/// Value of `Content-Type` for [`prometheus_text`].
+pub const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The two formats. They differ in the heads of families and in the end of the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    OpenMetrics,
+    Prometheus,
+}
+
+/// A snapshot in the format OpenMetrics 1.0.
 #[must_use]
 pub fn text(snapshot: &MetricsSnapshot) -> String {
+    format_text(snapshot, Format::OpenMetrics) + "# EOF\n"
+}
+
+/// A snapshot in the text format 0.0.4 of Prometheus.
+#[must_use]
+pub fn prometheus_text(snapshot: &MetricsSnapshot) -> String {
+    format_text(snapshot, Format::Prometheus)
+}
+
+fn format_text(snapshot: &MetricsSnapshot, format: Format) -> String {
     let families = snapshot.families.iter();
     let lines: usize = families
         .map(|family| family.series.len() * family.metric.lines_per_series())
         .sum();
     let mut out = String::with_capacity(lines * LINE_BYTES);
     for family in &snapshot.families {
-        head(&mut out, family.metric);
+        head(&mut out, family.metric, format);
         for series in &family.series {
             samples(&mut out, family.metric, series);
         }
     }
-    out.push_str("# EOF\n");
     out
 }
 
-fn head(out: &mut String, metric: Metric) {
+/// The name of a family's samples, but for those of histograms.
+fn sample_suffix(kind: MetricKind) -> &'static str {
+    match kind {
+        MetricKind::Counter => "_total",
+        MetricKind::Info => "_info",
+        MetricKind::Gauge | MetricKind::Histogram => "",
+    }
+}
+
+fn head(out: &mut String, metric: Metric, format: Format) {
     let info = metric.info();
+    if format == Format::Prometheus {
+        // Here a family has the name of its samples, and there is no kind `info`.
+        let name = format!("{}{}", info.name, sample_suffix(info.kind));
+        let kind = match info.kind {
+            MetricKind::Info => MetricKind::Gauge,
+            kind => kind,
+        };
+        out.push_str(&format!("# HELP {name} {}\n", info.help));
+        out.push_str(&format!("# TYPE {name} {}\n", kind.as_str()));
+        return;
+    }
     out.push_str(&format!("# TYPE {} {}\n", info.name, info.kind.as_str()));
     if let Some(unit) = info.unit {
         out.push_str(&format!("# UNIT {} {unit}\n", info.name));
@@ -41,11 +80,7 @@ fn samples(out: &mut String, metric: Metric, series: &Series) {
     match &series.value {
         MetricValue::Number(number) => {
             out.push_str(info.name);
-            out.push_str(match info.kind {
-                MetricKind::Counter => "_total",
-                MetricKind::Info => "_info",
-                MetricKind::Gauge | MetricKind::Histogram => "",
-            });
+            out.push_str(sample_suffix(info.kind));
             labels(out, &series.labels, None);
             out.push_str(&format!(" {number}\n"));
         }

@@ -83,6 +83,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_login;
 #[cfg(test)]
+mod mcp_quirks;
+#[cfg(test)]
 mod mcp_sdk;
 #[cfg(test)]
 mod metrics;

@@ -112,7 +112,7 @@ pub(crate) fn last_result(home: &Home, key: &str) -> String {
     result_text(results.next().unwrap()).to_owned()
 }
 
-fn detail(home: &Home) -> String {
+pub(crate) fn detail(home: &Home) -> String {
     let ps = home.ps();
     let connector = ps.iter().find(|process| process["role"] == "connector");
     connector.map_or_else(String::new, |it| {

@@ -53,6 +53,20 @@ fn obs_3_an_endpoint_answers_prometheus_about_its_own_workspace_alone() {
         Scrape::read(&told.body).sum("goondan_turns_total", &COMPLETED) == Some(2.0)
     });
     assert_eq!(http::get(address, "/").unwrap().status, 404);
+    let older = http::request(
+        address,
+        "GET",
+        "/metrics",
+        &[("accept", "text/plain;version=0.0.4")],
+        "",
+    );
+    let older = older.unwrap();
+    let kind = older.header("content-type");
+    assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(!older.body.contains("# EOF"), "{}", older.body);
+    assert!(older.body.contains("# TYPE goondan_turns_total counter"));
+    let head = http::request(address, "HEAD", "/metrics", &[], "").unwrap();
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
     let posted = http::post(address, "/metrics", &[], "x").unwrap();
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET")));
     daemon.stop().check(false);
