@@ -33,6 +33,7 @@ pub mod export;
 pub mod extension_settings;
 pub mod field;
 pub mod frame;
+pub mod git;
 pub mod handoff;
 pub mod ids;
 pub mod images;

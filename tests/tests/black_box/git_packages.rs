@@ -6,7 +6,7 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -131,32 +131,45 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
     fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    // Attributes that would leave files out, or write the commit into them; and another repository within.
+    // Attributes that would leave files out, write the commit into them, or change every byte of them.
     home.write(
         "repository/packages/words/.gitattributes",
-        "word.txt export-ignore\nnote.txt export-subst\n",
+        "word.txt export-ignore\nnote.txt export-subst ident\nlines.txt text eol=crlf\n\
+         code.js text working-tree-encoding=UTF-16LE\n",
     );
-    home.write("repository/packages/words/note.txt", "$Format:%H$");
-    let other = home.path().join("other");
-    fs::create_dir(&other).unwrap();
-    git(&other, &["init", "--quiet"]);
-    home.write("other/file", "of another");
-    git(&other, &["add", "--all"]);
-    git(&other, &["commit", "--quiet", "--message", "other"]);
-    let url = other.to_str().unwrap();
-    git(
-        &repository,
-        &["submodule", "--quiet", "add", url, "packages/words/inner"],
-    );
+    let package = repository.join("packages/words");
+    home.write("repository/packages/words/note.txt", "$Format:%H$ $Id$");
+    home.write("repository/packages/words/lines.txt", "one\r\ntwo\r\n");
+    let code: Vec<u8> = "let a;\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fs::write(package.join("code.js"), code).unwrap();
+    fs::write(package.join("run.sh"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(package.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("word.txt", package.join("link")).unwrap();
     commit(&home, "1.1.0", "two");
 
     home.gdn(&["package", "add", &place(&home, "main")])
         .exits(0);
     assert_eq!(word(&home, "1.1.0"), "two");
     let stored = home.state_root().join("packages/words@1.1.0");
-    let note = fs::read_to_string(stored.join("note.txt")).unwrap();
-    assert_eq!(note, "$Format:%H$");
-    assert!(!stored.join("inner/file").exists() && !ran.exists());
+    let read = |name: &str| fs::read_to_string(stored.join(name)).unwrap();
+    assert_eq!(read("note.txt"), "$Format:%H$ $Id$");
+    assert_eq!(read("lines.txt"), "one\ntwo\n");
+    assert_eq!(read("code.js"), "let a;\n");
+    assert_eq!(
+        fs::read_link(stored.join("link")).unwrap(),
+        Path::new("word.txt")
+    );
+    let mode = |name: &str| {
+        fs::metadata(stored.join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    assert!(mode("run.sh") & 0o100 != 0 && mode("word.txt") & 0o111 == 0);
+    assert!(!ran.exists());
 
     let before = snapshot(&home.project(), |_| true);
     let absent = "0123456789".repeat(4);
@@ -189,4 +202,37 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
             .tells(&[says]);
         assert_eq!(snapshot(&home.project(), |_| true), before, "{wanted}");
     }
+}
+
+#[test]
+fn pkg_3_what_is_elsewhere_than_in_the_commit_is_refused() {
+    if !needs::program("git") {
+        return;
+    }
+    let home = Home::new(PROJECT);
+    commit(&home, "1.0.0", "one");
+    let repository = home.path().join("repository");
+    let refused = |says: &str| {
+        home.gdn(&["package", "add", &place(&home, "main")])
+            .exits(10)
+            .tells(&[says, "nothing was changed"]);
+        assert!(!home.state_root().join("packages/words@1.0.0").exists());
+    };
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n";
+    home.write("repository/packages/words/large.bin", pointer);
+    commit(&home, "1.0.0", "one");
+    refused("`large.bin` of ");
+    fs::remove_file(repository.join("packages/words/large.bin")).unwrap();
+
+    let other = home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    git(&other, &["init", "--quiet"]);
+    home.write("other/file", "of another");
+    git(&other, &["add", "--all"]);
+    git(&other, &["commit", "--quiet", "--message", "other"]);
+    let url = other.to_str().unwrap();
+    let inner = "packages/words/inner";
+    git(&repository, &["submodule", "--quiet", "add", url, inner]);
+    commit(&home, "1.0.0", "one");
+    refused("`inner` of ");
 }

@@ -1,11 +1,16 @@
 //! Packages of git repositories: one commit, as an archive (`PKG-3`).
 //!
 //! Git is run with no settings of the machine or the user, no hooks, no submodules and no questions, in a repository of
-//! its own that is gone afterwards. It speaks HTTPS, or reads a repository of this machine, and nothing else. What comes
-//! out is an archive like any other, and is checked by the daemon like any other.
+//! its own that is gone afterwards. It speaks HTTPS, or reads a repository of this machine, and nothing else.
+//!
+//! Nothing is checked out, and git makes no archive: both would apply the attributes of the repository, which can give a
+//! file another encoding, other line ends, or text of the commit. The contents are read as they are stored, and become
+//! an archive like any other, which the daemon checks like any other.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek as _, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +19,7 @@ use goondan_packages::GitSource;
 use goondan_packages::limits::{
     ARCHIVE_BYTES_MAX, GIT_FETCH_BYTES_MAX, GIT_FETCH_TIMEOUT_MS, REGISTRY_STALL_TIMEOUT_MS,
 };
+use goondan_protocol::git;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::exit::Exit;
@@ -37,11 +43,20 @@ const PASSED_ON: [&str; 7] = [
     "SSL_CERT_DIR",
 ];
 
-/// Attributes that would let files of a repository change what its archive holds.
-const ATTRIBUTES: &str = "* -export-ignore -export-subst\n";
-
 /// The name of the one directory in the archive.
-const PREFIX: &str = "package/";
+const PREFIX: &str = "package";
+
+/// Bytes of the list of what a commit holds.
+const LISTING_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Bytes of what git prints otherwise.
+const WORDS_BYTES_MAX: u64 = 64 * 1024;
+
+/// How a file begins that stands for another one, which Git LFS would fetch.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// Such a file is shorter than this.
+const LFS_POINTER_BYTES: u64 = 1024;
 
 /// A commit of a repository, as an archive.
 pub(super) struct CheckedOut {
@@ -67,8 +82,6 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
         shown: &source.url,
     };
     git.run(&["init", "--quiet", "--bare", "--template=", "."])?;
-    fs::create_dir_all(repository.path().join("info"))?;
-    write(&repository.path().join("info/attributes"), ATTRIBUTES)?;
     let revision = source.revision.as_deref().unwrap_or("HEAD");
     git.run(&[
         "fetch",
@@ -93,20 +106,11 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
             "nothing was changed: check the repository's address",
         ));
     }
-    let archive = NamedTempFile::new()?;
     let tree = match &source.folder {
         Some(folder) => format!("{commit}:{folder}"),
-        // Not the commit itself, of which the archive would tell.
         None => format!("{commit}^{{tree}}"),
     };
-    let path = archive.path().to_string_lossy().into_owned();
-    git.run(&[
-        "archive",
-        "--format=tar",
-        &format!("--prefix={PREFIX}"),
-        &format!("--output={path}"),
-        &tree,
-    ])?;
+    let archive = git.archive(&tree)?;
     if archive.as_file().metadata()?.len() > ARCHIVE_BYTES_MAX {
         return Err(too_large(&source.url));
     }
@@ -127,12 +131,68 @@ fn too_large(url: &str) -> Failure {
     )
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a repository of its own, which is gone afterwards"
-)]
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text)
+/// What a package cannot hold.
+fn refused(url: &str, path: &[u8], what: &str) -> Failure {
+    let path = text::one_line(&String::from_utf8_lossy(path));
+    Failure::new(
+        Exit::Conflict,
+        format!("`{path}` of {url} is {what}, which no package holds"),
+        "nothing was changed: require a folder without it, or an archive that holds the files themselves",
+    )
+}
+
+/// A file or link of a commit.
+#[derive(Debug, PartialEq, Eq)]
+struct Blob<'l> {
+    /// As git writes it: `100644`, `100755`, `120000`.
+    mode: &'l [u8],
+    object: &'l [u8],
+    bytes: u64,
+    path: &'l [u8],
+}
+
+/// Why a list cannot be taken.
+#[derive(Debug, PartialEq, Eq)]
+enum Unlisted<'l> {
+    /// A path is a repository of its own.
+    Submodule(&'l [u8]),
+    /// It is not as git writes it.
+    Unreadable,
+}
+
+/// What `git ls-tree -r -z -l` lists: `MODE TYPE OBJECT BYTES TAB PATH NUL`.
+fn listed(listing: &[u8]) -> Result<Vec<Blob<'_>>, Unlisted<'_>> {
+    let entries = listing.split(|byte| *byte == 0);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(|entry| blob_of(entry)).collect()
+}
+
+fn blob_of(entry: &[u8]) -> Result<Blob<'_>, Unlisted<'_>> {
+    let mut halves = entry.splitn(2, |byte| *byte == b'\t');
+    let (Some(head), Some(path)) = (halves.next(), halves.next()) else {
+        return Err(Unlisted::Unreadable);
+    };
+    let mut words = head.split(u8::is_ascii_whitespace);
+    let mut word = || words.find(|word| !word.is_empty());
+    let (Some(mode), Some(kind), Some(object), Some(bytes)) = (word(), word(), word(), word())
+    else {
+        return Err(Unlisted::Unreadable);
+    };
+    if kind == b"commit" {
+        return Err(Unlisted::Submodule(path));
+    }
+    let bytes = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match (kind, bytes) {
+        (b"blob", Some(bytes)) => Ok(Blob {
+            mode,
+            object,
+            bytes,
+            path,
+        }),
+        _ => Err(Unlisted::Unreadable),
+    }
 }
 
 /// Git in one repository.
@@ -145,8 +205,105 @@ struct Git<'g> {
 }
 
 impl Git<'_> {
-    /// What git prints.
+    /// An archive of a tree, made of its contents as they are stored.
+    fn archive(&self, tree: &str) -> Result<NamedTempFile, Failure> {
+        let listing = self.output(&["ls-tree", "-r", "-z", "-l", tree], None)?;
+        if listing.metadata()?.len() > LISTING_BYTES_MAX {
+            return Err(too_large(self.shown));
+        }
+        let listing = bytes_in(listing, LISTING_BYTES_MAX)?;
+        let blobs = listed(&listing).map_err(|problem| match problem {
+            Unlisted::Submodule(path) => refused(self.shown, path, "a submodule"),
+            Unlisted::Unreadable => self.unreadable(),
+        })?;
+        if blobs
+            .iter()
+            .map(|blob| blob.bytes)
+            .fold(0, u64::saturating_add)
+            > ARCHIVE_BYTES_MAX
+        {
+            return Err(too_large(self.shown));
+        }
+        let mut objects = tempfile::tempfile()?;
+        for blob in &blobs {
+            objects.write_all(blob.object)?;
+            objects.write_all(b"\n")?;
+        }
+        objects.rewind()?;
+        let mut contents = self.output(&["cat-file", "--batch"], Some(objects))?;
+        contents.rewind()?;
+        let mut contents = BufReader::new(contents);
+        let archive = NamedTempFile::new()?;
+        let mut tar = tar::Builder::new(BufWriter::new(archive.as_file()));
+        for blob in &blobs {
+            self.add(&mut tar, blob, &mut contents)?;
+        }
+        tar.into_inner()?.flush()?;
+        Ok(archive)
+    }
+
+    /// Adds a file or link, whose content comes next.
+    fn add(
+        &self,
+        tar: &mut tar::Builder<impl Write>,
+        blob: &Blob<'_>,
+        contents: &mut impl BufRead,
+    ) -> Result<(), Failure> {
+        let mut head = Vec::new();
+        contents.read_until(b'\n', &mut head)?;
+        let expected = [
+            blob.object,
+            b" blob ",
+            blob.bytes.to_string().as_bytes(),
+            b"\n",
+        ]
+        .concat();
+        if head != expected {
+            return Err(self.unreadable());
+        }
+        let path = Path::new(PREFIX).join(OsStr::from_bytes(blob.path));
+        let mut header = tar::Header::new_gnu();
+        header.set_size(blob.bytes);
+        header.set_mode(if blob.mode == b"100755" { 0o755 } else { 0o644 });
+        let is_link = blob.mode == b"120000";
+        if is_link || blob.bytes < LFS_POINTER_BYTES {
+            let mut content = Vec::new();
+            contents.take(blob.bytes).read_to_end(&mut content)?;
+            if is_link {
+                header.set_entry_type(tar::EntryType::Symlink);
+                header.set_size(0);
+                tar.append_link(&mut header, path, OsStr::from_bytes(&content))?;
+            } else if content.starts_with(LFS_POINTER) {
+                let what = "a pointer of Git LFS to a file that is elsewhere";
+                return Err(refused(self.shown, blob.path, what));
+            } else {
+                tar.append_data(&mut header, path, content.as_slice())?;
+            }
+        } else {
+            tar.append_data(&mut header, path, contents.take(blob.bytes))?;
+        }
+        // The content is followed by a line feed.
+        let mut end = [0];
+        contents.read_exact(&mut end)?;
+        Ok(())
+    }
+
+    fn unreadable(&self) -> Failure {
+        Failure::new(
+            Exit::Conflict,
+            format!("what git says of {} cannot be read", self.shown),
+            "nothing was changed: see that git is one of today, `git --version`",
+        )
+    }
+
+    /// What git prints, as text.
     fn run(&self, args: &[&str]) -> Result<String, Failure> {
+        let said = bytes_in(self.output(args, None)?, WORDS_BYTES_MAX)?;
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// What git prints, from what it is given.
+    fn output(&self, args: &[&str], input: Option<fs::File>) -> Result<fs::File, Failure> {
         let dir = self.repository.path();
         let passed_on = PASSED_ON
             .iter()
@@ -155,14 +312,8 @@ impl Git<'_> {
         let stall_seconds = REGISTRY_STALL_TIMEOUT_MS / 1_000;
         let mut command = Command::new("git");
         command
-            .args([
-                "-c",
-                "core.hooksPath=/dev/null",
-                "-c",
-                "core.fsmonitor=false",
-            ])
-            .args(["-c", "credential.helper=", "-c", "gc.auto=0"])
-            .args(["-c", "maintenance.auto=false", "-c", "http.lowSpeedLimit=1"])
+            .args(git::ARGUMENTS)
+            .args(["-c", "http.lowSpeedLimit=1"])
             .args(["-c", &format!("http.lowSpeedTime={stall_seconds}")])
             .args(args)
             .current_dir(dir)
@@ -170,14 +321,9 @@ impl Git<'_> {
             .envs(passed_on)
             .env("GIT_DIR", dir)
             .env("HOME", dir)
-            .env("LC_ALL", "C")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_ATTR_NOSYSTEM", "1")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_ASKPASS", "/bin/false")
+            .envs(git::ENVIRONMENT)
             .env("GIT_ALLOW_PROTOCOL", self.scheme)
-            .stdin(Stdio::null())
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(stdout.try_clone()?)
             .stderr(stderr.try_clone()?);
         let child = command.spawn().map_err(|error| match error.kind() {
@@ -189,11 +335,12 @@ impl Git<'_> {
             _ => error.into(),
         })?;
         let is_done = self.wait(child)?;
-        let (stdout, stderr) = (read(stdout)?, read(stderr)?);
         if is_done {
             Ok(stdout)
         } else {
-            let said = text::fit(&text::one_line(stderr.trim()), WORDS_MAX);
+            let said = bytes_in(stderr, WORDS_BYTES_MAX)?;
+            let said = String::from_utf8_lossy(&said);
+            let said = text::fit(&text::one_line(said.trim()), WORDS_MAX);
             Err(Failure::new(
                 Exit::Conflict,
                 format!("git cannot fetch from {}: {said}", self.shown),
@@ -229,12 +376,12 @@ impl Git<'_> {
     }
 }
 
-fn read(mut file: fs::File) -> io::Result<String> {
-    use std::io::{Read as _, Seek as _};
+/// What is in a file from its beginning, up to a limit.
+fn bytes_in(mut file: fs::File, most: u64) -> io::Result<Vec<u8>> {
     file.rewind()?;
-    let mut said = Vec::new();
-    file.take(64 * 1024).read_to_end(&mut said)?;
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Bytes of all files below a directory, as far as they can be seen while git works there.
@@ -256,6 +403,31 @@ fn bytes_of(dir: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pkg_3_a_list_of_git_is_read_whatever_its_names_are() {
+        let listing = b"100644 blob 0a      12\tsrc/a b\0120000 blob 0b 3\tl\ti\nk\0";
+        let blob = |mode, object, bytes, path| Blob {
+            mode,
+            object,
+            bytes,
+            path,
+        };
+        let expected = vec![
+            blob(&b"100644"[..], &b"0a"[..], 12, &b"src/a b"[..]),
+            blob(&b"120000"[..], &b"0b"[..], 3, &b"l\ti\nk"[..]),
+        ];
+        assert_eq!(listed(listing), Ok(expected));
+        let submodule = b"160000 commit 0c       -\tinner\0";
+        assert_eq!(listed(submodule), Err(Unlisted::Submodule(b"inner")));
+        for other in [
+            &b"nothing"[..],
+            b"100644 blob 0a\tx\0",
+            b"100644 blob 0a -\tx\0",
+        ] {
+            assert_eq!(listed(other), Err(Unlisted::Unreadable));
+        }
+    }
 
     #[test]
     fn pkg_3_only_all_digits_of_a_commit_are_one() {

@@ -1,8 +1,7 @@
 //! What git says of a patch, where it is installed (`PROP-2`, `PROP-7`).
 //!
-//! Git is asked outside of any repository and with nothing of anybody's settings: `GIT_CEILING_DIRECTORIES`
-//! ends its search for one, and the environment is empty but for `PATH`. It reads the baseline and the patch,
-//! and writes nothing.
+//! Git is run outside of any repository: `GIT_CEILING_DIRECTORIES` ends its search for one. It reads the baseline and
+//! the patch, and writes nothing.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,6 +11,7 @@ use std::time::Duration;
 
 use goondan_proposals::{PatchCheck, PatchVerifier};
 use goondan_protocol::control::GitCheck;
+use goondan_protocol::git;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
 use tokio::runtime::Handle;
@@ -75,6 +75,7 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
         .map_or(OsStr::new("/"), |above| above.as_os_str());
     let mut command = Command::new("git");
     command
+        .args(git::ARGUMENTS)
         .arg("-C")
         .arg(&check.input)
         .args(["apply", "--whitespace=nowarn"])
@@ -83,10 +84,8 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
         .current_dir(working_directory(Purpose::Own))
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .envs(git::ENVIRONMENT)
         .env("GIT_CEILING_DIRECTORIES", above)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .kill_on_drop(true);
     Handle::current().block_on(async {
