@@ -433,8 +433,10 @@ pub struct AgentProposal {
     pub state: ProposalState,
     /// Its digest.
     pub digest: String,
-    /// The sandbox.
-    pub directory: PathBuf,
+    /// The directory that the worker worked in.
+    pub work_dir: PathBuf,
+    /// The directory of `proposal.json` and what belongs to it.
+    pub proposal_dir: PathBuf,
     /// What it changes, each with what becomes of it; at most [`AGENT_FILES_MAX`].
     pub changed: Vec<ProposedFile>,
     /// How many more there are.

@@ -114,7 +114,7 @@ fn text_of_proposal(proposal: &AgentProposal) -> String {
     if !proposal.said.is_empty() {
         lines.push(format!("last: {}", proposal.said));
     }
-    lines.push(format!("in: {}", proposal.directory.display()));
+    lines.push(format!("in: {}", proposal.proposal_dir.display()));
     let changed = proposal.changed.iter();
     lines.extend(changed.map(|file| format!("- {} ({})", file.path, file.status.as_str())));
     if proposal.more_changed > 0 {

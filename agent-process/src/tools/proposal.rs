@@ -179,10 +179,7 @@ fn handoff_of(said: Said, proposal: &AgentProposal) -> Result<Handoff, ToolFault
         context: said.context,
         goal: said.goal,
         dod: said.dod,
-        sandbox_work_dir: path(
-            HandoffField::SandboxWorkDir,
-            proposal.directory.join("work"),
-        )?,
+        sandbox_work_dir: path(HandoffField::SandboxWorkDir, proposal.work_dir.clone())?,
         proposal_json: path(HandoffField::ProposalJson, proposal_json(proposal))?,
         changed_files,
         tests: said.tests,
@@ -191,7 +188,7 @@ fn handoff_of(said: Said, proposal: &AgentProposal) -> Result<Handoff, ToolFault
 }
 
 fn proposal_json(proposal: &AgentProposal) -> std::path::PathBuf {
-    proposal.directory.join("proposal").join("proposal.json")
+    proposal.proposal_dir.join("proposal.json")
 }
 
 async fn status(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
@@ -231,6 +228,13 @@ fn compared(handoff: &Handoff, proposal: &AgentProposal) -> String {
             kept.display()
         );
     }
+    if std::path::Path::new(&*handoff.sandbox_work_dir) != proposal.work_dir {
+        return format!(
+            "the HANDOFF names another work directory: {} instead of {}",
+            &*handoff.sandbox_work_dir,
+            proposal.work_dir.display()
+        );
+    }
     let is_changed = |path: &str| proposal.changed.iter().any(|file| file.path == path);
     let is_named = |path: &str| handoff.changed_files.iter().any(|file| &**file == path);
     let invented = handoff.changed_files.iter().map(|file| &**file);
@@ -260,7 +264,8 @@ mod tests {
             agent: "coder".parse().unwrap(),
             state: ProposalState::Open,
             digest: "00".to_owned(),
-            directory: "/s/main-1f/coder".into(),
+            work_dir: "/s/main-1f/coder/work".into(),
+            proposal_dir: "/s/main-1f/coder/proposal".into(),
             changed: vec![ProposedFile {
                 path: "a.txt".to_owned(),
                 status: FileStatus::Modified,
@@ -292,6 +297,8 @@ mod tests {
             told.contains("`b.txt` is in the HANDOFF") && told.contains("`a.txt`"),
             "{told}"
         );
+        let other: Handoff = text.replace("/coder/work", "/other/work").parse().unwrap();
+        assert!(compared(&other, &proposal()).contains("another work directory"));
         let other: Handoff = text.replace("/coder/", "/other/").parse().unwrap();
         assert!(compared(&other, &proposal()).contains("another proposal"));
     }

@@ -283,6 +283,10 @@ impl Tasks {
                 request,
                 decision,
             } => Self::answer_permission(fleet, at, run, request, decision),
+            TaskEffect::CheckHandoff { text } => {
+                let at = at.clone();
+                Self::work(fleet, TaskWork::CheckHandoff { at, text });
+            }
             TaskEffect::MakeCheckpoint { kind } => {
                 self.make_checkpoint(fleet, at, kind, None, None);
             }
@@ -340,6 +344,9 @@ impl Tasks {
                 is_rehearsal,
                 result,
             } => self.on_restored(fleet, &at, token, is_rehearsal, result),
+            TaskDone::HandoffRefused { at, problem } => {
+                self.input(fleet, &at, TaskInput::HandoffRefused { problem }, None);
+            }
             TaskDone::Drilled { at, token, result } => self.on_drilled(fleet, &at, token, result),
             TaskDone::Removed { at, reply, result } => self.on_removed(fleet, &at, reply, result),
         }

@@ -26,6 +26,7 @@ use super::secrets::SecretKeeper;
 mod areas;
 mod checkpoints;
 mod disk;
+mod handoffs;
 mod logs;
 mod moving;
 mod readers;
@@ -242,6 +243,12 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
                 let result = moving::remove(&with, &at, with_backup);
                 with.report(TaskDone::Removed { at, reply, result });
             });
+        }
+        TaskWork::CheckHandoff { at, text } => {
+            let sandboxes = ground.layout.sandboxes(&at.workspace_id);
+            if let Some(problem) = handoffs::problem_of(&text, &ground.work_area(&at), &sandboxes) {
+                ground.report(TaskDone::HandoffRefused { at, problem });
+            }
         }
         TaskWork::Measure { at } => {
             let with = ground.clone();

@@ -114,6 +114,7 @@ impl Task {
             Input::CheckpointMade { id } => {
                 self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
             }
+            Input::HandoffRefused { problem } => self.refuse("HANDOFF", problem, now),
             Input::Drilled(drill) => {
                 self.record(
                     now,

@@ -153,7 +153,7 @@ impl World {
             | Effect::ContinueRun { run } => {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
             }
-            Effect::MakeCheckpoint { .. } => {}
+            Effect::MakeCheckpoint { .. } | Effect::CheckHandoff { .. } => {}
             Effect::Notify { ref id } => {
                 let stage = self.state().notification(id).map(|told| &told.stage);
                 assert_eq!(stage, Some(&Stage::Requested), "nothing was done yet");

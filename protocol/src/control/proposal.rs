@@ -280,11 +280,19 @@ pub struct ProposalInfo {
     pub digest: String,
     /// Who handed it in and why.
     pub notes: String,
-    /// Where it is.
+    /// The directory of its `proposal.json`.
     pub directory: PathBuf,
     /// Why it cannot be used, in a list, if it is damaged; nothing is known of its files and notes then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+impl ProposalInfo {
+    /// The directory that the worker worked in, beside that of the proposal (`BOX-1`).
+    #[must_use]
+    pub fn work_dir(&self) -> PathBuf {
+        self.directory.with_file_name("work")
+    }
 }
 
 /// A file of a proposal, as a person is shown it.
@@ -415,6 +423,8 @@ pub enum RefusalKind {
     HeadMoved,
     /// What the proposal makes of the path and what became of it in the project contradict each other.
     Conflict,
+    /// Something is in the way that no proposal changes, such as a pipe, or the daemon may not write there.
+    Blocked,
 }
 
 /// One reason why a proposal is refused.

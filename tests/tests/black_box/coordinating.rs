@@ -2,9 +2,10 @@
 //! them: the example `copy-desk`, and what a worker cannot do.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use goondan_protocol::handoff::Handoff;
 use goondan_tests::binaries::bin;
 use goondan_tests::home::GDN;
 use goondan_tests::{Daemon, Home, needs};
@@ -186,6 +187,60 @@ fn sec_7_a_worker_asks_about_its_own_sandbox_only_and_a_coordinator_gives_no_sec
     assert!(secrets.starts_with("E_INVALID_REQUEST"), "{secrets}");
     let nothing = home.ask("main", "anna submit");
     assert!(nothing.contains("has changed nothing"), "{nothing}");
+}
+
+/// The paths that are in a HANDOFF, each of which names something.
+fn paths_in(handoff: &Handoff) -> Vec<PathBuf> {
+    let work = PathBuf::from(&*handoff.sandbox_work_dir);
+    let changed: Vec<PathBuf> = handoff
+        .changed_files
+        .iter()
+        .map(|file| work.join(&**file))
+        .collect();
+    assert!(!changed.is_empty(), "{handoff}");
+    [PathBuf::from(&*handoff.proposal_json), work]
+        .into_iter()
+        .chain(changed)
+        .collect()
+}
+
+#[test]
+fn prop_6_every_path_in_a_handoff_exists_and_is_read_by_both_agents() {
+    let home = obedient();
+    let text = read(&home, "goondan.yaml").replacen(
+        "    - {kind: Tool, name: review}\n",
+        "    - {kind: Tool, name: review}\n    - {kind: Tool, name: bash, package: \"@goondan/base\"}\n",
+        1,
+    );
+    home.write("project/goondan.yaml", &text);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "prepare");
+    home.ask("main", "anna bash echo The hive sleeps. > text/bees.txt");
+    let submitted = home.ask("main", "anna submit");
+    let handoff: Handoff = submitted
+        .parse()
+        .unwrap_or_else(|error| panic!("{error}: {submitted}"));
+    for path in paths_in(&handoff) {
+        fs::File::open(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{handoff}", path.display()));
+        // Inside of what each of them may read, the paths are the same.
+        for ask in ["", "anna "] {
+            let told = home.ask(
+                "main",
+                &format!("{ask}bash ls -d {} && echo found it", path.display()),
+            );
+            assert!(told.contains("found it"), "{ask}{}: {told}", path.display());
+        }
+    }
+    let record = fs::read_to_string(&*handoff.proposal_json).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["changedFiles"][0]["path"], "text/bees.txt");
+    let shown = home.gdn_json(&["proposal", "list"]);
+    let directory = Path::new(&*handoff.proposal_json).parent().unwrap();
+    assert_eq!(
+        shown["proposals"][0]["directory"],
+        directory.to_str().unwrap()
+    );
 }
 
 /// The example, with a worker whose commands are confined by nothing, and what it has handed in.

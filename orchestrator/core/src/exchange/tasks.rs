@@ -182,6 +182,13 @@ pub enum TaskWork {
         /// When it is done.
         now: Timestamp,
     },
+    /// Look whether what a HANDOFF names is there, and report what is not (`PROP-6`).
+    CheckHandoff {
+        /// The task.
+        at: TaskRef,
+        /// The HANDOFF.
+        text: String,
+    },
     /// Tell what a work area takes of the disk.
     Measure {
         /// The task.
@@ -404,6 +411,13 @@ pub enum TaskDone {
         reply: RemovalFor,
         /// Where its copy is, or why it was not.
         result: Result<TaskRemoved, ControlError>,
+    },
+    /// A HANDOFF names what is not there.
+    HandoffRefused {
+        /// The task.
+        at: TaskRef,
+        /// What.
+        problem: String,
     },
     /// It was tried whether a checkpoint could be restored, or could not be tried.
     Drilled {

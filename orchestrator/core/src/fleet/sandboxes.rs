@@ -297,11 +297,12 @@ fn proposal_of(detail: ProposalDetail) -> AgentProposal {
     });
     let said = detail.history.last().map(|event| event.detail.clone());
     AgentProposal {
+        work_dir: detail.info.work_dir(),
+        proposal_dir: detail.info.directory,
         run_id: detail.info.at.run_id,
         agent: detail.info.at.agent_id,
         state: detail.info.state,
         digest: detail.info.digest,
-        directory: detail.info.directory,
         changed: changed.take(AGENT_FILES_MAX).collect(),
         more_changed,
         said: said.unwrap_or_default(),

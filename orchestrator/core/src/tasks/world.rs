@@ -593,6 +593,7 @@ impl World {
                     disk,
                 }
             }
+            TaskWork::CheckHandoff { .. } => return None,
             TaskWork::Measure { at } => TaskDone::Measured {
                 at,
                 result: Ok(self.disk_use),

@@ -78,6 +78,11 @@ pub enum Input {
         /// Its id.
         id: String,
     },
+    /// A HANDOFF of its program names what is not there.
+    HandoffRefused {
+        /// What.
+        problem: String,
+    },
     /// It was tried whether the newest checkpoint could be restored.
     Drilled(TaskDrill),
     /// The work area was taken back to a checkpoint.
@@ -214,6 +219,11 @@ pub enum Effect {
     SendNotification {
         /// The id of the notification.
         id: String,
+    },
+    /// Look whether what a HANDOFF names is there (`PROP-6`).
+    CheckHandoff {
+        /// The HANDOFF.
+        text: String,
     },
     /// Make a checkpoint, for this reason.
     MakeCheckpoint {

@@ -138,7 +138,9 @@ impl Task {
             }
             Block::Error(error) => self.error_reported(error, now),
             Block::Handoff(handoff) => {
-                self.record(now, Fact::WorkHandedOff { text: handoff.text });
+                let text = handoff.text;
+                self.record(now, Fact::WorkHandedOff { text: text.clone() });
+                self.effect(Effect::CheckHandoff { text });
             }
         }
     }
