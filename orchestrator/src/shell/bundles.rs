@@ -10,7 +10,7 @@ use goondan_bundles::{
 use goondan_core::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
 };
-use goondan_durable::disk::{Disk as _, RealDisk};
+use goondan_durable::disk::Disk as _;
 use goondan_protocol::control::{
     ControlError, ErrorCode, ListWaitingChangesets, WaitingChangeset, WaitingChangesetsPage,
 };
@@ -21,7 +21,7 @@ use goondan_protocol::rehearsal::Rehearsal;
 use goondan_protocol::sandbox::Network;
 use goondan_store::instance::Metadata;
 use goondan_store::naming::instance_dir_name;
-use goondan_trees::RealFiles;
+use goondan_trees::{GuardedDisk, RealFiles};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,12 +69,12 @@ impl FullLoad<'_> {
     fn on_ground<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
         let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
         let prepared = || {
-            RealDisk.remove_tree(&ground)?;
+            GuardedDisk::default().remove_tree(&ground)?;
             std::fs::create_dir(&ground)
         };
         prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
         let done = work(&ground);
-        if let Err(error) = RealDisk.remove_tree(&ground) {
+        if let Err(error) = GuardedDisk::default().remove_tree(&ground) {
             let path = ground.display();
             tracing::warn!(%path, %error, "what was left of a trial cannot be removed");
         }

@@ -19,6 +19,7 @@ use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::{Layout, SystemRoot};
 use goondan_store::workspace;
 use goondan_store::writer::Worker;
+use goondan_trees::{Guard, GuardedDisk};
 use goondan_writers::Writers;
 use interprocess::local_socket::tokio::Listener;
 use sd_notify::NotifyState;
@@ -209,10 +210,21 @@ fn is_memory_open() -> bool {
     std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
 
+/// The file system. Below the directories of workspaces the programs of agents write: in work areas, work directories
+/// and sandboxes.
+fn guarded_disk(layout: &Layout) -> GuardedDisk {
+    let guard = Guard {
+        directory: layout.workspaces(),
+        // The workspace, and what of it: `tasks`, `instances`, `sandboxes`.
+        own_names: 2,
+    };
+    GuardedDisk::new(vec![guard])
+}
+
 async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<(), StartFailure> {
     // Long: all that is made here lives as long as the daemon.
     let layout = root.layout().clone();
-    let disk = TimedDisk::default();
+    let disk = TimedDisk::new(guarded_disk(&layout));
     let syncs = disk.times();
     let plain: Arc<dyn Disk> = Arc::new(disk);
     let prepared = prepare_replication(root)?;

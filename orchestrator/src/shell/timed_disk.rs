@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use goondan_durable::disk::{Disk, DiskFile, Entry, RealDisk, Stat};
+use goondan_durable::disk::{Disk, DiskFile, Entry, Stat};
 use goondan_protocol::metrics::{Histogram, Metric, Micros};
+use goondan_trees::GuardedDisk;
 
 /// How long syncs took. Clones share what they know.
 #[derive(Debug, Clone, Default)]
@@ -36,11 +37,19 @@ impl SyncTimes {
 /// The operating system's file system, whose syncs are timed.
 #[derive(Debug, Default)]
 pub(super) struct TimedDisk {
-    disk: RealDisk,
+    disk: GuardedDisk,
     times: SyncTimes,
 }
 
 impl TimedDisk {
+    /// This file system, whose syncs are timed.
+    pub(super) fn new(disk: GuardedDisk) -> Self {
+        Self {
+            disk,
+            times: SyncTimes::default(),
+        }
+    }
+
     /// How long its syncs took.
     pub(super) fn times(&self) -> SyncTimes {
         self.times.clone()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_durable::disk::{Folder, NodeKind};
+use goondan_durable::disk::Folder;
 
 use crate::error::{IoContext as _, TreeError};
 use crate::manifest::Manifest;
@@ -73,25 +73,5 @@ fn sync_directories(folder: &dyn Folder, manifest: &Manifest) -> Result<(), Tree
 ///
 /// [`TreeError::Io`]; a part may be gone then.
 pub fn remove_all(folder: &dyn Folder, path: &Path) -> Result<(), TreeError> {
-    let shown = path.display();
-    let mut rest = vec![(path.to_owned(), false)];
-    while let Some((path, is_emptied)) = rest.pop() {
-        if is_emptied {
-            folder.remove_dir(&path).during("remove", &shown)?;
-            continue;
-        }
-        match folder.look(&path).during("look at", &shown)? {
-            None => {}
-            Some(stat) if stat.kind == NodeKind::Directory => {
-                if stat.mode & 0o700 != 0o700 {
-                    folder.set_dir_mode(&path, 0o700).during("open", &shown)?;
-                }
-                let names = folder.names(&path).during("list", &shown)?;
-                rest.push((path.clone(), true));
-                rest.extend(names.into_iter().map(|name| (path.join(name), false)));
-            }
-            Some(_) => folder.remove(&path).during("remove", &shown)?,
-        }
-    }
-    Ok(())
+    folder.remove_tree(path).during("remove", path.display())
 }

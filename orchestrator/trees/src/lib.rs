@@ -17,6 +17,7 @@
 //! * Whatever comes from outside (patches, archives, manifests) is refused whole if anything is wrong with it.
 
 pub mod apply;
+mod beneath;
 mod binary;
 mod changes;
 mod compare;
@@ -27,6 +28,7 @@ pub mod extract;
 mod files;
 pub mod freeze;
 mod fresh;
+mod guarded_disk;
 pub mod limits;
 mod manifest;
 pub mod merge;
@@ -36,6 +38,7 @@ mod path;
 mod quote;
 mod read;
 mod real_folder;
+mod removal;
 mod size;
 mod survey;
 pub mod swap;
@@ -46,6 +49,7 @@ pub use error::TreeError;
 pub use excludes::{ExcludeError, Excludes};
 pub use files::{Files, RealFiles};
 pub use fresh::remove_all;
+pub use guarded_disk::{Guard, GuardedDisk};
 pub use manifest::{Digest, Entry, Manifest, ManifestBuilder, read_local_manifest};
 pub use path::{Names, PathProblem, RelativePath};
 pub use read::observe;

@@ -98,3 +98,9 @@ impl Default for Limits {
         Self::new(TREE_ENTRIES_MAX, TREE_BYTES_MAX)
     }
 }
+
+/// Directories of a tree that is removed that are open at a time, one below the other.
+pub const REMOVAL_DEPTH: usize = 64;
+
+/// Times that a directory is listed anew because something was written into it while it was removed.
+pub const REMOVAL_ROUNDS: usize = 16;

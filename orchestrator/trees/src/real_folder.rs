@@ -1,4 +1,5 @@
-//! A folder of the operating system, through `openat2`: Linux 5.6 and later.
+//! A folder of the operating system. Every path is resolved beneath the handle of its root, so that no other process
+//! can lead a call out of it, whatever it renames meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,12 +9,14 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, NodeStat};
 
+use crate::beneath;
 use crate::limits::SYNC_THREADS;
+use crate::removal;
 
 const PERMISSIONS: u32 = 0o777;
 
@@ -36,33 +39,18 @@ impl RealFolder {
         Ok(Self { root })
     }
 
-    fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let path = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        loop {
-            match fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, resolve) {
-                // Something was renamed meanwhile, so that the kernel could not be sure.
-                Err(Errno::AGAIN) => {}
-                other => return other,
-            }
-        }
-    }
-
     /// The directory that a path stands in, and its name there.
     fn place<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new(""));
-        let directory = OFlags::PATH | OFlags::DIRECTORY;
-        Ok((self.beneath(parent, directory, Mode::empty())?, name))
+        Ok((
+            beneath::open_directory(&self.root, parent, OFlags::PATH)?,
+            name,
+        ))
     }
 
     fn directory(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        beneath::open_directory(&self.root, path, OFlags::RDONLY)
     }
 
     fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
@@ -70,6 +58,10 @@ impl RealFolder {
         let (to_dir, to) = self.place(to)?;
         Ok(fs::renameat_with(from_dir, from, to_dir, to, flags)?)
     }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 fn mode_of(bits: u32) -> Mode {
@@ -124,14 +116,23 @@ impl Folder for RealFolder {
     }
 
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let (dir, name) = self.place(path)?;
         // A pipe without a writer would make the opening wait.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::from(self.beneath(path, flags, Mode::empty())?);
+        let opened = fs::openat(
+            dir,
+            name,
+            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let file = match opened {
+            Ok(file) => File::from(file),
+            // A link, and a socket or a device without a driver.
+            Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(not_a_file()),
+            Err(error) => return Err(error.into()),
+        };
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is no regular file",
-            ));
+            return Err(not_a_file());
         }
         Ok(Box::new(FolderFile(file)))
     }
@@ -144,7 +145,7 @@ impl Folder for RealFolder {
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-        let file = self.beneath(path, flags, Mode::from_raw_mode(0o600))?;
+        let file = beneath::open(&self.root, path, flags, Mode::from_raw_mode(0o600))?;
         // The mask of the process does not apply to this.
         fs::fchmod(&file, mode_of(mode))?;
         Ok(Box::new(FolderFile(File::from(file))))
@@ -162,7 +163,9 @@ impl Folder for RealFolder {
     }
 
     fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        Ok(fs::fchmod(self.directory(path)?, mode_of(mode))?)
+        // A directory that its owner may not read has such a handle, too.
+        let directory = beneath::open_directory(&self.root, path, OFlags::PATH)?;
+        Ok(removal::set_mode(directory, mode_of(mode))?)
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -186,6 +189,20 @@ impl Folder for RealFolder {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
         Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Ok((dir, name)) => removal::remove(dir, name),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn check_writable(&self, path: &Path) -> io::Result<()> {
+        let directory = beneath::open_directory(&self.root, path, OFlags::PATH)?;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(fs::accessat(directory, ".", access, AtFlags::EACCESS)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -46,8 +46,8 @@ pub trait Folder: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the file system says. A parent that is a link is an error, one that is missing or a file is
-    /// not: the path names nothing then.
+    /// As the file system says. A parent that is missing, or anything but a directory, is no error: the path
+    /// names nothing then, since no link is followed.
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>>;
 
     /// The names in a directory, in no order.
@@ -61,7 +61,8 @@ pub trait Folder: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the file system says. A link and a special file are errors.
+    /// As the file system says. A link and a special file are errors, of kind [`io::ErrorKind::InvalidInput`] in a
+    /// real folder; neither is ever waited for.
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Where a link points, as it was written.
@@ -126,6 +127,43 @@ pub trait Folder: fmt::Debug + Send + Sync {
     ///
     /// As the file system says; [`io::ErrorKind::DirectoryNotEmpty`] if it holds anything.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a file, link or directory with all it holds, following no link. One that is missing is no error.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says; a part may be gone then.
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        let mut rest = vec![(path.to_owned(), false)];
+        while let Some((path, is_emptied)) = rest.pop() {
+            if is_emptied {
+                self.remove_dir(&path)?;
+                continue;
+            }
+            match self.look(&path)? {
+                None => {}
+                Some(stat) if stat.kind == NodeKind::Directory => {
+                    if stat.mode & 0o700 != 0o700 {
+                        self.set_dir_mode(&path, 0o700)?;
+                    }
+                    let names = self.names(&path)?;
+                    rest.push((path.clone(), true));
+                    rest.extend(names.into_iter().map(|name| (path.join(name), false)));
+                }
+                Some(_) => self.remove(&path)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that names in a directory can be made, renamed and removed by this process.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot, such as [`io::ErrorKind::ReadOnlyFilesystem`].
+    fn check_writable(&self, path: &Path) -> io::Result<()> {
+        self.names(path).map(drop)
+    }
 
     /// Makes the names in a directory durable.
     ///

@@ -18,6 +18,14 @@ const DIRECTORY_MODE: u32 = 0o700;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
+impl RealDisk {
+    /// A file that was opened elsewhere.
+    #[must_use]
+    pub fn file(file: File) -> Box<dyn DiskFile> {
+        Box::new(RealFile(file))
+    }
+}
+
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options

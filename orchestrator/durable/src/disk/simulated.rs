@@ -132,6 +132,20 @@ impl SimulatedDisk {
         self.sync_dir(path.parent().unwrap_or(Path::new("/")))
     }
 
+    /// Makes a named pipe, which nobody opens.
+    ///
+    /// # Errors
+    ///
+    /// As the disk says.
+    pub fn plant_pipe(&self, path: &Path) -> io::Result<()> {
+        self.call(|machine| {
+            let (dir, name) = machine.place(path)?;
+            machine.add(dir, name, Node::Pipe);
+            Ok(())
+        })?;
+        self.sync_dir(path.parent().unwrap_or(Path::new("/")))
+    }
+
     fn machine(&self) -> MutexGuard<'_, Machine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +206,7 @@ impl Disk for SimulatedDisk {
                     len: current.len() as u64,
                     inode: ino,
                 },
-                Some(Node::Link { .. }) => Stat {
+                Some(Node::Link { .. } | Node::Pipe) => Stat {
                     kind: EntryKind::Other,
                     len: 0,
                     inode: ino,
@@ -211,7 +225,7 @@ impl Disk for SimulatedDisk {
             let ino = machine.find(path)?;
             let kind = |ino: &Ino| match machine.nodes.get(ino) {
                 Some(Node::File { .. }) => EntryKind::File,
-                Some(Node::Link { .. }) => EntryKind::Other,
+                Some(Node::Link { .. } | Node::Pipe) => EntryKind::Other,
                 _ => EntryKind::Directory,
             };
             let names = machine.names(ino)?.iter();

@@ -146,6 +146,6 @@ pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
             current.clone_from(durable);
         }
         // Its content comes and goes with its name.
-        Node::Link { .. } => {}
+        Node::Link { .. } | Node::Pipe => {}
     }
 }

@@ -73,6 +73,7 @@ impl Folder for SimulatedFolder {
                 }
                 Some(Node::Dir { mode, .. }) => (NodeKind::Directory, *mode, 0),
                 Some(Node::Link { .. }) => (NodeKind::Link, 0o777, 0),
+                Some(Node::Pipe) => (NodeKind::Special, 0o600, 0),
                 None => return Ok(None),
             };
             let changed = i128::from(machine.version_of(ino));

@@ -177,7 +177,7 @@ impl Machine {
     pub(super) fn oldest_unsynced(&self) -> u64 {
         let changes = self.nodes.values().filter_map(|node| match node {
             Node::File { changes, .. } => changes.first(),
-            Node::Dir { .. } | Node::Link { .. } => None,
+            Node::Dir { .. } | Node::Link { .. } | Node::Pipe => None,
         });
         let before = changes.map(|change| match change {
             FileChange::Append { before, .. } | FileChange::SetLen { before, .. } => *before,

@@ -61,6 +61,8 @@ pub(super) enum Node {
     Link {
         target: OsString,
     },
+    /// A named pipe.
+    Pipe,
 }
 
 /// The modes of what a [`Disk`] makes.
