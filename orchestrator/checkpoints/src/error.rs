@@ -89,6 +89,9 @@ pub enum CheckpointError {
     /// Somebody wrote while the files were put in place; all of it was taken back.
     #[error("nothing was restored, since somebody writes in the work area; stop it first")]
     Busy(#[source] Box<SwapError>),
+    /// Something that no checkpoint holds is where a file is to be put. Nothing was changed.
+    #[error("nothing was restored")]
+    Blocked(#[source] Box<SwapError>),
     /// The disk failed in the middle, and again while taking it back.
     #[error("the work area is between old and new; opening its checkpoints again finishes it")]
     Unfinished(#[source] Box<SwapError>),
@@ -107,6 +110,7 @@ impl From<SwapError> for CheckpointError {
         match error {
             SwapError::Tree(error) => Self::Tree(error),
             SwapError::Unfinished(_) => Self::Unfinished(Box::new(error)),
+            SwapError::Blocked { .. } => Self::Blocked(Box::new(error)),
             SwapError::Stale { .. } | SwapError::Impossible { .. } | SwapError::Used => {
                 Self::Busy(Box::new(error))
             }

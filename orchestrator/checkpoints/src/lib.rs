@@ -62,6 +62,8 @@ mod crash_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod kinds_tests;
+#[cfg(test)]
 mod live_tests;
 #[cfg(test)]
 mod reader_tests;

@@ -10,7 +10,7 @@ use goondan_durable::disk::{Folder, NodeKind};
 use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
-use goondan_trees::swap::{self, Place, Recovered};
+use goondan_trees::swap::{self, Place, Recovered, Specials};
 use goondan_trees::{
     Change, Entry, Manifest, ManifestBuilder, Names, RelativePath, Survey, TreeError, changes,
     observe, remove_all,
@@ -64,10 +64,27 @@ impl Store {
         let current = self.current()?;
         let differences = self.differences(&current, &whole.manifest);
         let restored = told(id, fell_back_from, &differences);
-        if is_dry_run || differences.is_empty() {
+        if differences.is_empty() {
+            return Ok(restored);
+        }
+        self.check_place(&differences)?;
+        if is_dry_run {
             return Ok(restored);
         }
         self.bring_back(restored, (&whole, &current, &differences), None, now)
+    }
+
+    /// Refuses what cannot be put in place, before anything is written.
+    pub(crate) fn check_place(&self, differences: &[Change]) -> Result<(), CheckpointError> {
+        let root = self.root.as_ref();
+        let place = Place {
+            journal: root,
+            root,
+            names: Names::Local,
+            specials: Specials::Remove,
+        };
+        swap::plan(place, &for_swap(differences), STAGING)?;
+        Ok(())
     }
 
     /// Changes what differs. `held_in` is the checkpoint that holds what is there, if one was made before.
@@ -489,5 +506,6 @@ fn with_journal<T>(
         journal: journal.as_ref(),
         root,
         names: Names::Local,
+        specials: Specials::Remove,
     })
 }

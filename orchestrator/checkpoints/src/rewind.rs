@@ -69,6 +69,7 @@ impl Store {
         }
         let current = self.current()?;
         let files = self.differences(&current, &whole.manifest);
+        self.check_place(&files)?;
         // A directory of goondan's own is always there; that its time changed says nothing.
         let is_content = |change: &Change| {
             let is_directory =

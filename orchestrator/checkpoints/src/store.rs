@@ -204,7 +204,7 @@ impl Store {
                     if matches!(
                         source.kind(),
                         std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidInput
-                    ) || source.raw_os_error() == Some(ELOOP) =>
+                    ) =>
                 {
                     Err(format!("`{METADATA}` cannot be read: {source}"))
                 }
@@ -315,9 +315,6 @@ impl Store {
         self.index = Some(index);
     }
 }
-
-/// What the kernel says of a link that is not followed.
-const ELOOP: i32 = 40;
 
 /// A summary that is of this checkpoint.
 fn own(summary: Summary, id: CheckpointId) -> Result<Summary, String> {

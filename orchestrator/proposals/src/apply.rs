@@ -6,13 +6,13 @@ use goondan_protocol::control::{
     ApplyProposal, KeptAside, ProposalApplied, ProposalInfo, ProposalState, Refusal, RunEventKind,
     SandboxRef,
 };
-use goondan_trees::swap::{self, Kept as KeptFile, Place, SwapError};
+use goondan_trees::swap::{self, Kept as KeptFile, Place, Specials, SwapError};
 use goondan_trees::{Change, Names, RelativePath};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::SUMMARY_BYTES_MAX;
 use crate::place::{AFTER, APPLY, REVERT, STAGING};
-use crate::review::{changes_of, late_refusals};
+use crate::review::{changes_of, in_the_way, late_refusals};
 use crate::sandboxes::{Kept, Sandboxes};
 
 impl Sandboxes<'_> {
@@ -140,6 +140,7 @@ impl Sandboxes<'_> {
             journal: journal.as_ref(),
             root: root.as_ref(),
             names: Names::Portable,
+            specials: Specials::Refuse,
         };
         match work(place) {
             Ok(aside) => Ok(self.told(aside)),
@@ -147,6 +148,12 @@ impl Sandboxes<'_> {
                 what: "the change of the project's files",
                 refusals: late_refusals(changes, stale),
                 kept: self.told(kept),
+                merge: None,
+            }),
+            Err(SwapError::Blocked { by }) => Err(ProposalError::Refused {
+                what: "the change of the project's files",
+                refusals: vec![in_the_way(&by)],
+                kept: Vec::new(),
                 merge: None,
             }),
             Err(SwapError::Tree(error)) => Err(error.into()),

@@ -36,8 +36,12 @@ pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
 pub(crate) enum Found {
     /// What a tree can hold, or nothing.
     Entry(Option<Entry>),
-    /// A device, a socket, a pipe, or something behind a link.
-    Other,
+    /// A device, a socket or a pipe.
+    Special,
+    /// Something below a link, which is not followed.
+    BehindLink(RelativePath),
+    /// Something below a device, a socket or a pipe.
+    BehindSpecial(RelativePath),
 }
 
 impl Found {
@@ -45,13 +49,14 @@ impl Found {
         for above in path.ancestors() {
             match root.look(above.as_path())?.map(|stat| stat.kind) {
                 Some(NodeKind::Directory) => {}
-                Some(NodeKind::Link | NodeKind::Special) => return Ok(Self::Other),
+                Some(NodeKind::Link) => return Ok(Self::BehindLink(above)),
+                Some(NodeKind::Special) => return Ok(Self::BehindSpecial(above)),
                 Some(NodeKind::File) | None => return Ok(Self::Entry(None)),
             }
         }
         match observe(root, path.as_path()) {
             Ok(entry) => Ok(Self::Entry(entry)),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Other),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Special),
             Err(error) => Err(error),
         }
     }
@@ -59,7 +64,21 @@ impl Found {
     pub(crate) fn standing(&self) -> EntryStanding {
         match self {
             Self::Entry(entry) => standing(entry.as_ref()),
-            Self::Other => EntryStanding::Other,
+            Self::Special | Self::BehindLink(_) | Self::BehindSpecial(_) => EntryStanding::Other,
+        }
+    }
+
+    /// Why nothing can be put there, if that does not depend on what is to be put there.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        match self {
+            Self::Entry(_) => None,
+            Self::Special => Some("a pipe, a socket or a device is there by now".to_owned()),
+            Self::BehindLink(above) => Some(format!(
+                "`{above}` is a link by now, and no link is followed"
+            )),
+            Self::BehindSpecial(above) => {
+                Some(format!("`{above}` is a pipe, a socket or a device by now"))
+            }
         }
     }
 
@@ -67,7 +86,7 @@ impl Found {
         match (self, entry) {
             (Self::Entry(Some(Entry::Directory { .. })), Some(Entry::Directory { .. })) => true,
             (Self::Entry(found), expected) => found.as_ref() == expected,
-            (Self::Other, _) => false,
+            (Self::Special | Self::BehindLink(_) | Self::BehindSpecial(_), _) => false,
         }
     }
 }

@@ -65,6 +65,8 @@ mod handed_on_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod kinds_tests;
+#[cfg(test)]
 mod merge_tests;
 #[cfg(test)]
 mod tests;

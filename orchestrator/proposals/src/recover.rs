@@ -6,7 +6,7 @@ use std::path::Path;
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{ProposalState, RunEventKind};
 use goondan_trees::limits::PATCH_BYTES_MAX;
-use goondan_trees::swap::{self, Place, Recovered};
+use goondan_trees::swap::{self, Place, Recovered, Specials};
 use goondan_trees::{Names, remove_all};
 
 use crate::error::{IoContext as _, ProposalError};
@@ -66,6 +66,7 @@ impl Sandboxes<'_> {
             journal: folder.as_ref(),
             root: root.as_ref(),
             names: Names::Portable,
+            specials: Specials::Refuse,
         };
         let digest = Some(standing.digest.as_str());
         match swap::recover(place)? {

@@ -9,19 +9,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use goondan_durable::disk::Folder;
+use goondan_log::error_chain;
 use goondan_protocol::control::{
     BaseCheck, ProposalReview, ProposalState, Refusal, RefusalKind, RunEventKind, SandboxRef,
 };
 use goondan_trees::apply::{Tree, apply, prove};
 use goondan_trees::limits::PATCH_BYTES_MAX;
 use goondan_trees::patch::Patch;
-use goondan_trees::{Change, Digest, Entry, RelativePath, changes};
+use goondan_trees::swap::{self, Place, Specials, SwapError};
+use goondan_trees::{Change, Digest, Entry, Names, RelativePath, changes};
 
 use crate::entries::{Found, standing};
 use crate::error::{IoContext as _, ProposalError};
 use crate::git_head::git_head;
 use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
-use crate::place::{PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG};
+use crate::place::{PATCH, PROPOSAL, RECORD, STAGING, SUMMARY, TEST_LOG};
 use crate::record::read_file;
 use crate::sandboxes::{Kept, Open, Sandboxes};
 use crate::wording::verdict;
@@ -56,6 +58,9 @@ impl Sandboxes<'_> {
         refusals.extend(unfit(open, kept)?);
         let project = self.project()?;
         refusals.extend(stale(open, kept, project.as_ref())?);
+        if refusals.iter().all(Refusal::is_overridable) {
+            refusals.extend(blocked(&changes_of(open, kept), project.as_ref())?);
+        }
         let root = &self.project_root;
         let found_head = git_head(self.files.disk(), root).during("read the git head of", root)?;
         let given_head = open.record.base.git_head.clone();
@@ -246,9 +251,47 @@ fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, Pr
     Ok(refusals)
 }
 
+/// What stands in the way of a swap that nothing else is wrong with, so that what can be checked can be applied.
+fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
+    let place = Place {
+        // Nothing is written before the swap is made.
+        journal: root,
+        root,
+        names: Names::Portable,
+        specials: Specials::Refuse,
+    };
+    let refusals = match swap::plan(place, changes, STAGING) {
+        Ok(planned) => match planned.check_writable(root) {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![about(RefusalKind::Blocked, None, error_chain(&error))],
+        },
+        Err(SwapError::Stale { stale, .. }) => late_refusals(changes, stale),
+        Err(SwapError::Blocked { by }) => vec![in_the_way(&by)],
+        Err(SwapError::Impossible { path, problem }) => {
+            let path = Some(path.to_string());
+            vec![about(RefusalKind::Blocked, path, problem)]
+        }
+        Err(SwapError::Tree(error)) => return Err(error.into()),
+        Err(error @ (SwapError::Used | SwapError::Unfinished(_))) => {
+            return Err(ProposalError::Unfinished(Box::new(error)));
+        }
+    };
+    Ok(refusals)
+}
+
+/// The refusal of what no proposal changes, where a proposal puts something.
+pub(crate) fn in_the_way(by: &RelativePath) -> Refusal {
+    let reason = "it is in the way of what the proposal puts there; move it away";
+    about(RefusalKind::Blocked, Some(by.to_string()), reason)
+}
+
 /// Why a path cannot be changed, with what was given, what is proposed and what is there.
 fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
-    let reason = match kind {
+    let kind = match found {
+        Found::Special | Found::BehindSpecial(_) => RefusalKind::Blocked,
+        Found::Entry(_) | Found::BehindLink(_) => kind,
+    };
+    let usual = match kind {
         RefusalKind::Created => {
             "it is there, and the worker was not given it: somebody made it since, or it never was \
              part of the sandbox"
@@ -259,7 +302,7 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
     Refusal {
         kind,
         path: Some(change.path.to_string()),
-        reason: reason.to_owned(),
+        reason: found.obstacle().unwrap_or_else(|| usual.to_owned()),
         given: Some(standing(change.old.as_ref())),
         proposed: Some(standing(change.new.as_ref())),
         found: Some(found.standing()),
@@ -267,10 +310,7 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
 }
 
 /// The same refusals, of what a swap found at the last moment.
-pub(crate) fn late_refusals(
-    changes: &[Change],
-    stale: Vec<goondan_trees::swap::Stale>,
-) -> Vec<Refusal> {
+pub(crate) fn late_refusals(changes: &[Change], stale: Vec<swap::Stale>) -> Vec<Refusal> {
     let told = stale.into_iter().map(|stale| {
         let change = changes.iter().find(|change| change.path == stale.path);
         let change = change.cloned().unwrap_or(Change {

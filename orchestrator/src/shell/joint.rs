@@ -145,7 +145,7 @@ fn told(error: &CheckpointError) -> ControlError {
     let code = match error {
         CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::CheckpointNotFound,
         CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
-        CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
+        CheckpointError::Invalid { .. } | CheckpointError::Blocked(_) => ErrorCode::InvalidRequest,
         CheckpointError::TooMany { .. }
         | CheckpointError::Busy(_)
         | CheckpointError::Tree(TreeError::Changing { .. }) => ErrorCode::InstanceBusy,

@@ -39,6 +39,46 @@ pub(crate) fn drain(
     }
 }
 
+/// What stands at a path of a folder.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It names nothing.
+    Free,
+    /// What a tree can hold.
+    Entry(Entry),
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+impl Standing {
+    /// Whether it is this entry.
+    pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
+        match self {
+            Self::Free => entry.is_none(),
+            Self::Entry(found) => Some(found) == entry,
+            Self::Special => false,
+        }
+    }
+
+    /// What it is, if a tree can hold it.
+    pub(crate) fn entry(self) -> Option<Entry> {
+        match self {
+            Self::Entry(entry) => Some(entry),
+            Self::Free | Self::Special => None,
+        }
+    }
+}
+
+/// As [`observe`]; a special file is no error.
+pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<Standing> {
+    match observe(folder, path) {
+        Ok(None) => Ok(Standing::Free),
+        Ok(Some(entry)) => Ok(Standing::Entry(entry)),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Standing::Special),
+        Err(error) => Err(error),
+    }
+}
+
 /// What a path of a folder is at this moment, read to its end; none if it names nothing.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! 1. Every path is compared with what the change says was there. What is to go is copied into the journal.
 //! 2. The plan becomes durable in the journal: from here on, recovery knows what to look for.
 //! 3. The new files are written into a staging directory at the root of the tree, and synced: `staged`.
-//! 4. Old files are renamed into the staging directory, new ones out of it to names that must be free, and
+//! 4. Pipes, sockets and devices that make way are renamed into the staging directory. Old files are renamed into the staging directory, new ones out of it to names that must be free, and
 //!    where both are, they change places at once. What came out is read: if it is not what was expected,
 //!    everything is taken back.
 //! 5. Every directory is synced, then the journal says `committed`. The staging directory is removed.
@@ -29,7 +29,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Folder, append_all, read_all};
+use goondan_durable::disk::{Folder, NodeKind, append_all, read_all};
 
 use crate::changes::Change;
 use crate::error::{IoContext as _, TreeError};
@@ -37,7 +37,7 @@ use crate::fresh::remove_all;
 use crate::limits::SWAP_PLAN_BYTES_MAX;
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
-use crate::read::{Syncs, copy, observe};
+use crate::read::{Syncs, copy, observe, standing};
 
 mod plan;
 mod undo;
@@ -62,6 +62,13 @@ pub enum SwapError {
         stale: Vec<Stale>,
         /// What could not be put back, since a person wrote there at that very moment.
         kept: Vec<Kept>,
+    },
+    /// Something that no change is about is where something is to be put. Nothing has changed.
+    #[error("`{by}` is in the way; move it away")]
+    Blocked {
+        /// What that is: a pipe, a socket, a device; what is not a directory and has to be one; or what is in a
+        /// directory that gives place to a file.
+        by: RelativePath,
     },
     /// The changes are none that can be made together: a fault of the caller, or of a hostile record.
     #[error("`{path}` cannot be changed like that: {problem}")]
@@ -137,6 +144,42 @@ pub struct Place<'p> {
     pub root: &'p dyn Folder,
     /// Which names may be changed in it.
     pub names: Names,
+    /// What is done about pipes, sockets and devices in the way.
+    pub specials: Specials,
+}
+
+/// What is done about a pipe, a socket or a device where something is to be put. None of them holds anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Specials {
+    /// It is [`SwapError::Blocked`].
+    Refuse,
+    /// It is removed.
+    Remove,
+}
+
+/// A swap that could be made.
+#[derive(Debug)]
+pub struct Planned(Plan);
+
+impl Planned {
+    /// Checks that this process may change names wherever the swap does.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Io`] with the first directory where it may not.
+    pub fn check_writable(&self, root: &dyn Folder) -> Result<(), TreeError> {
+        self.0.check_writable(root)
+    }
+}
+
+/// Decides what a swap would do, as [`swap`] does before it changes anything.
+///
+/// # Errors
+///
+/// As [`swap`].
+pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<Planned, SwapError> {
+    let staging = RelativePath::new(staging.as_bytes()).map_err(TreeError::from)?;
+    Plan::make(place, changes, staging).map(Planned)
 }
 
 /// Puts changes in place: all of them, or none. Durable when it returns. Returns what a person wrote and
@@ -381,6 +424,23 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
 
 /// Step 4, and the syncs of step 5.
 fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
+    for (path, aside) in plan.specials() {
+        match root.rename_new(path.as_path(), &aside) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other.during("move aside", path)?,
+        }
+        let moved = root.look(&aside).during("look at", path)?;
+        if moved.is_some_and(|stat| stat.kind != NodeKind::Special) {
+            return Err(SwapError::Stale {
+                stale: vec![Stale {
+                    path: path.clone(),
+                    expected: None,
+                    found: observe(root, &aside).unwrap_or_default(),
+                }],
+                kept: Vec::new(),
+            });
+        }
+    }
     for action in plan.removals() {
         let at = action.path.as_path();
         match root.rename_new(at, &action.staged) {
@@ -443,10 +503,11 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
 
 /// Looks at what came out of a path.
 fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
-    let found = observe(root, &action.staged).during("read", action.path)?;
-    if found.as_ref() == action.before() {
+    let found = standing(root, &action.staged).during("read", action.path)?;
+    if found.is(action.before()) {
         return Ok(());
     }
+    let found = found.entry();
     Err(SwapError::Stale {
         stale: vec![Stale {
             path: action.path.clone(),

@@ -61,6 +61,8 @@ mod extensions;
 #[cfg(test)]
 mod fallbacks;
 #[cfg(test)]
+mod file_kinds;
+#[cfg(test)]
 mod forget;
 #[cfg(test)]
 mod full_disk;

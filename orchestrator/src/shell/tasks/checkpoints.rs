@@ -92,6 +92,7 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
         CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
         CheckpointError::TooMany { .. }
         | CheckpointError::Busy(_)
+        | CheckpointError::Blocked(_)
         | CheckpointError::Tree(TreeError::Changing { .. })
         | CheckpointError::NoRoom { .. } => ErrorCode::TaskRefused,
         _ => ErrorCode::Storage,

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Folder, NodeKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Stale, SwapError};
+use super::{Place, Specials, Stale, SwapError};
 use crate::changes::Change;
 use crate::error::{IoContext as _, TreeError};
 use crate::manifest::Entry;
 use crate::path::{LocalPath, Names, RelativePath};
-use crate::read::observe;
+use crate::read::standing;
 
 /// The modes of directories that a file needs and no change tells of.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -27,6 +27,8 @@ pub(super) struct Plan {
     make: Vec<(RelativePath, u32)>,
     /// Directories that are there and will not be, the innermost first, with their modes.
     remove: Vec<(RelativePath, u32)>,
+    /// Pipes, sockets and devices that make way.
+    specials: Vec<RelativePath>,
 }
 
 /// The same as it is read back, with paths that may have some names.
@@ -37,6 +39,8 @@ struct PlanOf<P> {
     changes: Vec<ChangeOf<P>>,
     make: Vec<(P, u32)>,
     remove: Vec<(P, u32)>,
+    #[serde(default = "Vec::new")]
+    specials: Vec<P>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +64,7 @@ impl<P: Into<RelativePath>> From<PlanOf<P>> for Plan {
             changes: plan.changes.into_iter().map(change).collect(),
             make: plan.make.into_iter().map(with_mode).collect(),
             remove: plan.remove.into_iter().map(with_mode).collect(),
+            specials: plan.specials.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -143,14 +148,35 @@ impl Plan {
             }
         }
         check(root, changes)?;
-        let remove = directories_to_remove(root, changes, &known)?;
-        let make = directories_to_make(root, changes, &known)?;
+        let specials = specials_in_the_way(root, changes, &known)?;
+        if let (Specials::Refuse, Some(by)) = (place.specials, specials.first()) {
+            return Err(SwapError::Blocked { by: by.clone() });
+        }
+        let remove = directories_to_remove(root, changes, &known, &specials)?;
+        let make = directories_to_make(root, changes, &known, &specials)?;
         Ok(Self {
             staging,
             changes: changes.to_vec(),
             make,
             remove,
+            specials: specials.into_iter().collect(),
         })
+    }
+
+    /// Checks that names can be changed wherever the plan changes any.
+    pub(super) fn check_writable(&self, root: &dyn Folder) -> Result<(), TreeError> {
+        let name_of = |directory: &Path| match directory.as_os_str().is_empty() {
+            true => ".".to_owned(),
+            false => directory.display().to_string(),
+        };
+        for directory in &self.touched_directories() {
+            match root.check_writable(directory) {
+                // It is still to be made.
+                Err(error) if is_missing(&error) => {}
+                other => other.during("write in", name_of(directory))?,
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn staging(&self) -> &RelativePath {
@@ -194,7 +220,16 @@ impl Plan {
     /// Whether something takes the place of what is moved aside, or of a directory that held it.
     pub(super) fn reuses_names(&self) -> bool {
         let is_made = |path: &RelativePath| self.make.iter().any(|(made, _)| made == path);
-        !self.remove.is_empty() || self.removals().any(|action| is_made(action.path))
+        !self.remove.is_empty()
+            || !self.specials.is_empty()
+            || self.removals().any(|action| is_made(action.path))
+    }
+
+    /// What makes way, each with its name in the staging directory.
+    pub(super) fn specials(&self) -> impl Iterator<Item = (&RelativePath, PathBuf)> {
+        let staging = self.staging.as_path();
+        let numbered = self.specials.iter().enumerate();
+        numbered.map(move |(number, path)| (path, staging.join(format!("special-{number}"))))
     }
 
     pub(super) fn directories_to_remove(&self) -> impl Iterator<Item = &RelativePath> {
@@ -215,26 +250,25 @@ impl Plan {
         self.make.iter().rev().map(|(path, _)| path)
     }
 
+    /// The directories in which names change, the root and the staging directory among them.
+    fn touched_directories(&self) -> BTreeSet<PathBuf> {
+        let touched = self.actions().map(|action| action.path);
+        let directories = self.make.iter().chain(&self.remove).map(|(path, _)| path);
+        let touched = touched.chain(directories).chain(&self.specials);
+        let parents = touched.filter_map(RelativePath::parent);
+        let mut directories: BTreeSet<PathBuf> =
+            parents.map(|parent| parent.as_path().to_owned()).collect();
+        directories.insert(self.staging.as_path().to_owned());
+        directories.insert(PathBuf::new());
+        directories
+    }
+
     /// Makes durable what has been done to names, as far as their directories are there.
     pub(super) fn sync(&self, root: &dyn Folder) -> Result<(), TreeError> {
-        let touched = self.actions().map(|action| action.path.clone());
-        let directories = self
-            .make
-            .iter()
-            .chain(&self.remove)
-            .map(|(path, _)| path.clone());
-        let parents: BTreeSet<Option<RelativePath>> = touched
-            .chain(directories)
-            .map(|path| path.parent())
-            .collect();
-        let parents = parents.iter().flatten().map(RelativePath::as_path);
-        for directory in parents.chain([self.staging.as_path(), Path::new("")]) {
-            match root.sync_dir(directory) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-                    ) => {}
+        // The root last: without the names in it nothing below is found.
+        for directory in self.touched_directories().into_iter().rev() {
+            match root.sync_dir(&directory) {
+                Err(error) if is_missing(&error) => {}
                 other => other.during("sync", directory.display())?,
             }
         }
@@ -242,14 +276,67 @@ impl Plan {
     }
 }
 
+/// A name that is free, or below something that is not a directory.
+fn is_missing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+fn is_special(root: &dyn Folder, path: &RelativePath) -> Result<bool, TreeError> {
+    let stat = root.look(path.as_path()).during("look at", path)?;
+    Ok(stat.is_some_and(|stat| stat.kind == NodeKind::Special))
+}
+
+/// The pipes, sockets and devices where something is to be put, or in a directory that gives place to something.
+fn specials_in_the_way(
+    root: &dyn Folder,
+    changes: &[Change],
+    known: &BTreeMap<&RelativePath, &Change>,
+) -> Result<BTreeSet<RelativePath>, TreeError> {
+    let mut specials = BTreeSet::new();
+    let mut checked = BTreeSet::new();
+    for change in changes.iter().filter(|change| change.new.is_some()) {
+        for path in change
+            .path
+            .ancestors()
+            .into_iter()
+            .chain([change.path.clone()])
+        {
+            if checked.insert(path.clone()) && is_special(root, &path)? {
+                specials.insert(path);
+            }
+        }
+    }
+    let gives_place = |path: &RelativePath| {
+        let above = path.ancestors();
+        let changed = above
+            .iter()
+            .chain([path])
+            .filter_map(|path| known.get(path));
+        changed
+            .into_iter()
+            .any(|change| leaf(change.new.as_ref()).is_some())
+    };
+    for (path, change) in known {
+        if change.old.as_ref().is_some_and(Entry::is_directory) && gives_place(path) {
+            for name in root.names(path.as_path()).during("list", path)? {
+                let inner = path.join_allowed(name.as_bytes(), Names::Local)?;
+                if is_special(root, &inner)? {
+                    specials.insert(inner);
+                }
+            }
+        }
+    }
+    Ok(specials)
+}
+
 /// Every path holds what its change says was there.
 fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
     let mut stale = Vec::new();
     for change in changes {
-        let found = match observe(root, change.path.as_path()) {
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => None,
-            other => other.during("look at", &change.path)?,
-        };
+        // A special file is in the way of what comes there, and no change says that it was there.
+        let found = standing(root, change.path.as_path()).during("look at", &change.path)?;
+        let found = found.entry();
         let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
         // The modes of directories are nobody's reason to refuse, and one that is wanted may be there.
         let is_fine = found == change.old
@@ -279,8 +366,9 @@ fn directories_to_remove(
     root: &dyn Folder,
     changes: &[Change],
     known: &BTreeMap<&RelativePath, &Change>,
+    specials: &BTreeSet<RelativePath>,
 ) -> Result<Vec<(RelativePath, u32)>, SwapError> {
-    let mut gone: BTreeSet<RelativePath> = BTreeSet::new();
+    let mut gone = specials.clone();
     let mut remove = Vec::new();
     for change in changes
         .iter()
@@ -295,25 +383,24 @@ fn directories_to_remove(
         if !is_directory(&change.old) || is_directory(&change.new) {
             continue;
         }
-        let names = root.names(path.as_path()).during("list", path)?;
-        let is_gone = |name: &std::ffi::OsString| {
-            path.join_allowed(name.as_bytes(), Names::Local)
-                .is_ok_and(|inner| gone.contains(&inner))
-        };
-        if names.iter().all(is_gone) {
-            let stat = root.look(path.as_path()).during("look at", path)?;
-            let mode = stat.map_or(DIRECTORY_MODE, |stat| stat.mode);
-            gone.insert((*path).clone());
-            remove.push(((*path).clone(), mode));
-        } else if change.new.is_some() {
-            return Err(SwapError::Stale {
-                stale: vec![Stale {
-                    path: (*path).clone(),
-                    expected: change.old.clone(),
-                    found: change.old.clone(),
-                }],
-                kept: Vec::new(),
-            });
+        let mut stays = None;
+        for name in root.names(path.as_path()).during("list", path)? {
+            let inner = path.join_allowed(name.as_bytes(), Names::Local);
+            let inner = inner.map_err(TreeError::from)?;
+            if !gone.contains(&inner) {
+                stays = Some(inner);
+                break;
+            }
+        }
+        match stays {
+            None => {
+                let stat = root.look(path.as_path()).during("look at", path)?;
+                let mode = stat.map_or(DIRECTORY_MODE, |stat| stat.mode);
+                gone.insert((*path).clone());
+                remove.push(((*path).clone(), mode));
+            }
+            Some(by) if change.new.is_some() => return Err(SwapError::Blocked { by }),
+            Some(_) => {}
         }
     }
     Ok(remove)
@@ -324,6 +411,7 @@ fn directories_to_make(
     root: &dyn Folder,
     changes: &[Change],
     known: &BTreeMap<&RelativePath, &Change>,
+    specials: &BTreeSet<RelativePath>,
 ) -> Result<Vec<(RelativePath, u32)>, SwapError> {
     let mut wanted: BTreeMap<RelativePath, u32> = BTreeMap::new();
     for change in changes {
@@ -348,12 +436,8 @@ fn directories_to_make(
             Some(_) if known.get(&path).is_some_and(|change| change.old.is_some()) => {
                 make.push((path, mode));
             }
-            Some(_) => {
-                return Err(SwapError::Impossible {
-                    path,
-                    problem: "it is no directory, and something is to stand in it",
-                });
-            }
+            Some(_) if specials.contains(&path) => make.push((path, mode)),
+            Some(_) => return Err(SwapError::Blocked { by: path }),
         }
     }
     Ok(make)

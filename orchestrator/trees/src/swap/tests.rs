@@ -10,13 +10,14 @@ use goondan_durable::disk::{
     Crash, Disk as _, DiskFile, Fault, Folder, NodeStat, SimulatedDisk, append_all,
 };
 
-use super::{Place, Recovered, SwapError, recover, revert, swap};
+use super::{Place, Recovered, Specials, SwapError, plan, recover, revert, swap};
 use crate::RealFolder;
 use crate::changes::changes;
+use crate::freeze::{Frozen, Options, Unwanted, scan};
 use crate::fresh::remove_all;
 use crate::manifest::Manifest;
 use crate::path::{Names, RelativePath};
-use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
+use crate::random_trees::{Node, Nodes, everything, mutated, nodes, read, write};
 
 fn path(text: &str) -> RelativePath {
     RelativePath::new(text.as_bytes()).unwrap()
@@ -47,6 +48,8 @@ fn before() -> Nodes {
         ("becomes-file/x", file("x")),
         ("link", Node::Link(b"kept".to_vec())),
         ("file-to-link", file("f")),
+        ("dir-to-link/x", file("x")),
+        ("link-to-dir", Node::Link(b"dir".to_vec())),
     ])
 }
 
@@ -60,8 +63,13 @@ fn after() -> Nodes {
         ("deep/er/file", file("deep")),
         ("link", Node::Link(b"edited".to_vec())),
         ("file-to-link", Node::Link(b"added".to_vec())),
+        ("dir-to-link", Node::Link(b"deep".to_vec())),
+        ("link-to-dir/gone-too", file("not in dir")),
     ])
 }
+
+/// Where pipes are in the way: of a file, of a directory, and in a directory that gives place to a file.
+const PIPES: [&str; 3] = ["added", "becomes-file/pipe", "deep"];
 
 struct World {
     disk: SimulatedDisk,
@@ -83,6 +91,18 @@ impl World {
         Self { disk, old, new }
     }
 
+    /// The same, with pipes where files and directories are to be.
+    fn with_pipes() -> Self {
+        let world = Self::new(&before(), &after());
+        for path in PIPES {
+            world
+                .disk
+                .plant_pipe(&Path::new("/root").join(path))
+                .unwrap();
+        }
+        world
+    }
+
     fn root(&self) -> Box<dyn Folder> {
         self.disk.folder(Path::new("/root"))
     }
@@ -94,6 +114,7 @@ impl World {
             journal: journal.as_ref(),
             root,
             names: Names::Portable,
+            specials: Specials::Remove,
         };
         swap(place, new.as_ref(), &changes(&self.old, &self.new), STAGING)
     }
@@ -112,6 +133,7 @@ impl World {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
+                specials: Specials::Remove,
             },
             STAGING,
         )
@@ -125,12 +147,27 @@ fn recovered(disk: &SimulatedDisk, journal: &str) -> Recovered {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names: Names::Portable,
+        specials: Specials::Remove,
     })
     .unwrap()
 }
 
 fn found(disk: &SimulatedDisk) -> Manifest {
-    read(disk.folder(Path::new("/root")).as_ref())
+    all(disk.folder(Path::new("/root")).as_ref()).manifest
+}
+
+/// What a tree holds, with its pipes as left out.
+fn all(root: &dyn Folder) -> Frozen {
+    let options = Options {
+        special: Unwanted::LeaveOut,
+        ..everything()
+    };
+    scan(root, &options).unwrap()
+}
+
+fn pipes(disk: &SimulatedDisk) -> Vec<String> {
+    let left_out = all(disk.folder(Path::new("/root")).as_ref()).left_out;
+    left_out.into_iter().map(|left| left.path).collect()
 }
 
 /// Stops the machine in every call of `work`, and in some of the calls of the recovery after that.
@@ -141,6 +178,7 @@ fn crash_everywhere(
     work: &dyn Fn(&World),
 ) {
     let mut outcomes = [0, 0];
+    let pipes_before = pipes(&make().disk);
     for call in 1.. {
         let world = make();
         world.disk.crash_at(world.disk.calls() + call);
@@ -160,10 +198,16 @@ fn crash_everywhere(
                 journal: place.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
+                specials: Specials::Remove,
             }));
             let disk = disk.after_crash(Crash::Subset(call));
             let came = recovered(&disk, journal);
             let tree = found(&disk);
+            let expected: &[String] = match came {
+                Recovered::New { .. } => &[],
+                Recovered::Old { .. } | Recovered::Nothing => &pipes_before,
+            };
+            assert_eq!(pipes(&disk), expected, "call {call}, {crash:?}");
             match came {
                 Recovered::New { kept } => {
                     assert!(kept.is_empty());
@@ -186,6 +230,7 @@ fn crash_everywhere(
         if is_whole {
             let disk = world.disk.after_crash(Crash::ProcessOnly);
             assert_eq!(&found(&disk), other);
+            assert!(pipes(&disk).is_empty());
             assert!(
                 call > 60 && outcomes.iter().all(|count| *count > 10),
                 "{call} {outcomes:?}"
@@ -202,6 +247,20 @@ fn prop_3_a_swap_that_is_stopped_at_any_call_is_all_old_or_all_new() {
     crash_everywhere(&make, "/journal", (&world.old, &world.new), &|world| {
         drop(world.swap());
     });
+}
+
+#[test]
+fn ckpt_4_pipes_make_way_whole_or_not_whenever_it_stops() {
+    let world = World::with_pipes();
+    assert_eq!(pipes(&world.disk), PIPES);
+    crash_everywhere(
+        &World::with_pipes,
+        "/journal",
+        (&world.old, &world.new),
+        &|world| {
+            drop(world.swap());
+        },
+    );
 }
 
 #[test]
@@ -514,12 +573,129 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
+                specials: Specials::Remove,
             };
             swap(place, new.as_ref(), &changes(&old_tree, &new_tree), STAGING)
         });
         let found = places(root.as_ref());
         assert!(!found.is_empty(), "round {round}: lost; {outcome:?}");
         remove_all(&top, Path::new("root")).unwrap();
+    }
+}
+
+/// What can be at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    File,
+    Directory,
+    Link,
+    LinkToDirectory,
+    LinkToNothing,
+    Pipe,
+    Socket,
+    DirectoryWithPipe,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Nothing,
+    Kind::File,
+    Kind::Directory,
+    Kind::Link,
+    Kind::LinkToDirectory,
+    Kind::LinkToNothing,
+    Kind::Pipe,
+    Kind::Socket,
+    Kind::DirectoryWithPipe,
+];
+
+impl Kind {
+    /// Makes a tree with this at `it`, in a new directory; returns what of it a tree can hold.
+    fn make(self, root: &Path) -> (RealFolder, Manifest) {
+        std::fs::create_dir_all(root.join("beside")).unwrap();
+        std::fs::write(root.join("beside/file"), "b").unwrap();
+        let it = root.join("it");
+        let link = |target: &str| std::os::unix::fs::symlink(target, &it).unwrap();
+        let pipe = |path: &Path| {
+            use rustix::fs::{CWD, Mode, mkfifoat};
+            mkfifoat(CWD, path, Mode::RUSR).unwrap();
+        };
+        match self {
+            Self::Nothing => {}
+            Self::File => std::fs::write(&it, "f").unwrap(),
+            Self::Link => link("beside/file"),
+            Self::LinkToDirectory => link("beside"),
+            Self::LinkToNothing => link("none"),
+            Self::Pipe => pipe(&it),
+            Self::Socket => drop(std::os::unix::net::UnixListener::bind(&it).unwrap()),
+            Self::Directory | Self::DirectoryWithPipe => {
+                std::fs::create_dir_all(it.join("inner")).unwrap();
+                std::fs::write(it.join("inner/file"), "i").unwrap();
+                std::fs::write(it.join("file"), "i").unwrap();
+                if self == Self::DirectoryWithPipe {
+                    pipe(&it.join("inner/pipe"));
+                }
+            }
+        }
+        let folder = RealFolder::open(root).unwrap();
+        let manifest = all(&folder).manifest;
+        (folder, manifest)
+    }
+
+    /// Whether it is, or holds, what is in the way of this.
+    fn blocks(self, new: Self) -> bool {
+        let comes = !matches!(new, Self::Nothing | Self::Pipe | Self::Socket);
+        let is_directory = matches!(new, Self::Directory | Self::DirectoryWithPipe);
+        match self {
+            Self::Pipe | Self::Socket => comes,
+            Self::DirectoryWithPipe => comes && !is_directory,
+            _ => false,
+        }
+    }
+}
+
+#[test]
+fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
+    for old in KINDS {
+        for new in KINDS {
+            let both = [Specials::Remove, Specials::Refuse];
+            for specials in both.into_iter().take(1 + usize::from(old.blocks(new))) {
+                let temp = tempfile::tempdir().unwrap();
+                let at = |name: &str| temp.path().join(name);
+                let (root, before) = old.make(&at("root"));
+                let (source, after) = new.make(&at("new"));
+                for name in ["journal", "back"] {
+                    std::fs::create_dir(at(name)).unwrap();
+                }
+                let journal = RealFolder::open(&at("journal")).unwrap();
+                let back = RealFolder::open(&at("back")).unwrap();
+                let place = |journal| Place {
+                    journal,
+                    root: &root,
+                    names: Names::Portable,
+                    specials,
+                };
+                let changes = changes(&before, &after);
+                let planned = plan(place(&journal), &changes, STAGING);
+                let swapped = swap(place(&journal), &source, &changes, STAGING);
+                let case = format!("{old:?} to {new:?}, {specials:?}: {swapped:?}");
+                assert_eq!(planned.is_ok(), swapped.is_ok(), "{case}");
+                if specials == Specials::Refuse && old.blocks(new) {
+                    assert!(matches!(swapped, Err(SwapError::Blocked { .. })), "{case}");
+                    assert_eq!(all(&root).manifest, before, "{case}");
+                    continue;
+                }
+                assert!(matches!(&swapped, Ok(kept) if kept.is_empty()), "{case}");
+                // A directory stays that holds what no change is about.
+                let stays = old == Kind::DirectoryWithPipe && !old.blocks(new);
+                if !stays {
+                    assert_eq!(all(&root).manifest, after, "{case}");
+                }
+                assert!(root.look(Path::new(STAGING)).unwrap().is_none());
+                revert(&journal, place(&back), STAGING).unwrap();
+                assert_eq!(all(&root).manifest, before, "{case}");
+            }
+        }
     }
 }
 
@@ -549,6 +725,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names: Names::Portable,
+        specials: Specials::Remove,
     };
     let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
     assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");
@@ -589,6 +766,7 @@ fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names,
+        specials: Specials::Remove,
     };
     let changes = [change];
     let attempt = |names| swap(place(names), folder.as_ref(), &changes, ".swap");

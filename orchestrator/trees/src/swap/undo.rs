@@ -9,7 +9,7 @@ use super::plan::{Action, Plan};
 use super::{Kept, kept};
 use crate::error::{IoContext as _, TreeError};
 use crate::path::RelativePath;
-use crate::read::observe;
+use crate::read::{Standing, standing};
 
 /// Brings the tree back to what it was; returns the paths that a person changed meanwhile, which stay as
 /// they are. All new files had been staged.
@@ -59,7 +59,10 @@ pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, 
     }
     plan.sync(root)?;
     for action in plan.removals() {
-        note(put_back(root, &action)?, action.path);
+        note(put_back(root, action.path, &action.staged)?, action.path);
+    }
+    for (path, aside) in plan.specials() {
+        note(put_back(root, path, &aside)?, path);
     }
     plan.sync(root)?;
     Ok(left)
@@ -69,29 +72,25 @@ fn is_one_of(error: &io::Error, kinds: &[io::ErrorKind]) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// What a path holds; nothing if it is nothing that a tree holds.
-fn found(root: &dyn Folder, path: &Path) -> Result<Option<crate::Entry>, TreeError> {
-    match observe(root, path) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
-        other => other.during("look at", path.display()),
-    }
+fn found(root: &dyn Folder, path: &Path) -> Result<Standing, TreeError> {
+    standing(root, path).during("look at", path.display())
 }
 
 /// Whether the path holds again what it held, or was never touched.
 fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     let aside = found(root, &action.staged)?;
-    if aside.is_none() || aside.as_ref() == action.after() {
+    if aside == Standing::Free || aside.is(action.after()) {
         return Ok(true);
     }
-    if found(root, path)?.as_ref() != action.after() {
+    if !found(root, path)?.is(action.after()) {
         return Ok(false);
     }
     match root.exchange(&action.staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.during("exchange", action.path)?,
     }
-    if found(root, &action.staged)?.as_ref() == action.after() {
+    if found(root, &action.staged)?.is(action.after()) {
         return Ok(true);
     }
     // Somebody wrote there between the look and the exchange: what they wrote stays.
@@ -113,17 +112,17 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
         return Ok(true);
     }
     let there = found(root, path)?;
-    if there.is_none() {
+    if there == Standing::Free {
         return Ok(true);
     }
-    if there.as_ref() != action.after() {
+    if !there.is(action.after()) {
         return Ok(false);
     }
     match root.rename_new(path, &action.staged) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         other => other.during("move aside", action.path)?,
     }
-    if found(root, &action.staged)?.as_ref() == action.after() {
+    if found(root, &action.staged)?.is(action.after()) {
         return Ok(true);
     }
     // Somebody wrote there between the look and the rename: back with it. If they were faster once more,
@@ -136,15 +135,11 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
 }
 
 /// Whether what was moved aside is at its path again.
-fn put_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
-    if root
-        .look(&action.staged)
-        .during("look at", action.path)?
-        .is_none()
-    {
+fn put_back(root: &dyn Folder, path: &RelativePath, aside: &Path) -> Result<bool, TreeError> {
+    if root.look(aside).during("look at", path)?.is_none() {
         return Ok(true);
     }
-    match root.rename_new(&action.staged, action.path.as_path()) {
+    match root.rename_new(aside, path.as_path()) {
         Ok(()) => Ok(true),
         Err(error)
             if is_one_of(
@@ -158,7 +153,7 @@ fn put_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
         {
             Ok(false)
         }
-        Err(error) => Err(error).during("put back", action.path),
+        Err(error) => Err(error).during("put back", path),
     }
 }
 
@@ -177,17 +172,29 @@ pub(super) fn clear(
         return Ok(all_kept);
     }
     for action in plan.actions() {
-        let aside = observe(root, &action.staged).during("read", action.path)?;
-        let Some(aside) = aside else {
+        let aside = found(root, &action.staged)?;
+        if aside == Standing::Free {
             continue;
-        };
-        // What was there before is in the journal as well, and what was to come in its source.
-        let is_known =
-            Some(&aside) == action.before() || (!is_committed && Some(&aside) == action.after());
+        }
+        // What was there before is in the journal as well, and what was to come in its source; a pipe holds nothing.
+        let is_known = aside == Standing::Special
+            || aside.is(action.before())
+            || (!is_committed && aside.is(action.after()));
         if is_known {
             root.remove(&action.staged).during("remove", action.path)?;
         } else {
             all_kept.push(kept(action.path, &action.staged));
+        }
+    }
+    for (path, aside) in plan.specials() {
+        match root
+            .look(&aside)
+            .during("look at", path)?
+            .map(|stat| stat.kind)
+        {
+            None => {}
+            Some(NodeKind::Special) => root.remove(&aside).during("remove", path)?,
+            Some(_) => all_kept.push(kept(path, &aside)),
         }
     }
     match root.remove_dir(staging) {

@@ -1,0 +1,262 @@
+//! Goal: what can be checked can be applied and taken back, and what cannot says why and changes nothing, whatever a
+//! worker or a person made of a path; and nothing ever waits. Method: every kind of change on either side, on real
+//! files.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use goondan_protocol::control::{CreateProposal, RefusalKind};
+use goondan_protocol::time::Timestamp;
+
+use crate::world::{apply, at, create, prepare};
+use crate::{NoGit, ProposalError, RealFiles, Sandboxes};
+
+const ALL_PAIRS: Duration = Duration::from_mins(4);
+
+/// What somebody makes of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    File,
+    ClosedFile,
+    HardLink,
+    Directory,
+    Link,
+    LinkToDirectory,
+    LinkToNothing,
+    Pipe,
+    Socket,
+    Nothing,
+}
+
+/// A path, and what somebody makes of it.
+type Edit = (&'static str, To);
+
+const BY_WORKER: [Edit; 18] = [
+    ("src/a.rs", To::File),
+    ("src/a.rs", To::ClosedFile),
+    ("src/a.rs", To::HardLink),
+    ("src/a.rs", To::Directory),
+    ("src/a.rs", To::Link),
+    ("src/a.rs", To::LinkToNothing),
+    ("src/a.rs", To::Pipe),
+    ("src/a.rs", To::Socket),
+    ("src/a.rs", To::Nothing),
+    ("src", To::File),
+    ("src", To::Link),
+    ("src", To::LinkToDirectory),
+    ("src", To::Pipe),
+    ("src", To::Nothing),
+    ("src/new.rs", To::File),
+    ("src/new.rs", To::Directory),
+    ("src/new/er", To::File),
+    ("src/inner", To::File),
+];
+
+const BY_PERSON: [Edit; 15] = [
+    ("unrelated", To::File),
+    ("src/a.rs", To::File),
+    ("src/a.rs", To::Link),
+    ("src/a.rs", To::Directory),
+    ("src/a.rs", To::Pipe),
+    ("src/new.rs", To::Pipe),
+    ("src/new.rs", To::Directory),
+    ("src/new", To::Socket),
+    ("src/inner/kept", To::File),
+    ("src/inner/pipe", To::Pipe),
+    ("src", To::File),
+    ("src", To::LinkToDirectory),
+    ("src", To::Pipe),
+    ("src", To::Nothing),
+    ("src/inner", To::LinkToDirectory),
+];
+
+impl To {
+    fn make(self, root: &Path, path: &str) {
+        let it = root.join(path);
+        match fs::symlink_metadata(&it) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(&it).unwrap(),
+            Ok(_) => fs::remove_file(&it).unwrap(),
+            Err(_) => {}
+        }
+        fs::create_dir_all(it.parent().unwrap()).unwrap();
+        match self {
+            Self::File => fs::write(&it, "another\n").unwrap(),
+            Self::ClosedFile => {
+                fs::write(&it, "closed\n").unwrap();
+                fs::set_permissions(&it, Permissions::from_mode(0)).unwrap();
+            }
+            Self::HardLink => fs::hard_link(root.join("src/b.rs"), &it).unwrap(),
+            Self::Directory => {
+                fs::create_dir(&it).unwrap();
+                fs::write(it.join("file"), "in it\n").unwrap();
+            }
+            Self::Link => symlink("b.rs", &it).unwrap(),
+            Self::LinkToDirectory => symlink("lib", &it).unwrap(),
+            Self::LinkToNothing => symlink("none", &it).unwrap(),
+            Self::Pipe => assert!(Command::new("mkfifo").arg(&it).status().unwrap().success()),
+            Self::Socket => drop(UnixListener::bind(&it).unwrap()),
+            Self::Nothing => {}
+        }
+    }
+}
+
+/// Mode, kind and content of every path.
+fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = if meta.is_symlink() {
+                fs::read_link(&path)
+                    .unwrap()
+                    .as_os_str()
+                    .as_bytes()
+                    .to_vec()
+            } else if meta.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            if meta.is_dir() {
+                directories.push(path.clone());
+            }
+            let path = path.strip_prefix(root).unwrap().to_owned();
+            found.insert(path, (meta.permissions().mode(), content));
+        }
+    }
+    found
+}
+
+/// A refusal that gives its reasons; what the file system said is none here.
+fn is_reasoned(error: &ProposalError) -> bool {
+    match error {
+        ProposalError::Refused { refusals, .. } => {
+            !refusals.is_empty() && refusals.iter().all(|refusal| !refusal.reason.is_empty())
+        }
+        _ => false,
+    }
+}
+
+struct World {
+    temp: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        // In memory: what is durable is not the question here, and there are many.
+        let temp = tempfile::tempdir_in("/dev/shm").unwrap();
+        let project = temp.path().join("project");
+        fs::create_dir_all(project.join("src/inner")).unwrap();
+        fs::create_dir_all(project.join("lib")).unwrap();
+        fs::create_dir(temp.path().join("sandboxes")).unwrap();
+        for file in ["src/a.rs", "src/b.rs", "src/inner/c.rs", "lib/d.rs"] {
+            fs::write(project.join(file), format!("{file}\n")).unwrap();
+        }
+        Self { temp }
+    }
+
+    fn project(&self) -> PathBuf {
+        self.temp.path().join("project")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.temp.path().join("sandboxes/r1/coder/work")
+    }
+
+    fn sandboxes(&self) -> Sandboxes<'_> {
+        let now = Timestamp::from_unix_millis(1_700_000_000_000);
+        let dir = self.temp.path().join("sandboxes");
+        Sandboxes::new(&RealFiles, dir, self.project(), now)
+    }
+}
+
+fn hand_in_and_apply((path, to): Edit, (other, made): Edit) {
+    let case = format!("{path} to {to:?}, {other} to {made:?}");
+    let world = World::new();
+    world.sandboxes().prepare(&prepare(&["src"])).unwrap();
+    to.make(&world.work(), path);
+    let request: CreateProposal = create();
+    if let Err(error) = world.sandboxes().create(&request, &NoGit) {
+        panic!("{case}: {error}");
+    }
+    made.make(&world.project(), other);
+    let before = tree(&world.project());
+    let review = world.sandboxes().check(&at());
+    let review = review.unwrap_or_else(|error| panic!("{case}: {error}"));
+    assert_eq!(tree(&world.project()), before, "{case}");
+    let applied = world.sandboxes().apply(&apply());
+    assert_eq!(
+        review.can_apply,
+        applied.is_ok(),
+        "{case}: {review:?} {applied:?}"
+    );
+    if let Err(error) = applied {
+        assert!(is_reasoned(&error), "{case}: {error}");
+        assert_eq!(tree(&world.project()), before, "{case}");
+        let kinds: Vec<RefusalKind> = review.refusals.iter().map(|refusal| refusal.kind).collect();
+        if made == To::Pipe && (path.starts_with(other) || other.starts_with(path)) {
+            assert!(kinds.contains(&RefusalKind::Blocked), "{case}: {kinds:?}");
+        }
+    } else {
+        let after = tree(&world.project());
+        assert_ne!(after, before, "{case}");
+        world
+            .sandboxes()
+            .revert(&at())
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(tree(&world.project()), before, "{case}");
+    }
+    let (_, problems) = world.sandboxes().verify().unwrap();
+    assert!(problems.is_empty(), "{case}");
+    let removed = world.sandboxes().remove(&at(), true);
+    removed.unwrap_or_else(|error| panic!("{case}: {error}"));
+}
+
+#[test]
+fn prop_3_what_can_be_checked_can_be_applied_whatever_is_there() {
+    let (done, waiting) = channel();
+    std::thread::spawn(move || {
+        for by_worker in BY_WORKER {
+            for by_person in BY_PERSON {
+                hand_in_and_apply(by_worker, by_person);
+            }
+        }
+        done.send(()).unwrap();
+    });
+    assert!(
+        waiting.recv_timeout(ALL_PAIRS).is_ok(),
+        "it failed or waits"
+    );
+}
+
+#[test]
+fn prop_3_a_revert_of_what_became_something_else_changes_nothing() {
+    for (other, made) in BY_PERSON {
+        let world = World::new();
+        world.sandboxes().prepare(&prepare(&["src"])).unwrap();
+        To::Link.make(&world.work(), "src");
+        world.sandboxes().create(&create(), &NoGit).unwrap();
+        world.sandboxes().apply(&apply()).unwrap();
+        if other.starts_with("src/") {
+            continue;
+        }
+        made.make(&world.project(), other);
+        let before = tree(&world.project());
+        match world.sandboxes().revert(&at()) {
+            Ok(_) => assert_eq!(other, "unrelated"),
+            Err(error) => {
+                assert!(is_reasoned(&error), "{other} to {made:?}: {error}");
+                assert_eq!(tree(&world.project()), before, "{other} to {made:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What an agent or a person makes of a path: another kind of file, or another directory at the very moment in which the
+//! daemon writes.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what an agent writes need not last"
+)]
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use goondan_tests::projects::{BASH, Commands};
+use goondan_tests::{Daemon, Home, wait_until};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
+use crate::proposals::{home as project_home, worked};
+use crate::tasks::{area, example, new_task, wait_for};
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// What can take the place of a directory, and how.
+type Kind = (&'static str, fn(&Path));
+
+const KINDS: [Kind; 4] = [
+    ("a link to a directory", |path| {
+        symlink("docs", path).unwrap()
+    }),
+    ("a link to nothing", |path| symlink("none", path).unwrap()),
+    ("a pipe", pipe),
+    ("a file", |path| fs::write(path, "file").unwrap()),
+];
+
+#[test]
+fn ckpt_4_a_restore_is_done_whatever_became_of_a_directory() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    new_task(&home);
+    wait_for(&home, "waiting_question");
+    let parts = area(&home).join("parts");
+    fs::create_dir(&parts).unwrap();
+    fs::write(parts.join("one"), "one").unwrap();
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    for (kind, make) in KINDS {
+        fs::remove_dir_all(&parts).unwrap();
+        make(&parts);
+        home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+        let restored = home.gdn_json(&["task", "restore", "shop", "checkpoint_001", "--yes"]);
+        let one = fs::read_to_string(parts.join("one"));
+        assert!(one.is_ok_and(|one| one == "one"), "{kind}: {restored}");
+    }
+    // What no checkpoint holds is not taken away, and named.
+    fs::remove_dir_all(&parts).unwrap();
+    fs::write(&parts, "file").unwrap();
+    let made = home.gdn_json(&["task", "checkpoint", "shop"]);
+    let made = made["checkpointId"].as_str().unwrap();
+    fs::remove_file(&parts).unwrap();
+    fs::create_dir(&parts).unwrap();
+    fs::write(parts.join(".env"), "KEY=1").unwrap();
+    home.gdn(&["task", "restore", "shop", made, "--yes"])
+        .exits(10)
+        .tells(&["nothing was restored", "`parts/.env` is in the way"]);
+    assert!(parts.join(".env").exists());
+}
+
+#[test]
+fn ckpt_6_a_rewind_is_done_whatever_became_of_a_directory() {
+    let project = Commands::new()
+        .run("^make$", "mkdir parts; echo one > parts/one; echo done")
+        .run("^pipe$", "rm -r parts; mkfifo parts; echo done")
+        .run("^link$", "rm -r parts; ln -s /etc parts; echo done")
+        .agent("maker", &[BASH], "{}");
+    let home = Home::new(&project.yaml());
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "make");
+    let made = home.gdn_json(&["instance", "checkpoint"]);
+    let made = made["checkpointId"].as_str().unwrap();
+    let parts = home.work_dir("main").join("parts");
+    for word in ["pipe", "link"] {
+        home.ask("main", word);
+        assert!(!fs::symlink_metadata(&parts).unwrap().is_dir(), "{word}");
+        home.gdn(&["rewind", "--to", made, "--yes"]).exits(0);
+        assert_eq!(fs::read_to_string(parts.join("one")).unwrap(), "one\n");
+    }
+}
+
+#[test]
+fn prop_3_a_pipe_in_the_way_is_told_by_check_and_by_apply() {
+    let home = project_home();
+    let _daemon = Daemon::serving(&home);
+    worked(&home);
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    let blocked = home.project().join("src/new.txt");
+    pipe(&blocked);
+    for (command, exit) in [("check", 10), ("apply", 10)] {
+        let mut arguments = vec!["proposal", command, "r1", "coder"];
+        if command == "apply" {
+            arguments.push("--yes");
+        }
+        let told = home.gdn(&arguments).exits(exit);
+        let said = format!("{}{}", told.stdout, told.stderr);
+        assert!(
+            said.contains("src/new.txt") && said.contains("a pipe"),
+            "{told:?}"
+        );
+    }
+    assert!(
+        fs::symlink_metadata(&blocked)
+            .unwrap()
+            .file_type()
+            .is_fifo()
+    );
+    fs::remove_file(&blocked).unwrap();
+    home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
+    home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(0);
+    // The project's directory becomes another one: taking back says so.
+    let src = home.project().join("src");
+    fs::rename(&src, home.project().join("moved")).unwrap();
+    symlink("moved", &src).unwrap();
+    home.gdn(&["proposal", "revert", "r1", "coder", "--yes"])
+        .exits(10)
+        .tells(&["src/a.txt"]);
+    fs::remove_file(&src).unwrap();
+    fs::rename(home.project().join("moved"), &src).unwrap();
+    home.gdn(&["proposal", "revert", "r1", "coder", "--yes"])
+        .exits(0);
+}
+
+/// A process of the agent exchanges the directory of the logs with a link that leads out, while the daemon writes there.
+#[test]
+fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
+    let home = example();
+    home.write_program(
+        "project/agent.sh",
+        "#!/bin/sh\ncat > /dev/null\ni=0\nwhile [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; done\n\
+         touch finished\nsleep 4321\n",
+    );
+    let _daemon = Daemon::serving(&home);
+    let outside = home.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    home.gdn(&new).exits(0);
+    let logs = area(&home).join(".logs");
+    let link = area(&home).join("link");
+    wait_until("there are logs", || logs.join("stdout.log").exists());
+    symlink(&outside, &link).unwrap();
+    let (is_over, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let flags = RenameFlags::RENAME_EXCHANGE;
+                renameat2(AT_FDCWD, &logs, AT_FDCWD, &link, flags).unwrap();
+                exchanges.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let finished = area(&home).join("finished");
+        wait_until("all lines are written", || finished.exists());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(exchanges.load(Ordering::Relaxed) > 1_000);
+    let written: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+    assert!(written.is_empty(), "{written:?}");
+}
+
+/// A program says in a HANDOFF where its work is, and it is not there.
+#[test]
+fn prop_6_a_program_is_told_that_its_handoff_leads_nowhere() {
+    let home = example();
+    home.write_program(
+        "project/agent.sh",
+        "#!/bin/sh\ncat > /dev/null\nmkdir work\necho '{}' > proposal.json\n\
+         for json in proposal.json work/proposal.json; do\n\
+         printf '[HANDOFF]\\nGoal: x\\nSandboxWorkDir: work\\nProposalJson: %s\\n[/HANDOFF]\\n' $json\n\
+         done\nsleep 4321\n",
+    );
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    home.gdn(&new).exits(0);
+    let history = area(&home).join(".metadata/history.jsonl");
+    let text = || fs::read_to_string(&history).unwrap_or_default();
+    wait_until("the second one is refused", || {
+        text().contains("`ProposalJson` names `work/proposal.json`, which does not exist")
+    });
+    assert_eq!(
+        text().matches("which does not exist").count(),
+        1,
+        "{}",
+        text()
+    );
+}
