@@ -240,10 +240,7 @@ impl From<ControlError> for Failure {
                 Exit::TryAgain,
                 "wait until it is gone, then start it again: `gdn run`",
             ),
-            ErrorCode::Storage => (
-                Exit::TryAgain,
-                "make room on the state root's disk; `gdn logs --all` says what failed",
-            ),
+            ErrorCode::Storage => (Exit::TryAgain, storage_hint(&error.message)),
             ErrorCode::SecretNotFound => (Exit::NotFound, "see what there is: `gdn secret list`"),
             ErrorCode::SecretUnreadable => {
                 (Exit::Damaged, "see what cannot be read: `gdn secret list`")
@@ -277,9 +274,38 @@ impl From<ControlError> for Failure {
     }
 }
 
+/// What to do about a failure of the file system, by what the system said.
+fn storage_hint(message: &str) -> &'static str {
+    let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    if says(&["No space left on device", "Disk quota exceeded"]) {
+        "make room on the state root's disk; `gdn logs --all` says what failed"
+    } else if says(&[
+        "Permission denied",
+        "Operation not permitted",
+        "Read-only file system",
+    ]) {
+        "let the user of the daemon read and write there, then try again"
+    } else {
+        "see what failed: `gdn logs --all`"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_made_only_where_none_is_left() {
+        let hint = |message: &str| {
+            let error = ControlError::new(ErrorCode::Storage, message);
+            Failure::from(error).hint
+        };
+        assert!(hint("cannot write `x`: No space left on device (os error 28)").contains("room"));
+        assert!(hint("cannot list `x`: Permission denied (os error 13)").contains("user of"));
+        for other in ["Not a directory", "Too many levels of symbolic links"] {
+            assert!(!hint(other).contains("room"), "{other}");
+        }
+    }
 
     #[test]
     fn the_daemons_own_suggestion_is_the_hint() {
