@@ -211,14 +211,6 @@ pub struct RuntimeEvent {
     pub detail: Option<String>,
 }
 
-/// What an id has behind the turn's, as it is written beside a turn's id: `.1` of step `t1.1`. None if it
-/// does not continue the turn's.
-#[must_use]
-pub fn behind_turn<'a>(turn_id: &TurnId, id: &'a str) -> Option<&'a str> {
-    let rest = id.strip_prefix(turn_id.as_str())?;
-    rest.starts_with('.').then_some(rest)
-}
-
 impl RuntimeEvent {
     /// Something that happened in a turn, at its place in a trace, of which nothing else is known yet.
     #[must_use]
@@ -256,33 +248,20 @@ impl RuntimeEvent {
         }
     }
 
-    /// Its line in `runtime-events.jsonl`, with the newline. The ids of a step and of a tool call continue
-    /// the turn's, which a line names once: of theirs it has what is [behind](behind_turn) that.
+    /// Returns its line in `runtime-events.jsonl`, with the newline. All ids are whole, so that lines join with the
+    /// messages and with other logs.
     ///
     /// # Errors
     ///
     /// As `serde_json` says; none is known.
     pub fn to_record(&self) -> serde_json::Result<Vec<u8>> {
-        let turn_id = &self.turn_id;
-        let mut record = self.clone();
-        if let Some(step_id) = &self.step_id
-            && let Some(rest) = behind_turn(turn_id, step_id.as_str())
-            && let Ok(rest) = rest.parse()
-        {
-            record.step_id = Some(rest);
-        }
-        if let Some(call_id) = &self.tool_call_id
-            && let Some(rest) = behind_turn(turn_id, call_id.as_str())
-            && let Ok(rest) = rest.parse()
-        {
-            record.tool_call_id = Some(rest);
-        }
-        let mut line = serde_json::to_vec(&record)?;
+        let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
         Ok(line)
     }
 
-    /// Reads such a line, and one in which all ids are whole, as they were written once.
+    /// Reads such a line. Earlier versions wrote ids of steps and tool calls without the turn's id that they
+    /// begin with: `.1` for the step `t1.1`.
     ///
     /// # Errors
     ///
@@ -373,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_names_its_turn_once_and_is_read_whole() {
+    fn msg_12_a_record_has_whole_ids_and_short_ones_are_read() {
         let event = serde_json::json!({
             "type": "tool.called", "timestamp": "2026-01-01T00:00:09.110Z",
             "traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "spanId": "00f067aa0ba902b7",
@@ -383,23 +362,13 @@ mod tests {
         let whole: RuntimeEvent = serde_json::from_value(event).unwrap();
         let line = whole.to_record().unwrap();
         let text = String::from_utf8(line.clone()).unwrap();
-        assert!(
-            text.ends_with("}\n") && text.matches("t2").count() == 1,
-            "{text}"
-        );
-        assert!(
-            text.contains("\"stepId\":\".1\",\"toolCallId\":\".1:c0\""),
-            "{text}"
-        );
+        let ids = r#""stepId":"t2.1","toolCallId":"t2.1:c0""#;
+        assert!(text.ends_with("}\n") && text.contains(ids), "{text}");
         assert_eq!(RuntimeEvent::from_record(&line).unwrap(), whole);
-        // As lines were written before.
-        let before = serde_json::to_vec(&whole).unwrap();
-        assert_eq!(RuntimeEvent::from_record(&before).unwrap(), whole);
-        // What does not continue the turn's id stays as it is.
-        let mut other = whole;
-        other.tool_call_id = Some("t20".parse().unwrap());
-        let line = other.to_record().unwrap();
-        assert_eq!(RuntimeEvent::from_record(&line).unwrap(), other);
+        // As an earlier version wrote it.
+        let short = text.replace(ids, r#""stepId":".1","toolCallId":".1:c0""#);
+        assert_ne!(short, text);
+        assert_eq!(RuntimeEvent::from_record(short.as_bytes()).unwrap(), whole);
     }
 
     #[test]

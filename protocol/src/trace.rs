@@ -123,6 +123,20 @@ impl TraceId {
     pub fn from_uuid(uuid: uuid::Uuid) -> Self {
         Self::from_random(*uuid.as_bytes())
     }
+
+    /// Returns the trace id of a turn that no event of ours caused: two spans' worth of hashes of its id.
+    #[must_use]
+    pub fn of_turn(turn_id: &TurnId) -> Self {
+        let (SpanId(head), SpanId(tail)) = (
+            SpanId::of_turn(turn_id),
+            SpanId::of_id(&format!("trace {turn_id}")),
+        );
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(head.into_iter().chain(tail)) {
+            *to = from;
+        }
+        Self::from_random(bytes)
+    }
 }
 
 impl SpanId {

@@ -29,6 +29,7 @@ use goondan_durable::disk::Disk;
 use goondan_durable::manifest::Manifest;
 use goondan_durable::{FileError, Finding, IoContext as _, Verified, files};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::conversation::MissingTarget;
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionStates, InstanceKey, TurnId,
 };
@@ -444,7 +445,8 @@ impl InstanceStore {
         self.turn.check_complete(turn_id, last_seq)?;
         check_states(&brought.states)?;
         let also = self.taken_in(&brought.also);
-        self.stage_commit(turn_id, last_seq, (also, brought.states), outcome, at)?;
+        // The agent has warned of missing targets when it made the events.
+        let _missing = self.stage_commit(turn_id, last_seq, (also, brought.states), outcome, at)?;
         self.touch(at);
         Ok(())
     }
@@ -456,8 +458,9 @@ impl InstanceStore {
         (also, states): (Vec<TurnEvent>, ExtensionStates),
         outcome: TurnOutcome,
         at: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<MissingTarget>, StoreError> {
         let events = self.turn.events()?;
+        let mut missing = Vec::new();
         let event = self.turn.open.as_ref().and_then(|open| open.event.clone());
         let fold = if self.turn.has_only_appends {
             let delta = fold::delta_of(&events);
@@ -475,7 +478,8 @@ impl InstanceStore {
             // The new base is prepared before the commit, so that after it only renames are left.
             let answers = Answer::of_turn(turn_id, event.as_ref(), &also);
             let disk = self.disk.as_ref();
-            let mode = fold::prepare(disk, &mut self.base, events, &answers)?;
+            let (mode, targets) = fold::prepare(disk, &mut self.base, events, &answers)?;
+            missing = targets;
             self.manifest.release(disk, BASE)?;
             self.base.release();
             mode
@@ -490,7 +494,8 @@ impl InstanceStore {
             outcome,
             fold,
             states,
-        })
+        })?;
+        Ok(missing)
     }
 
     /// Makes everything staged so far durable, and puts what is observed into its files.

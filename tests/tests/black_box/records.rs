@@ -11,10 +11,8 @@ fn llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "work 7"), "worked 7");
-    let path = home
-        .workspace_dir()
-        .join("instances/main/messages/llm.jsonl");
-    let logged: Vec<Value> = fs::read_to_string(path)
+    let messages = home.workspace_dir().join("instances/main/messages");
+    let logged: Vec<Value> = fs::read_to_string(messages.join("llm.jsonl"))
         .unwrap()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -32,9 +30,27 @@ fn llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn() {
         assert!(line["recordedAt"].is_string());
     }
     assert!(logged[0]["stepId"].is_null());
-    // Behind the id of its turn, which is written once.
-    assert_eq!(logged[1]["stepId"], ".1");
-    assert_eq!(logged[3]["stepId"], ".2");
+    // The same ids as in the conversation, so that lines join.
+    let base = fs::read_to_string(messages.join("base.jsonl")).unwrap();
+    let base: Vec<Value> = base
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for place in [1, 3] {
+        let step = &logged[place]["stepId"];
+        assert!(step.is_string(), "{}", logged[place]);
+        assert_eq!(*step, base[place]["source"]["stepId"]);
+    }
+    let observed = fs::read_to_string(messages.join("runtime-events.jsonl")).unwrap();
+    let called = observed
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .find(|event| event["type"] == "tool.called")
+        .unwrap();
+    assert_eq!(called["stepId"], base[1]["source"]["stepId"]);
+    let calls = base[1]["data"]["content"].as_array().unwrap();
+    let call = calls.iter().find(|part| part["type"] == "tool-call");
+    assert_eq!(called["toolCallId"], call.unwrap()["toolCallId"]);
     assert_eq!(logged[3]["message"]["content"], "worked 7");
 }
 

@@ -18,6 +18,7 @@ use std::path::Path;
 use goondan_durable::IoContext as _;
 use goondan_durable::checksum::crc32;
 use goondan_durable::disk::Disk;
+use goondan_protocol::conversation::MissingTarget;
 use serde::Deserialize;
 
 use super::answer::Answer;
@@ -77,7 +78,7 @@ pub(super) fn prepare(
     base: &mut Base,
     events: Vec<RawEvent>,
     answers: &[Answer],
-) -> Result<FoldMode, StoreError> {
+) -> Result<(FoldMode, Vec<MissingTarget>), StoreError> {
     let survey = base.survey()?;
     let mut sums = survey.lines.into_iter();
     let mut messages: Vec<Held> = Vec::new();
@@ -86,8 +87,9 @@ pub(super) fn prepare(
             messages.push(Held::of_base(line, sum));
         }
     })?;
+    let mut missing = Vec::new();
     for event in events {
-        apply(&mut messages, event)?;
+        missing.extend(apply(&mut messages, event)?);
     }
     let mut content = Vec::new();
     for message in &messages {
@@ -95,33 +97,46 @@ pub(super) fn prepare(
     }
     let lines: Vec<LineSum> = messages.iter().map(|message| message.sum).collect();
     base.prepare(disk, &content, &lines, answers)?;
-    Ok(FoldMode::Rewrite {
+    let mode = FoldMode::Rewrite {
         bytes: Some(content.len() as u64),
         crc32: Some(crc32(&content)),
-    })
+    };
+    Ok((mode, missing))
 }
 
 /// The rule of [`goondan_protocol::conversation::Conversation::apply`], over raw lines. A target that
-/// is missing changes nothing; the agent has said so when the event was made.
-fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<(), StoreError> {
+/// is missing changes nothing, and is returned.
+fn apply(
+    messages: &mut Vec<Held>,
+    event: RawEvent,
+) -> Result<Option<MissingTarget>, StoreError> {
     let position = |messages: &[Held], target: &str| messages.iter().position(|m| m.id == target);
     match event {
         RawEvent::Append { message } => messages.push(Held::new(message.get())?),
         RawEvent::Replace { target_id, message } => {
-            if let Some(at) = position(messages, target_id.as_str())
-                && let Some(place) = messages.get_mut(at)
-            {
-                *place = Held::new(message.get())?;
-            }
+            let at = position(messages, target_id.as_str());
+            let Some(place) = at.and_then(|at| messages.get_mut(at)) else {
+                let operation = "replace";
+                return Ok(Some(MissingTarget {
+                    operation,
+                    target_id,
+                }));
+            };
+            *place = Held::new(message.get())?;
         }
         RawEvent::Remove { target_id } => {
-            if let Some(at) = position(messages, target_id.as_str()) {
-                messages.remove(at);
-            }
+            let Some(at) = position(messages, target_id.as_str()) else {
+                let operation = "remove";
+                return Ok(Some(MissingTarget {
+                    operation,
+                    target_id,
+                }));
+            };
+            messages.remove(at);
         }
         RawEvent::Truncate => messages.retain(|message| message.sum.sum.is_none()),
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Removes a prepared base that no commit stands for.

@@ -3,7 +3,6 @@
 //! Append-only and never an input of state, so it is not synced line by line.
 
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, TurnId};
-use goondan_protocol::observe::behind_turn;
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -37,7 +36,7 @@ struct Record<'a> {
     agent_name: &'a AgentName,
     turn_id: &'a TurnId,
     #[serde(skip_serializing_if = "Option::is_none")]
-    step_id: Option<&'a str>,
+    step_id: Option<&'a StepId>,
     message: &'a RawValue,
 }
 
@@ -51,15 +50,13 @@ impl InstanceStore {
     pub fn log_llm(&mut self, message: &LlmMessage) -> Result<(), StoreError> {
         let raw = super::raw::one_line(&message.message)
             .map_err(|problem| StoreError::InvalidEvent { problem })?;
-        let step_id = message.step_id.as_ref().map(StepId::as_str);
-        let step_id = step_id.map(|id| behind_turn(&message.turn_id, id).unwrap_or(id));
         let line = json_line(&Record {
             kind: "llm.message",
             recorded_at: message.at,
             instance_id: &self.metadata.instance_key,
             agent_name: &self.metadata.agent_name,
             turn_id: &message.turn_id,
-            step_id,
+            step_id: message.step_id.as_ref(),
             message: &raw,
         })?;
         self.llm.append(&line)

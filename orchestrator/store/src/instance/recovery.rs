@@ -5,7 +5,11 @@
 
 use goondan_durable::journal::Journal;
 use goondan_durable::{Finding, FindingKind, Severity};
+use goondan_protocol::conversation::MissingTarget;
 use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::TurnId;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
 use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold, known};
 use crate::error::StoreError;
@@ -124,15 +128,50 @@ impl InstanceStore {
             message: message.to_owned(),
         };
         let at = self.metadata.updated_at;
-        self.stage_commit(
+        let missing = self.stage_commit(
             &open.turn_id,
             open.last_seq,
             Default::default(),
             outcome,
             at,
         )?;
+        if open.is_foreign() {
+            self.warn_of_missing(&open.turn_id, &missing)?;
+        }
         self.sync()?;
         self.finish_turn()
+    }
+
+    /// Records that events of an adopted turn name messages that do not exist (`MSG-4`): no agent of ours has
+    /// warned of them.
+    fn warn_of_missing(
+        &mut self,
+        turn_id: &TurnId,
+        missing: &[MissingTarget],
+    ) -> Result<(), StoreError> {
+        let place = TraceContext::root(TraceId::of_turn(turn_id), SpanId::of_turn(turn_id));
+        for target in missing {
+            let problem = format!("turn `{turn_id}`: {target}; the event changed nothing");
+            let finding = Finding::new(self.turn.path(), FindingKind::UnknownRecord, problem);
+            self.findings
+                .push(finding.advice("nothing to do: the other events of the turn were applied"));
+            let metadata = &self.metadata;
+            let whose = (metadata.agent_name.clone(), metadata.instance_key.clone());
+            let kind = RuntimeEventKind::MessageWarning;
+            let event =
+                RuntimeEvent::new(kind, metadata.updated_at, place, whose, turn_id.clone());
+            let event = RuntimeEvent {
+                detail: Some(detail_of(&target.to_string())),
+                ..event
+            };
+            let line = event
+                .to_record()
+                .map_err(|error| StoreError::InvalidEvent {
+                    problem: error.to_string(),
+                })?;
+            self.observe(&line)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use goondan_durable::Severity;
 use goondan_durable::disk::{Disk, EntryKind, RealDisk, append_all, read_all};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_store::instance::{self, InstanceStore, Metadata};
 use goondan_store::root::Layout;
 use goondan_store::{configuration, connection, ledger, verify, workspace};
@@ -177,6 +178,35 @@ fn msg_3_the_plain_formats_open_and_keep_every_field() {
     assert_eq!(metadata.extra.get("theirs"), Some(&json!({"shard": 7})));
     drop(store);
     assert_eq!(verify::instance(&RealDisk, &dir).unwrap().findings, []);
+}
+
+/// No agent of ours has made the events of such a turn, so the store warns of what they name.
+#[test]
+fn msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = fixture(temp.path(), "plain/telegram%3a123");
+    let store = open(&dir);
+    let findings = store.state().findings;
+    let [warning] = &findings[..] else {
+        panic!("{findings:#?}");
+    };
+    assert_eq!(warning.severity, Severity::Warning);
+    assert!(warning.problem.contains("`not-there`"), "{warning:?}");
+    drop(store);
+    let observed = read(&dir.join("messages/runtime-events.jsonl"));
+    let warnings: Vec<RuntimeEvent> = observed
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| RuntimeEvent::from_record(line).ok())
+        .filter(|event| event.kind == RuntimeEventKind::MessageWarning)
+        .collect();
+    let details: Vec<&str> = warnings
+        .iter()
+        .filter_map(|event| event.detail.as_deref())
+        .collect();
+    let expected = "a remove names message `not-there`, which is not in the conversation";
+    assert_eq!(details, [expected]);
+    // It is said once.
+    assert_eq!(open(&dir).state().findings, []);
 }
 
 #[test]
