@@ -59,10 +59,12 @@ fn kilobytes(pid: u32, name: &str) -> Result<u64, Box<dyn Error>> {
 
 fn hire(home: &Home, agent: &str, count: usize) {
     for n in 0..count {
-        let title = format!("{agent} {n}");
+        let title = format!("{agent}-{n}");
         let new = [
             "task",
             "new",
+            &title,
+            "--id",
             &title,
             "--agent",
             agent,

@@ -51,7 +51,7 @@ pub(crate) struct RewindArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Which checkpoint; the newest that is whole and that no rewind made if it is not said
+    /// Which checkpoint, by its id or its name; the newest that is whole and that no rewind made if it is not said
     #[arg(long, value_name = "CHECKPOINT")]
     to: Option<String>,
     /// Only tell what would change

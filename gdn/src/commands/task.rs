@@ -199,7 +199,7 @@ pub(crate) struct TaskNewArgs {
     /// What is to be done: the agent's first prompt
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Its id; made of the title if it is not said
+    /// Its id; `task_`, the day and six random characters if it is not said
     #[arg(long, value_name = "ID")]
     id: Option<TaskId>,
     /// The agent; may be left out where one only is a program, or where there is one only
@@ -312,6 +312,9 @@ pub(crate) struct TaskImportArgs {
     /// A work area
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// The agent for a task whose history names none; the only one if it is not said
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentName>,
 }
 
 #[derive(Debug, Args)]
@@ -605,6 +608,7 @@ async fn import(args: TaskImportArgs, context: &Context) -> Result<(), Failure> 
     let import = ImportTask {
         workspace_id: workspace.workspace_id,
         path,
+        agent: args.agent,
     };
     let info = client.change(import).await?;
     tell(&info, context)?;

@@ -21,6 +21,12 @@ pub enum CheckpointError {
         /// Which.
         id: CheckpointId,
     },
+    /// None has this name, which is no id either.
+    #[error("there is no checkpoint `{name}`: no id and no name of one")]
+    UnknownName {
+        /// The name.
+        name: String,
+    },
     /// It is not as it was made.
     #[error("`{id}` is damaged: {problem}; take an earlier one")]
     Damaged {

@@ -198,8 +198,8 @@ impl Store {
             created_at: now,
             consistency: request.consistency,
             snapshot_size: written.bytes,
-            checksum: written.checksum,
-            manifest_digest: written.manifest.digest()?,
+            checksum: Some(written.checksum),
+            manifest_digest: Some(written.manifest.digest()?),
         })
     }
 

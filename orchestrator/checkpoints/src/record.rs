@@ -14,12 +14,13 @@ use crate::limits::{CHECKPOINT_NAME_CHARS_MAX, CHECKPOINT_TYPE_CHARS_MAX};
 pub const PRE_RESTORE: &str = "pre_restore";
 
 /// Whether somebody was writing while a checkpoint was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consistency {
     /// Nobody was: the files are those of one moment.
     Stopped,
     /// Somebody may have been: each file is as it was at some moment of the copying.
+    #[default]
     Live,
 }
 
@@ -80,6 +81,13 @@ impl MakeCheckpoint<'_> {
                 "the name of a checkpoint is one line of 1 to {CHECKPOINT_NAME_CHARS_MAX} characters"
             )));
         }
+        if let Some(name) = &self.name
+            && name.parse::<CheckpointId>().is_ok()
+        {
+            return Err(CheckpointError::invalid(format!(
+                "`{name}` is the id of a checkpoint and cannot be a name"
+            )));
+        }
         Ok(())
     }
 }
@@ -102,12 +110,15 @@ pub(crate) struct Summary {
     pub(crate) agent_state: AgentState,
     pub(crate) tokens_used: u64,
     pub(crate) created_at: Timestamp,
+    #[serde(default)]
     pub(crate) consistency: Consistency,
     pub(crate) snapshot_size: u64,
-    /// SHA-256 of `snapshot.tar.gz`.
-    pub(crate) checksum: Digest,
-    /// The digest of the manifest, so that a damaged one is not believed.
-    pub(crate) manifest_digest: Digest,
+    /// SHA-256 of `snapshot.tar.gz`; none of a checkpoint that another program made, which is only listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checksum: Option<Digest>,
+    /// The digest of the manifest, so that a damaged one is not believed; none likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) manifest_digest: Option<Digest>,
 }
 
 /// Something that a snapshot does not hold.
@@ -173,10 +184,13 @@ pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
 
 /// Reads the manifest of `metadata.json`, which may be hostile.
 pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, String> {
+    let Some(expected) = summary.manifest_digest else {
+        return Err("another program made it, and it has no manifest; `tar` can unpack it".to_owned());
+    };
     let WithManifest { manifest } = serde_json::from_slice(text)
         .map_err(|error| format!("the manifest in `metadata.json` cannot be read: {error}"))?;
     let digest = manifest.digest().map_err(|error| error.to_string())?;
-    if digest != summary.manifest_digest {
+    if digest != expected {
         return Err("the manifest in `metadata.json` is not as it was written".to_owned());
     }
     for (path, entry) in manifest.entries() {

@@ -112,6 +112,24 @@ impl Store {
         Ok(behind.map(|id| self.listed(id)))
     }
 
+    /// Finds a checkpoint by its id or its name; the newest of those with the name.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::UnknownName`], or as [`list`](Self::list).
+    pub fn find(&self, id_or_name: &str) -> Result<CheckpointId, CheckpointError> {
+        if let Ok(id) = id_or_name.parse() {
+            return Ok(id);
+        }
+        for id in self.ids()?.into_iter().rev() {
+            if self.listed(id)?.name() == Some(id_or_name) {
+                return Ok(id);
+            }
+        }
+        let name = id_or_name.to_owned();
+        Err(CheckpointError::UnknownName { name })
+    }
+
     fn listed(&self, id: CheckpointId) -> Result<Listed, CheckpointError> {
         let mut size = 0;
         for name in [SNAPSHOT, METADATA] {
@@ -270,7 +288,7 @@ impl Store {
             }
         }
         let is_whole = offset == whole.summary.snapshot_size
-            && Digest::finish(hasher) == whole.summary.checksum;
+            && Some(Digest::finish(hasher)) == whole.summary.checksum;
         Ok(if is_whole {
             Ok(whole)
         } else {

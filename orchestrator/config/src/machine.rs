@@ -42,6 +42,11 @@ pub trait Machine {
 
     /// The directory of goondan's own files, without links, if there is one yet.
     fn state_root(&self) -> Option<PathBuf>;
+
+    /// The directory of the tasks' work areas, without links, if it is not in the state root.
+    fn tasks_root(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// A machine of which nothing is known, and which is taken to have everything.
@@ -81,6 +86,7 @@ pub struct ThisMachine {
     path: OsString,
     node: OnceCell<Option<NodeVersion>>,
     state_root: PathBuf,
+    tasks_root: Option<PathBuf>,
     rights: LazyCell<Facts, Box<dyn FnOnce() -> Facts>>,
 }
 
@@ -93,7 +99,17 @@ impl ThisMachine {
             path: std::env::var_os("PATH").unwrap_or_default(),
             node: OnceCell::new(),
             state_root,
+            tasks_root: None,
             rights: LazyCell::new(Box::new(rights)),
+        }
+    }
+
+    /// The same with the tasks' work areas in a directory of their own, without links.
+    #[must_use]
+    pub fn with_tasks_root(self, tasks_root: Option<&Path>) -> Self {
+        Self {
+            tasks_root: tasks_root.map(Path::to_owned),
+            ..self
         }
     }
 
@@ -152,6 +168,10 @@ impl Machine for ThisMachine {
 
     fn home(&self) -> Option<PathBuf> {
         std::env::home_dir().filter(|home| home.is_absolute())
+    }
+
+    fn tasks_root(&self) -> Option<PathBuf> {
+        self.tasks_root.clone()
     }
 
     fn state_root(&self) -> Option<PathBuf> {

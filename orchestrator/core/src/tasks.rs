@@ -290,6 +290,10 @@ impl Tasks {
             TaskEffect::MakeCheckpoint { kind } => {
                 self.make_checkpoint(fleet, at, kind, None, None);
             }
+            TaskEffect::FindDocuments { documents } => {
+                let at = at.clone();
+                Self::work(fleet, TaskWork::FindDocuments { at, documents });
+            }
             TaskEffect::Notify { id } => self.notify(fleet, at, id),
             TaskEffect::SendNotification { id } => self.send_notification(fleet, at, id),
         }
@@ -326,6 +330,9 @@ impl Tasks {
                 token,
                 result,
             } => self.on_imported(fleet, &workspace_id, token, result),
+            TaskDone::DocumentsFound { at, missing } => {
+                self.input(fleet, &at, TaskInput::DocumentsFound { missing }, None);
+            }
             TaskDone::Measured { at, result } => self.on_measured(fleet, &at, result),
             TaskDone::CheckpointMade {
                 at,

@@ -143,7 +143,9 @@ fn taken_back(at: InstanceRef, hold: HoldId, result: Result<PathBuf, NotTakenBac
 fn told(error: &CheckpointError) -> ControlError {
     let text = goondan_log::error_chain(error);
     let code = match error {
-        CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::CheckpointNotFound,
+        CheckpointError::None
+        | CheckpointError::Unknown { .. }
+        | CheckpointError::UnknownName { .. } => ErrorCode::CheckpointNotFound,
         CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
         CheckpointError::Invalid { .. } | CheckpointError::Blocked(_) => ErrorCode::InvalidRequest,
         CheckpointError::TooMany { .. }
@@ -153,7 +155,7 @@ fn told(error: &CheckpointError) -> ControlError {
     };
     let hint = match error {
         CheckpointError::None => "`gdn instance checkpoint` makes one",
-        CheckpointError::Unknown { .. } => LIST_HINT,
+        CheckpointError::Unknown { .. } | CheckpointError::UnknownName { .. } => LIST_HINT,
         _ => return ControlError::new(code, text),
     };
     ControlError::new(code, text).suggest(hint)
@@ -264,7 +266,7 @@ fn plan(
     about: &JointAbout,
 ) -> Result<InstanceRewound, ControlError> {
     let which = match ask.checkpoint_id {
-        Some(id) => Which::Id(id_of(id)?),
+        Some(id) => Which::Id(store.find(id).map_err(|error| told(&error))?),
         None => Which::Latest,
     };
     let plan = store.plan_rewind(which).map_err(|error| told(&error))?;

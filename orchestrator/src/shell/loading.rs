@@ -157,7 +157,8 @@ impl Projects {
         let agent_process = self.agent_process.clone();
         let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
             goondan_confinement::probe_all(&agent_process)
-        });
+        })
+        .with_tasks_root(self.layout.tasks_root());
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)
@@ -331,7 +332,8 @@ impl Projects {
         let agent_process = self.agent_process.clone();
         let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
             goondan_confinement::probe_all(&agent_process)
-        });
+        })
+        .with_tasks_root(self.layout.tasks_root());
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
             .with_secrets(&secrets)

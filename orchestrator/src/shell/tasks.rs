@@ -26,6 +26,7 @@ use super::secrets::SecretKeeper;
 mod areas;
 mod checkpoints;
 mod disk;
+mod documents;
 mod handoffs;
 mod logs;
 mod moving;
@@ -220,10 +221,11 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             token,
             path,
             guides,
+            worker,
         } => {
             let with = ground.clone();
             in_background(move || {
-                let result = moving::import(&with, &workspace_id, &path, &guides);
+                let result = moving::import(&with, &workspace_id, &path, &guides, worker);
                 with.report(TaskDone::Imported {
                     workspace_id,
                     token,
@@ -249,6 +251,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             if let Some(problem) = handoffs::problem_of(&text, &ground.work_area(&at), &sandboxes) {
                 ground.report(TaskDone::HandoffRefused { at, problem });
             }
+        }
+        TaskWork::FindDocuments { at, documents } => {
+            let missing = documents::missing(&ground.work_area(&at), documents);
+            ground.report(TaskDone::DocumentsFound { at, missing });
         }
         TaskWork::Measure { at } => {
             let with = ground.clone();

@@ -42,6 +42,14 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    /// The directory of work areas cannot be used.
+    #[error("the tasks' directory `{}` cannot be used: {problem}", path.display())]
+    TasksRoot {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        problem: &'static str,
+    },
     /// Project Root and System Root contain one another (`ROOT-1`).
     #[error(
         "the project `{}` and the state directory `{}` must not contain one another",

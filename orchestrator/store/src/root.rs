@@ -21,6 +21,12 @@ use crate::format;
 pub const DEFAULT_DIR_NAME: &str = ".goondan";
 /// The environment variable that moves the System Root (`ROOT-7`).
 pub const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
+/// The environment variable that moves the work areas of tasks.
+pub const TASKS_ROOT_VAR: &str = "GOONDAN_TASKS_ROOT";
+/// The directory of backups beside work areas that have a directory of their own. No task has such an id.
+const TASK_BACKUPS_DIR: &str = "_backups";
+/// The file in such a directory that its owner locks.
+const TASKS_LOCK_FILE: &str = ".goondan.pid";
 /// The file in a workspace's folder that keeps the configuration that ran last.
 pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
 /// The audit log's name, in a workspace's folder and in the system's (`INST-6`).
@@ -34,13 +40,30 @@ const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     root: PathBuf,
+    /// Where the tasks' work areas are, if that is not below the root.
+    tasks_root: Option<PathBuf>,
 }
 
 impl Layout {
     /// The layout below `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            tasks_root: None,
+        }
+    }
+
+    /// The same with the work areas of tasks in a directory of their own.
+    #[must_use]
+    pub fn with_tasks_root(self, tasks_root: Option<PathBuf>) -> Self {
+        Self { tasks_root, ..self }
+    }
+
+    /// The directory of work areas, if it is not below the System Root.
+    #[must_use]
+    pub fn tasks_root(&self) -> Option<&Path> {
+        self.tasks_root.as_deref()
     }
 
     /// The System Root itself.
@@ -121,13 +144,31 @@ impl Layout {
     /// The work areas of one workspace's tasks (`TASK-1`).
     #[must_use]
     pub fn tasks(&self, id: &WorkspaceId) -> PathBuf {
+        match &self.tasks_root {
+            Some(tasks_root) => tasks_root.join(id.as_str()),
+            None => self.usual_tasks(id),
+        }
+    }
+
+    /// Where they are unless they have a directory of their own.
+    #[must_use]
+    pub fn usual_tasks(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace(id).join("tasks")
     }
 
-    /// The copies of work areas of tasks that were removed (`TASK-10`).
+    /// The directory that exists above all work areas and their backups.
+    #[must_use]
+    pub fn above_tasks(&self) -> &Path {
+        self.tasks_root.as_deref().unwrap_or(&self.root)
+    }
+
+    /// The copies of work areas of tasks that were removed (`TASK-10`): on the file system of the work areas.
     #[must_use]
     pub fn backups(&self) -> PathBuf {
-        self.root.join("backups")
+        match &self.tasks_root {
+            Some(tasks_root) => tasks_root.join(TASK_BACKUPS_DIR),
+            None => self.root.join("backups"),
+        }
     }
 
     /// What is kept beside workspaces that other nodes have, too (`REP-1`).
@@ -149,6 +190,9 @@ impl Layout {
 pub struct SystemConfig {
     /// The log files of a daemon in the background.
     pub log: LogConfig,
+    /// The directory of the tasks' work areas, absolute; below the state root if it is not named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_root: Option<PathBuf>,
     /// Where the workspaces' logs are; none if they are on this machine alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationConfig>,
@@ -208,6 +252,8 @@ pub struct SystemRoot {
     config: SystemConfig,
     /// Holds the lock; the operating system releases it however the process ends.
     _lock: File,
+    /// The same of the directory of work areas, if they have one of their own.
+    _tasks_lock: Option<File>,
 }
 
 impl SystemRoot {
@@ -219,6 +265,11 @@ impl SystemRoot {
     /// [`StoreError::RootInUse`] if another orchestrator owns it; [`FileError::Damaged`] if
     /// `config.json` cannot be read; [`FileError::Io`].
     pub fn take(root: &Path) -> Result<Self, StoreError> {
+        Self::take_with(root, std::env::var_os(TASKS_ROOT_VAR).map(PathBuf::from))
+    }
+
+    /// Takes it, with the directory of work areas that the environment names.
+    fn take_with(root: &Path, named: Option<PathBuf>) -> Result<Self, StoreError> {
         format::read(&RealDisk, root, &Layout::new(root).format_file())?;
         make_dir(root)?;
         // The canonical path is what projects are compared with.
@@ -231,15 +282,24 @@ impl SystemRoot {
         let run = root.join("run");
         fs::set_permissions(&run, fs::Permissions::from_mode(0o700))
             .during("set the mode of", &run)?;
-        let lock = lock(&layout)?;
+        let root_lock = lock(&layout.pid_file(), layout.root())?;
         // Again: another daemon may have owned it meanwhile.
         format::bring_up(&RealDisk, &root, &layout.format_file())?;
         renew_egress(&layout.egress())?;
         let config = read_config(&layout)?;
+        let named = named.filter(|path| !path.as_os_str().is_empty());
+        let named = named.or_else(|| config.tasks_root.clone());
+        let tasks_root = named.map(|path| make_tasks_root(&path, &root, &config));
+        let tasks_root = tasks_root.transpose()?;
+        let tasks_lock = tasks_root.as_ref().map(|tasks_root| {
+            // Daemons of two System Roots could have a workspace of the same project.
+            lock(&tasks_root.join(TASKS_LOCK_FILE), tasks_root)
+        });
         Ok(Self {
-            layout,
+            layout: layout.with_tasks_root(tasks_root),
             config,
-            _lock: lock,
+            _lock: root_lock,
+            _tasks_lock: tasks_lock.transpose()?,
         })
     }
 
@@ -266,6 +326,34 @@ fn renew_egress(egress: &Path) -> Result<(), FileError> {
     make_dir(egress)
 }
 
+/// Makes the directory of work areas, and returns its path without links.
+fn make_tasks_root(
+    path: &Path,
+    root: &Path,
+    config: &SystemConfig,
+) -> Result<PathBuf, StoreError> {
+    let refused = |problem: &'static str| StoreError::TasksRoot {
+        path: path.to_owned(),
+        problem,
+    };
+    if !path.is_absolute() {
+        return Err(refused("it must be an absolute path"));
+    }
+    if config.replication.is_some() {
+        return Err(refused(
+            "the tasks of workspaces that several nodes share must be below the state directory",
+        ));
+    }
+    make_dir(path)?;
+    let path = fs::canonicalize(path).during("resolve", path)?;
+    if path.starts_with(root) || root.starts_with(&path) {
+        return Err(refused(
+            "it must neither contain the state directory nor be in it",
+        ));
+    }
+    Ok(path)
+}
+
 fn make_dir(path: &Path) -> Result<(), FileError> {
     DirBuilder::new()
         .recursive(true)
@@ -274,16 +362,15 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
         .during("create", path)
 }
 
-fn lock(layout: &Layout) -> Result<File, StoreError> {
-    let path = layout.pid_file();
+fn lock(path: &Path, locked: &Path) -> Result<File, StoreError> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(&path)
-        .during("open", &path)?;
+        .open(path)
+        .during("open", path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -291,18 +378,18 @@ fn lock(layout: &Layout) -> Result<File, StoreError> {
             let read = file.read_to_string(&mut text);
             let owner = read.ok().and_then(|_| text.trim().parse().ok());
             return Err(StoreError::RootInUse {
-                path: layout.root().to_owned(),
+                path: locked.to_owned(),
                 owner,
             });
         }
-        Err(TryLockError::Error(error)) => return Err(error).during("lock", &path)?,
+        Err(TryLockError::Error(error)) => return Err(error).during("lock", path)?,
     }
     let write = |file: &mut File| -> io::Result<()> {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())
     };
-    write(&mut file).during("write", &path)?;
+    write(&mut file).during("write", path)?;
     Ok(file)
 }
 
@@ -335,6 +422,22 @@ pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), Stor
         });
     }
     Ok(())
+}
+
+impl Layout {
+    /// Checks that a project contains nothing of goondan's state, and is not in it (`ROOT-1`). `project_root` must be
+    /// canonical.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::RootsOverlap`].
+    pub fn check_apart(&self, project_root: &Path) -> Result<(), StoreError> {
+        check_separate(project_root, &self.root)?;
+        match &self.tasks_root {
+            Some(tasks_root) => check_separate(project_root, tasks_root),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -417,6 +520,46 @@ mod tests {
             matches!(error, StoreError::UnknownFormat { .. }),
             "{error:?}"
         );
+    }
+
+    #[test]
+    fn task_1_work_areas_may_have_a_directory_of_their_own() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(temp.path()).unwrap();
+        let (root, tasks) = (base.join("state"), base.join("deep/tasks"));
+        let id = WorkspaceId::new("w").unwrap();
+        let usual = SystemRoot::take_with(&root, None).unwrap();
+        assert_eq!(usual.layout().tasks(&id), root.join("workspaces/w/tasks"));
+        assert_eq!(usual.layout().backups(), root.join("backups"));
+        drop(usual);
+        let setting = format!("{{\"tasksRoot\": \"{}\"}}", tasks.display());
+        files::replace(&RealDisk, &root.join("config.json"), setting.as_bytes()).unwrap();
+        let taken = SystemRoot::take_with(&root, None).unwrap();
+        let layout = taken.layout();
+        assert_eq!(layout.tasks(&id), tasks.join("w"));
+        assert_eq!(layout.backups(), tasks.join("_backups"));
+        let mode = fs::metadata(&tasks).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        for project in [&tasks.join("project"), &base.join("deep"), &root.join("p")] {
+            let error = layout.check_apart(project).unwrap_err();
+            assert!(matches!(error, StoreError::RootsOverlap { .. }), "{error}");
+        }
+        layout.check_apart(&base.join("project")).unwrap();
+        // Another System Root must not own the same work areas.
+        let other = base.join("other");
+        match SystemRoot::take_with(&other, Some(tasks.clone())) {
+            Err(StoreError::RootInUse { path, .. }) => assert_eq!(path, tasks),
+            taken => panic!("{taken:?}"),
+        }
+        drop(taken);
+        let named = base.join("named");
+        let taken = SystemRoot::take_with(&root, Some(named.clone())).unwrap();
+        assert_eq!(taken.layout().tasks_root(), Some(named.as_path()));
+        drop(taken);
+        for wrong in [Path::new("tasks"), &root.join("tasks"), &base] {
+            let error = SystemRoot::take_with(&root, Some(wrong.to_owned())).unwrap_err();
+            assert!(matches!(error, StoreError::TasksRoot { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn register(
     project_root: &Path,
     package: Option<&str>,
 ) -> Result<WorkspaceRecord, StoreError> {
-    crate::root::check_separate(project_root, layout.root())?;
+    layout.check_apart(project_root)?;
     let id = workspace_id(project_root, package).map_err(|error| StoreError::InvalidEvent {
         problem: error.to_string(),
     })?;

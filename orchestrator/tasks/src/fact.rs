@@ -228,6 +228,10 @@ pub enum Fact {
     DocumentCreated {
         file: String,
     },
+    /// Documents that the agent lists as created and that do not exist in the work area.
+    DocumentsMissing {
+        documents: Vec<String>,
+    },
     CheckpointCreated {
         checkpoint_id: String,
     },
@@ -245,6 +249,7 @@ pub enum Fact {
     },
     DependencyRequested {
         id: String,
+        #[serde(flatten)]
         request: DependencyRequest,
         until: Option<Timestamp>,
     },
@@ -255,6 +260,7 @@ pub enum Fact {
     QuestionAsked {
         id: String,
         origin: Origin,
+        #[serde(flatten)]
         question: UserQuestion,
         until: Option<Timestamp>,
     },
@@ -273,6 +279,7 @@ pub enum Fact {
         text: String,
     },
     ErrorReported {
+        #[serde(flatten)]
         error: AgentError,
     },
     WorkHandedOff {
@@ -288,6 +295,9 @@ pub enum Fact {
         counter: String,
         usage: Usage,
         cost: Option<MicroUsd>,
+        /// The phase that it was taken in, if that is not the one under way.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<u32>,
     },
     BudgetWarned {
         percent: u64,
@@ -333,4 +343,76 @@ pub struct Entry {
     /// What happened.
     #[serde(flatten)]
     pub fact: Fact,
+}
+
+impl Entry {
+    /// Reads a line of the history, in the form of this version or of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// As `serde_json` says of the line.
+    pub fn from_record(record: &[u8]) -> serde_json::Result<Self> {
+        match serde_json::from_slice(record) {
+            Ok(entry) => Ok(entry),
+            Err(error) => match nested::flattened(record) {
+                Some(line) => serde_json::from_value(line),
+                None => Err(error),
+            },
+        }
+    }
+}
+
+/// Facts as earlier versions wrote them: what an agent asked for was an object of its own in `data`.
+mod nested {
+    use serde_json::Value;
+
+    /// Returns the line with the members of that object in `data`; none if there is no such object.
+    pub(super) fn flattened(record: &[u8]) -> Option<Value> {
+        let mut line: Value = serde_json::from_slice(record).ok()?;
+        let member = match line.get("event")?.as_str()? {
+            "dependency_requested" => "request",
+            "question_asked" => "question",
+            "error_reported" => "error",
+            _ => return None,
+        };
+        let data = line.get_mut("data")?.as_object_mut()?;
+        match data.remove(member)? {
+            Value::Object(members) => data.extend(members),
+            _ => return None,
+        }
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_5_facts_of_earlier_versions_are_read() {
+        let pairs = [
+            (
+                r#"{"event":"dependency_requested","data":{"id":"d-0001","request":{"type":"api_key","name":"KEY","required":true},"until":null}}"#,
+                r#"{"event":"dependency_requested","data":{"id":"d-0001","type":"api_key","name":"KEY","required":true,"until":null}}"#,
+            ),
+            (
+                r#"{"event":"question_asked","data":{"id":"q-0001","origin":{"permission":{"run":3,"request":"r"}},"question":{"category":"choice","question":"Which?","options":["a"],"required":false},"until":null}}"#,
+                r#"{"event":"question_asked","data":{"id":"q-0001","origin":{"permission":{"run":3,"request":"r"}},"category":"choice","question":"Which?","options":["a"],"required":false,"until":null}}"#,
+            ),
+            (
+                r#"{"event":"error_reported","data":{"error":{"type":"fatal","message":"no","recovery":"none"}}}"#,
+                r#"{"event":"error_reported","data":{"type":"fatal","message":"no","recovery":"none"}}"#,
+            ),
+        ];
+        for (earlier, now) in pairs {
+            let stamped = |line: &str| {
+                line.replacen('{', r#"{"timestamp":"2024-02-15T10:25:00.000Z","#, 1)
+            };
+            let read = Entry::from_record(stamped(earlier).as_bytes()).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), stamped(now));
+            assert_eq!(Entry::from_record(stamped(now).as_bytes()).unwrap(), read);
+        }
+        let unknown = br#"{"timestamp":"2024-02-15T10:25:00.000Z","event":"unheard","data":{}}"#;
+        Entry::from_record(unknown).unwrap_err();
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! The lowest first: what can happen to a task, as the lines of its history ([`fact`]); what a task is, which
 //! is what its facts add up to ([`state`]); what is done when something comes in ([`machine`]); and the
-//! work area on disk, which alone restores the task ([`work_area`], `TASK-1`).
+//! work area on disk, which alone restores the task ([`work_area`], `TASK-1`). [`plain_area`] reads the format that the layout of work
+//! areas comes from.
 //!
 //! ```text
 //! idle → running ⇄ waiting_dependency / waiting_question / waiting_review / paused
@@ -23,6 +24,7 @@
 pub mod fact;
 pub mod limits;
 pub mod machine;
+pub mod plain_area;
 mod prompt;
 pub mod state;
 mod told;

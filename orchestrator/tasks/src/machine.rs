@@ -45,6 +45,8 @@ pub struct Task {
     disk: Option<DiskUse>,
     /// Which budget that it shares with others lets it take no more, if one does.
     shortage: Option<String>,
+    /// Whether [`Input::Tick`] came since it was restored.
+    has_ticked: bool,
     output: Output,
 }
 
@@ -79,6 +81,7 @@ impl Task {
             watch: Watch::default(),
             disk: None,
             shortage: None,
+            has_ticked: false,
             output: Output::default(),
         }
     }
@@ -134,6 +137,10 @@ impl Task {
                     },
                 );
             }
+            Input::DocumentsFound { missing } if missing != self.state.missing_documents => {
+                self.record(now, Fact::DocumentsMissing { documents: missing });
+            }
+            Input::DocumentsFound { .. } => {}
             Input::Spawned {
                 run,
                 pid,
@@ -400,6 +407,14 @@ impl Task {
         Ok(())
     }
 
+    /// Has the documents of what was completed last looked for, since a review relies on them.
+    pub(super) fn find_documents(&mut self) {
+        let documents = self.state.completed_documents.clone();
+        if !documents.is_empty() {
+            self.effect(Effect::FindDocuments { documents });
+        }
+    }
+
     fn run_number(&self) -> Option<u64> {
         self.state.run.as_ref().map(|run| run.number)
     }
@@ -494,6 +509,10 @@ impl Task {
 
     fn tick(&mut self, now: Timestamp) {
         self.close_late_asks(now);
+        if self.state.review.is_some() && !std::mem::replace(&mut self.has_ticked, true) {
+            // A daemon that died may not have looked for them.
+            self.find_documents();
+        }
         let Some(run) = self.run_number() else {
             return;
         };

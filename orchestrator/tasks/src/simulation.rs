@@ -153,7 +153,9 @@ impl World {
             | Effect::ContinueRun { run } => {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
             }
-            Effect::MakeCheckpoint { .. } | Effect::CheckHandoff { .. } => {}
+            Effect::MakeCheckpoint { .. }
+            | Effect::CheckHandoff { .. }
+            | Effect::FindDocuments { .. } => {}
             Effect::Notify { ref id } => {
                 let stage = self.state().notification(id).map(|told| &told.stage);
                 assert_eq!(stage, Some(&Stage::Requested), "nothing was done yet");

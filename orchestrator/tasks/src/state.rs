@@ -20,6 +20,9 @@ pub use tokens::{Taken, TokenEntry, Tokens};
 /// The answer to a question of goondan that ends the task.
 pub const GIVE_UP: &str = "fail";
 
+/// The progress of what is completed.
+const DONE_PERCENT: u8 = 100;
+
 /// Something that was asked of people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
@@ -130,6 +133,10 @@ pub struct State {
     pub(crate) plan: Vec<PlanStep>,
     pub(crate) progress: u8,
     pub(crate) documents: Vec<String>,
+    /// Documents of what was completed last, as its agent lists them.
+    pub(crate) completed_documents: Vec<String>,
+    /// Those of them that do not exist in the work area.
+    pub(crate) missing_documents: Vec<String>,
     pub(crate) checkpoint: Option<String>,
     pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
@@ -173,6 +180,8 @@ impl State {
             plan: Vec::new(),
             progress: 0,
             documents: Vec::new(),
+            completed_documents: Vec::new(),
+            missing_documents: Vec::new(),
             checkpoint: None,
             drill: None,
             budget_warned: false,
@@ -283,6 +292,7 @@ impl State {
             Fact::AgentStarted {
                 pid, start_time, ..
             } => {
+                self.started_at.get_or_insert(at);
                 if let Some(run) = &mut self.run {
                     run.process = pid.zip(*start_time);
                 }
@@ -316,11 +326,20 @@ impl State {
             Fact::PhaseCompleted { documents, .. } => {
                 self.recovered();
                 self.add_documents(documents);
+                self.progress = DONE_PERCENT;
+                self.completed_documents.clone_from(documents);
+                self.missing_documents.clear();
             }
             Fact::WorkCompleted { documents } => {
                 self.recovered();
                 self.is_work_completed = true;
                 self.add_documents(documents);
+                self.progress = DONE_PERCENT;
+                self.completed_documents.clone_from(documents);
+                self.missing_documents.clear();
+            }
+            Fact::DocumentsMissing { documents } => {
+                self.missing_documents.clone_from(documents);
             }
             Fact::StepStarted { step } => self.step = Some(step.clone()),
             Fact::PlanTold { steps } => self.planned(steps),
@@ -387,6 +406,8 @@ impl State {
             Fact::ReviewRequested { phase } => self.review = Some(*phase),
             Fact::ReviewApproved { phase } => {
                 self.review = None;
+                self.completed_documents.clear();
+                self.missing_documents.clear();
                 if *phase < self.task.total_phases {
                     self.current_phase = phase + 1;
                 }
@@ -394,6 +415,9 @@ impl State {
             }
             Fact::ReviewReworked { phase, text } => {
                 self.review = None;
+                self.progress = 0;
+                self.completed_documents.clear();
+                self.missing_documents.clear();
                 self.notes.push(Note::Rework(*phase, text.clone()));
             }
             Fact::ProtocolRefused { protocol, problem } => {
@@ -404,9 +428,10 @@ impl State {
                 counter,
                 usage,
                 cost,
+                phase,
             } => {
-                self.tokens
-                    .record(at, self.current_phase, counter, usage, *cost);
+                let phase = phase.unwrap_or(self.current_phase);
+                self.tokens.record(at, phase, counter, usage, *cost);
             }
             Fact::BudgetWarned { .. } => self.budget_warned = true,
             Fact::BudgetChanged { budget } => {
@@ -429,7 +454,10 @@ impl State {
                 self.is_paused = None;
                 self.shared_budget = None;
             }
-            Fact::TaskCompleted {} => self.ended = Some((Status::Completed, at)),
+            Fact::TaskCompleted {} => {
+                self.ended = Some((Status::Completed, at));
+                self.progress = DONE_PERCENT;
+            }
             Fact::TaskFailed { reason } => self.fail(reason, at),
             Fact::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),
         }

@@ -57,7 +57,8 @@ impl State {
     /// Whether it goes on though the last drill could not restore its newest checkpoint.
     #[must_use]
     pub fn is_drill_failed(&self) -> bool {
-        self.warning().is_some()
+        let drill = self.drill.as_ref().filter(|_| self.ended.is_none());
+        drill.is_some_and(|drill| drill.problem.is_some())
     }
 
     /// What a person should look at though it holds nothing up.
@@ -67,6 +68,14 @@ impl State {
         }
         if let Some(why) = &self.shared_budget {
             return Some(why.clone());
+        }
+        if let Some(phase) = self.review
+            && !self.missing_documents.is_empty()
+        {
+            let missing = self.missing_documents.join(", ");
+            return Some(format!(
+                "phase {phase} lists documents that do not exist: {missing}"
+            ));
         }
         let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;
@@ -159,6 +168,7 @@ impl State {
             approvals: Vec::new(),
             review: self.review.filter(|_| is_live),
             documents: self.documents.clone(),
+            missing_documents: self.missing_documents.clone(),
             step: self.step.clone(),
             plan: self.plan.clone(),
             run: self.run.as_ref().map(|run| TaskRun {

@@ -1,9 +1,12 @@
 //! Facts in words, for `agent.log` and for people.
 
+use goondan_cli_agents::blocks::ErrorKind;
 use goondan_protocol::control::TaskHappening;
 use goondan_protocol::task::PlanStepState;
+use goondan_protocol::time::Timestamp;
+use serde::Serialize;
 
-use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision};
+use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision, TaskId};
 
 /// Characters of what a fact is about at most.
 const DETAIL_CHARS_MAX: usize = 200;
@@ -22,15 +25,76 @@ pub fn happening(entry: &Entry) -> TaskHappening {
     }
 }
 
-/// The line of `agent.log` that tells of a fact, with its newline.
-#[must_use]
-pub fn line(entry: &Entry) -> String {
-    let TaskHappening { at, event, detail } = happening(entry);
-    let event = event.replace('_', " ");
-    if detail.is_empty() {
-        format!("{at} {event}\n")
-    } else {
-        format!("{at} {event}: {detail}\n")
+/// A line of `agent.log` (`TASK-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLine {
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// How much it matters to people.
+    pub level: LogLevel,
+    /// What happened, in words.
+    pub message: String,
+    /// The task.
+    pub task_id: TaskId,
+}
+
+/// How much a line of `agent.log` matters to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// The work goes on.
+    Info,
+    /// A person is needed, or something did not go as it should.
+    Warn,
+    /// The task has failed.
+    Error,
+}
+
+impl LogLine {
+    /// Returns the line that tells of a fact.
+    #[must_use]
+    pub fn new(task_id: TaskId, entry: &Entry) -> Self {
+        let TaskHappening { at, event, detail } = happening(entry);
+        let mut message = event.replace('_', " ");
+        if let Some(first) = message.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        if !detail.is_empty() {
+            message.push_str(": ");
+            message.push_str(&detail);
+        }
+        Self {
+            timestamp: at,
+            level: level(&entry.fact),
+            message,
+            task_id,
+        }
+    }
+}
+
+fn level(fact: &Fact) -> LogLevel {
+    match fact {
+        Fact::TaskFailed { .. } => LogLevel::Error,
+        Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => LogLevel::Error,
+        Fact::RunEnded {
+            outcome: Outcome::Done | Outcome::Ended,
+            ..
+        }
+        | Fact::RestoreDrilled { problem: None, .. } => LogLevel::Info,
+        Fact::DocumentsMissing { documents } if documents.is_empty() => LogLevel::Info,
+        Fact::DependencyRequested { .. }
+        | Fact::QuestionAsked { .. }
+        | Fact::ErrorReported { .. }
+        | Fact::ProtocolRefused { .. }
+        | Fact::DocumentsMissing { .. }
+        | Fact::SessionLost { .. }
+        | Fact::RunEnded { .. }
+        | Fact::RestoreDrilled { .. }
+        | Fact::BudgetWarned { .. }
+        | Fact::NotificationFailed { .. } => LogLevel::Warn,
+        Fact::TaskPaused { reason, .. } if *reason != PauseReason::Person => LogLevel::Warn,
+        _ => LogLevel::Info,
     }
 }
 
@@ -67,7 +131,10 @@ fn detail(fact: &Fact) -> String {
         | Fact::PhaseCompleted { phase, .. }
         | Fact::ReviewRequested { phase }
         | Fact::ReviewApproved { phase } => format!("phase {phase}"),
-        Fact::WorkCompleted { documents } => documents.join(", "),
+        Fact::DocumentsMissing { documents } if documents.is_empty() => "all exist".to_owned(),
+        Fact::WorkCompleted { documents } | Fact::DocumentsMissing { documents } => {
+            documents.join(", ")
+        }
         Fact::StepStarted { step } => step.clone(),
         Fact::ProgressMade { percent } => format!("{percent} %"),
         Fact::DocumentCreated { file } => file.clone(),
@@ -132,5 +199,41 @@ fn outcome_words(outcome: &Outcome) -> String {
         Outcome::RateLimited(until) => format!("the provider serves again at {until}"),
         Outcome::Unknown => "how it ended is not known".to_owned(),
         Outcome::NotStarted(why) => format!("not started: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_2_lines_of_the_log_have_the_form_of_the_clause() {
+        let line = |event: serde_json::Value| {
+            let at = "2024-02-15T10:15:00.000Z";
+            let entry = serde_json::json!({"timestamp": at, "event": event["event"], "data": event["data"]});
+            let entry: Entry = serde_json::from_value(entry).unwrap();
+            let id = "task_20240215_abc123".parse().unwrap();
+            serde_json::to_string(&LogLine::new(id, &entry)).unwrap()
+        };
+        let document = serde_json::json!(
+            {"event": "document_created", "data": {"file": "docs/planning/01_idea.md"}}
+        );
+        assert_eq!(
+            line(document),
+            r#"{"timestamp":"2024-02-15T10:15:00.000Z","level":"info","message":"Document created: docs/planning/01_idea.md","taskId":"task_20240215_abc123"}"#
+        );
+        let levels = [
+            (r#"{"event":"dependency_requested","data":{"id":"d-0001","type":"api_key","name":"K","until":null}}"#, "warn"),
+            (r#"{"event":"task_failed","data":{"reason":"no"}}"#, "error"),
+            (r#"{"event":"error_reported","data":{"type":"fatal","message":"no"}}"#, "error"),
+            (r#"{"event":"run_ended","data":{"run":1,"outcome":"done"}}"#, "info"),
+            (r#"{"event":"run_ended","data":{"run":1,"outcome":"unknown"}}"#, "warn"),
+            (r#"{"event":"task_paused","data":{"reason":"person"}}"#, "info"),
+            (r#"{"event":"task_paused","data":{"reason":"budget"}}"#, "warn"),
+        ];
+        for (event, level) in levels {
+            let line = line(serde_json::from_str(event).unwrap());
+            assert!(line.contains(&format!(r#""level":"{level}""#)), "{line}");
+        }
     }
 }

@@ -17,6 +17,7 @@ pub use goondan_protocol::task::HISTORY;
 use goondan_protocol::task::KEPT_DIRECTORIES;
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
+pub use views::json_line;
 
 use crate::fact::{Entry, Fact, NewTask};
 use crate::limits::RECENT_FACTS;
@@ -161,6 +162,9 @@ pub enum Log {
     Protocols,
 }
 
+/// All of them. They exist from the start (`TASK-2`).
+const LOG_FILES: [Log; 4] = [Log::Agent, Log::Stdout, Log::Stderr, Log::Protocols];
+
 impl Log {
     /// Its path below the work area.
     #[must_use]
@@ -211,6 +215,7 @@ impl WorkArea {
         if let Some(guide) = guide {
             put_guide(folder, root, guide)?;
         }
+        make_logs(disk, root)?;
         let path = root.join(HISTORY);
         let (history, reading) = SealedLog::open(disk, &path)?;
         if !reading.records.is_empty() || !reading.broken.is_empty() {
@@ -249,7 +254,8 @@ impl WorkArea {
         Ok(whole_lines == 0)
     }
 
-    /// Makes the directories that are missing in a work area that came from another node, which has its history alone.
+    /// Makes the directories and logs that are missing in a work area that came from another node, which has its
+    /// history alone.
     ///
     /// # Errors
     ///
@@ -261,7 +267,7 @@ impl WorkArea {
                 files::ensure_dir(disk, root, &path)?;
             }
         }
-        Ok(())
+        make_logs(disk, root)
     }
 
     /// Opens a work area, and gives its task as it was left, with nothing but what lies in it. What a crash
@@ -294,7 +300,7 @@ impl WorkArea {
         let mut recent = VecDeque::new();
         for span in reading.records {
             let record = history.record(span)?;
-            let entry: Entry = serde_json::from_slice(&record)
+            let entry = Entry::from_record(&record)
                 .map_err(|error| damaged(format!("line {}: {error}", span.line)))?;
             match (&mut state, &entry.fact) {
                 (None, Fact::TaskCreated(task)) => {
@@ -402,8 +408,17 @@ impl WorkArea {
         timestamp: Timestamp,
     ) -> Result<(), WorkAreaError> {
         let line = ProtocolLine { timestamp, block };
-        self.log(disk, Log::Protocols, &views::json_line(&line)?)
+        self.log(disk, Log::Protocols, &json_line(&line)?)
     }
+}
+
+/// Makes the logs that are missing. What is missing after a crash is made by the next one to open them.
+fn make_logs(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
+    for log in LOG_FILES {
+        let path = root.join(log.path());
+        disk.open(&path).during("open", &path)?;
+    }
+    Ok(())
 }
 
 /// Keeps the last of what happened.

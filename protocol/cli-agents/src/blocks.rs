@@ -85,6 +85,7 @@ pub struct DependencyRequest {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Whether the work cannot go on without it.
+    #[serde(default = "is_required")]
     pub required: bool,
     /// What stands in for it if nobody provides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +120,13 @@ pub struct UserQuestion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// Whether the work cannot go on without an answer.
+    #[serde(default = "is_required")]
     pub required: bool,
+}
+
+/// Returns what holds where a block does not say whether the work can go on without it.
+fn is_required() -> bool {
+    true
 }
 
 /// A phase that is done (`PROTO-4`).

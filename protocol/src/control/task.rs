@@ -295,6 +295,9 @@ pub struct ImportTask {
     pub workspace_id: WorkspaceId,
     /// A work area, absolute. It is copied; nothing but it is needed (`TASK-1`).
     pub path: PathBuf,
+    /// The agent for a task of the plain format, which names none; the only one if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
 }
 
 /// A log of a task.
@@ -467,6 +470,9 @@ pub struct TaskDetail {
     pub review: Option<u32>,
     /// Files that the agent wrote, as it says.
     pub documents: Vec<String>,
+    /// Documents of what was completed last that do not exist in the work area.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_documents: Vec<String>,
     /// The step it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,

@@ -27,6 +27,7 @@ mod chatting;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod command_line;
 mod compaction;
 #[cfg(test)]
 mod confined;
@@ -187,6 +188,7 @@ mod system_documents;
 #[cfg(test)]
 mod taken_elsewhere;
 #[cfg(test)]
+mod task_areas;
 mod task_budgets;
 #[cfg(test)]
 mod task_conversations;

@@ -182,6 +182,8 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
         "task",
         "new",
         "Before",
+        "--id",
+        "before",
         "--agent",
         "worker",
         "--description",

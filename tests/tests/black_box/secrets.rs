@@ -100,7 +100,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         home.gdn(&[command]).exits(6).tells(&[
             "E_CONFIG_MISSING_SECRET",
             "there is no secret `hook`",
-            "gdn secret set hook hmac",
+            "gdn secret set hook hmac --for .",
             "goondan.yaml:",
         ]);
     }

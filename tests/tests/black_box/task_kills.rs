@@ -145,6 +145,8 @@ impl Crew {
                 "task",
                 "new",
                 &title,
+                "--id",
+                &title,
                 "--agent",
                 &agent,
                 "--description",

@@ -79,6 +79,8 @@ pub(crate) fn new_task(home: &Home) {
         "task",
         "new",
         "Shop",
+        "--id",
+        "shop",
         "--description",
         "Build a shop.",
         "--phases",
@@ -367,7 +369,7 @@ fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
         "#!/bin/sh\ncat > /dev/null\nsetsid sleep 4322 &\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
-    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x", "--start"];
     home.gdn(&new).exits(0);
     wait_until("its program runs", || !home.running("sleep").is_empty());
     home.gdn(&["task", "pause", "shop"]).exits(0);
@@ -393,14 +395,13 @@ fn task_1_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
     // A file that is written behind the first line of its history has no place.
     let in_the_way = area(&home).join(".metadata/task.json");
     fs::create_dir_all(in_the_way.join("full")).unwrap();
-    let new = ["task", "new", "Shop", "--description", "x"];
-    let with_id = [&new[..], &["--id", "shop"]].concat();
-    let refused = home.gdn(&with_id);
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
+    let refused = home.gdn(&new);
     assert_ne!(refused.code, 0, "{refused:?}");
     for said in ["task.json", "gdn task show shop"] {
         assert!(refused.stderr.contains(said), "{refused:?}");
     }
-    let refused = home.gdn(&with_id);
+    let refused = home.gdn(&new);
     assert!(refused.stderr.contains("has a task `shop`"), "{refused:?}");
     fs::remove_dir_all(&in_the_way).unwrap();
     daemon.stop().check(false);
@@ -417,7 +418,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
         "#!/bin/sh\ncat > /dev/null\ntruncate -s 3000000 large\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
-    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x", "--start"];
     home.gdn(&[&new[..], &["--max-disk-mib", "2"]].concat())
         .exits(0);
     let large = area(&home).join("large");
@@ -455,7 +456,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
 fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_imported() {
     let home = example();
     let _daemon = Daemon::serving(&home);
-    let new = ["task", "new", "Shop", "--description", "x"];
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
     home.gdn(&new).exits(0);
     home.gdn(&["task", "checkpoint", "shop"]).exits(0);
     let drilled = home.gdn_json(&["task", "drill", "shop"]);
@@ -513,7 +514,7 @@ fn task_7_an_agent_that_is_killed_is_asked_about_or_goes_on_and_runs_once() {
          echo '=== CUSTOM TASK COMPLETE ==='\n",
     );
     let _daemon = Daemon::serving(&home);
-    home.gdn(&["task", "new", "Shop", "--description", "x", "--start"])
+    home.gdn(&["task", "new", "Shop", "--id", "shop", "--description", "x", "--start"])
         .exits(0);
     let runs =
         || fs::read_to_string(area(&home).join("runs.txt")).map_or(0, |text| text.lines().count());

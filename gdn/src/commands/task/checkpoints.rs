@@ -31,7 +31,7 @@ pub(crate) struct TaskCheckpointArgs {
 pub(crate) struct TaskRestoreArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Which; the newest that is whole and that no restore made if it is not said
+    /// Which, by its id or its name; the newest that is whole and that no restore made if it is not said
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
     /// Only tell what would change

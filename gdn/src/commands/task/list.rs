@@ -141,14 +141,17 @@ fn table_of(tasks: &[TaskInfo], is_of_all: bool, now: Timestamp) -> Table {
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for info in tasks {
         let title = info.damaged.as_ref().unwrap_or(&info.title);
+        // Of one that was never read, only its id is known.
+        let is_unknown = info.damaged.is_some() && info.title.is_empty();
+        let known = |text: String| Cell::from(if is_unknown { "-".to_owned() } else { text });
         let cells = [
             Cell::from(&info.task_id),
             status_of(info),
             phase_of(info).into(),
-            Cell::from(&info.agent),
-            info.tokens.to_string().into(),
-            info.cost.to_string().into(),
-            format!("{} ago", text::age(info.updated_at, now)).into(),
+            known(info.agent.to_string()),
+            known(info.tokens.to_string()),
+            known(info.cost.to_string()),
+            known(format!("{} ago", text::age(info.updated_at, now))),
             text::one_line(title).into(),
         ];
         let workspace = is_of_all.then(|| Cell::from(&info.workspace_id));
@@ -191,6 +194,9 @@ pub(super) mod tests {
         held.blocked_by = Some("budget".to_owned());
         let mut damaged = info("broken", TaskStatus::Idle);
         damaged.damaged = Some("history.jsonl: line 3 is damaged".to_owned());
+        // As the daemon lists one that it cannot read.
+        damaged.title = String::new();
+        damaged.updated_at = Timestamp::from_unix_millis(0);
         let tasks = [
             info("shop", TaskStatus::WaitingQuestion),
             held,
@@ -202,6 +208,7 @@ pub(super) mod tests {
         for said in ["asks", "over budget", "damaged", "completed", "2/3 40 %"] {
             assert!(shown.contains(said), "{said}:\n{shown}");
         }
+        assert!(!shown.contains("2m ago"), "nothing is known of it:\n{shown}");
         assert!(needs_person(&tasks[1]) && needs_person(&tasks[2]) && !needs_person(&tasks[3]));
     }
 }

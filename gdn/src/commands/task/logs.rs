@@ -1,7 +1,10 @@
 //! `gdn task logs`.
 
+use std::borrow::Cow;
+
 use clap::{Args, ValueEnum};
 use goondan_protocol::control::{ErrorCode, ReadTaskLog, TaskLog};
+use serde::Deserialize;
 
 use super::TaskAtArgs;
 use crate::client::{CallError, RequestTimeout};
@@ -61,6 +64,10 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
         false => RequestTimeout::Query,
     };
     let mut has_read = false;
+    let mut words = Words {
+        is_agent_log: matches!(args.log, LogName::Agent),
+        rest: String::new(),
+    };
     loop {
         let read = ReadTaskLog {
             workspace_id: workspace.workspace_id.clone(),
@@ -88,12 +95,82 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
         if !part.text.is_empty() {
             context.output.object(schemas::TASK_LOGS, &part)?;
             if !context.output.is_json() {
-                context.output.piece(&part.text)?;
+                context.output.piece(&words.of(&part.text))?;
             }
         }
         offset = i64::try_from(part.next).unwrap_or(i64::MAX);
         if part.is_over || (part.is_end && !args.follow) {
+            if !context.output.is_json() {
+                context.output.piece(&words.rest)?;
+            }
             return Ok(());
+        }
+    }
+}
+
+/// A line of `agent.log`.
+#[derive(Deserialize)]
+struct Line<'l> {
+    #[serde(borrow)]
+    timestamp: Cow<'l, str>,
+    #[serde(borrow)]
+    level: Cow<'l, str>,
+    #[serde(borrow)]
+    message: Cow<'l, str>,
+}
+
+/// A log as people read it: lines of `agent.log` without their JSON. What earlier versions wrote stays as it is.
+struct Words {
+    is_agent_log: bool,
+    /// The beginning of a line whose end has not come.
+    rest: String,
+}
+
+impl Words {
+    fn of(&mut self, part: &str) -> String {
+        if !self.is_agent_log {
+            return part.to_owned();
+        }
+        self.rest.push_str(part);
+        let whole = self.rest.rfind('\n').map_or(0, |at| at + 1);
+        let rest = self.rest.split_off(whole);
+        let lines = std::mem::replace(&mut self.rest, rest);
+        let words = lines.lines().map(|line| {
+            let read: Result<Line<'_>, _> = serde_json::from_str(line);
+            match read {
+                Ok(Line {
+                    timestamp,
+                    level,
+                    message,
+                }) => format!("{timestamp} {level:<5} {message}\n"),
+                Err(_) => format!("{line}\n"),
+            }
+        });
+        words.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_2_the_agents_log_is_shown_in_words_whatever_its_parts() {
+        let log = concat!(
+            "2024-02-15T10:05:00.000Z run requested: run 1\n",
+            r#"{"timestamp":"2024-02-15T10:15:00.000Z","level":"warn","message":"Question asked: \"Why?\"","taskId":"t"}"#,
+            "\n",
+        );
+        let shown = "2024-02-15T10:05:00.000Z run requested: run 1\n\
+                     2024-02-15T10:15:00.000Z warn  Question asked: \"Why?\"\n";
+        for cut in 0..log.len() {
+            let mut words = Words {
+                is_agent_log: true,
+                rest: String::new(),
+            };
+            let parts = [words.of(&log[..cut]), words.of(&log[cut..])];
+            assert_eq!(parts.concat(), shown);
+            assert_eq!(words.rest, "");
         }
     }
 }

@@ -38,10 +38,14 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
         );
     }
     page.part("To be done", &text::quoted(&detail.description));
-    let documents = detail
-        .documents
-        .iter()
-        .map(|path| format!("  {}\n", text::one_line(path)));
+    let documents = detail.documents.iter().map(|path| {
+        let mark = if detail.missing_documents.contains(path) {
+            palette.paint(style::BAD, "  does not exist")
+        } else {
+            String::new()
+        };
+        format!("  {}{mark}\n", text::one_line(path))
+    });
     page.part("Documents", &documents.collect::<String>());
     let told = detail.notifications.iter();
     let told = told.map(|told| notification_line(told, canvas));

@@ -328,6 +328,7 @@ export interface TaskDetail {
   asks?: TaskAsk[];
   approvals?: string[];
   documents?: string[];
+  missingDocuments?: string[];
   step?: string;
   plan?: { title: string; state: string }[];
   review?: number;

@@ -297,7 +297,10 @@ pub(crate) fn find(
     };
     // Without `.` and doubled slashes.
     let full: PathBuf = full.components().collect();
-    if let Some(state) = machine.state_root() {
+    for state in [machine.state_root(), machine.tasks_root()]
+        .into_iter()
+        .flatten()
+    {
         let real = machine.real_path(&full).ok_or((
             "does not exist",
             "create it, correct the path, or take it out",

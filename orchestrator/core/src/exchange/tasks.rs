@@ -14,6 +14,7 @@ use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TaskId};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
+use goondan_tasks::plain_area::PlainWorker;
 use goondan_tasks::state::State;
 
 use super::RequestToken;
@@ -163,6 +164,15 @@ pub enum TaskWork {
         path: PathBuf,
         /// What the guides of the agents for tasks lead to. A copy leaves out what leads out of it.
         guides: BTreeMap<AgentName, PathBuf>,
+        /// Who works for a task of the plain format, which names no agent; or why it cannot be imported.
+        worker: Result<PlainWorker, ControlError>,
+    },
+    /// Look for documents in a work area.
+    FindDocuments {
+        /// The task.
+        at: TaskRef,
+        /// Their paths, as the task's agent wrote them.
+        documents: Vec<String>,
     },
     /// Remove a work area.
     Remove {
@@ -373,6 +383,13 @@ pub enum TaskDone {
         token: RequestToken,
         /// The task, or why not.
         result: Result<FoundTask, ControlError>,
+    },
+    /// Documents were looked for in a work area.
+    DocumentsFound {
+        /// The task.
+        at: TaskRef,
+        /// Those that do not exist.
+        missing: Vec<String>,
     },
     /// A work area was looked at, or could not be.
     Measured {

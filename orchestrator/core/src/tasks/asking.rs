@@ -7,10 +7,12 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
-use goondan_protocol::task::{TASK_ID_CHARS_MAX, TaskId};
+use goondan_protocol::task::TaskId;
+use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{NewTask, Provision};
 use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
+use uuid::Uuid;
 
 use super::disk::AfterLook;
 use super::entry::{Asker, Decision, Entry};
@@ -23,8 +25,8 @@ use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_WORKSPACE_MAX};
 use crate::{Peer, RequestToken};
 
-/// Characters of a title that become part of an id at most.
-const TITLE_PART_CHARS: usize = 40;
+/// Characters of an id that are random.
+const ID_RANDOM_CHARS: usize = 6;
 
 /// A request about one task: which, and what a person has to be to ask for it; none if anybody may.
 fn subject_of(call: &Call) -> Option<(TaskRef, Option<&'static str>)> {
@@ -328,13 +330,14 @@ impl Tasks {
 
     pub(super) fn try_create(
         &mut self,
-        fleet: &Fleet,
+        fleet: &mut Fleet,
         asker: Asker,
         create: CreateTask,
         created_by: Option<&InstanceKey>,
     ) -> Result<TaskWork, ControlError> {
         let id = create.workspace_id;
         let worker = worker_for(fleet, &id, create.agent.as_ref())?;
+        let random = fleet.uuid();
         let space = self.spaces.entry(id.clone()).or_default();
         has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
@@ -345,7 +348,7 @@ impl Tasks {
                 Some(_) => return Err(taken(&id, &task_id)),
                 None => task_id,
             },
-            None => free_id(&create.title, is_taken)?,
+            None => free_id(fleet.now().wall, random, is_taken)?,
         };
         let at = TaskRef::new(&id, &task_id);
         let new = NewTask {
@@ -425,7 +428,11 @@ impl Tasks {
     }
 
     fn import(&mut self, fleet: &mut Fleet, token: RequestToken, import: ImportTask) {
-        let ImportTask { workspace_id, path } = import;
+        let ImportTask {
+            workspace_id,
+            path,
+            agent,
+        } = import;
         let Some(space) = self.spaces.get_mut(&workspace_id) else {
             return;
         };
@@ -442,6 +449,7 @@ impl Tasks {
         let agents = bundle.into_iter().flat_map(Bundle::cli_agents);
         let guides = agents.filter_map(|agent| Some((agent.name.clone(), agent.guide.clone()?)));
         let guides = guides.collect();
+        let worker = worker_for(fleet, &workspace_id, agent.as_ref()).map(Into::into);
         Self::work(
             fleet,
             TaskWork::Import {
@@ -449,6 +457,7 @@ impl Tasks {
                 token,
                 path,
                 guides,
+                worker,
             },
         );
     }
@@ -560,37 +569,41 @@ fn there_all_the_same(at: &TaskRef, error: ControlError) -> ControlError {
     ))
 }
 
-/// A title as a part of an id.
-pub(super) fn slug_of(title: &str) -> String {
-    let mut slug = String::new();
-    for c in title.chars() {
-        if slug.len() >= TITLE_PART_CHARS {
-            break;
-        }
-        if c.is_ascii_alphanumeric() {
-            slug.push(c.to_ascii_lowercase());
-        } else if !slug.is_empty() && !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    let slug = slug.trim_end_matches('-');
-    let slug = if slug.is_empty() { "task" } else { slug };
-    slug.to_owned()
+/// Begins an id: the word and the day, as in `task_20240215_abc123`.
+pub(super) fn id_of_day(now: Timestamp) -> String {
+    let day = now.day().to_string().replace('-', "");
+    format!("task_{day}_")
 }
 
-/// An id that is made of a title and is not taken.
-fn free_id(title: &str, is_taken: impl Fn(&TaskId) -> bool) -> Result<TaskId, ControlError> {
-    let slug = slug_of(title);
-    debug_assert!(slug.len() < TASK_ID_CHARS_MAX, "room for a number");
-    let numbered = (1..=TASKS_PER_WORKSPACE_MAX + 1).map(|number| match number {
-        1 => slug.clone(),
-        _ => format!("{slug}-{number}"),
+/// Returns an id of the day that is not taken: `random` gives its last part.
+fn free_id(
+    now: Timestamp,
+    random: Uuid,
+    is_taken: impl Fn(&TaskId) -> bool,
+) -> Result<TaskId, ControlError> {
+    let day = id_of_day(now);
+    // So many tasks cannot be there that all of these are taken.
+    let ids = (0..=TASKS_PER_WORKSPACE_MAX as u128).filter_map(|beyond| {
+        let part = random_part(random.as_u128().wrapping_add(beyond));
+        TaskId::try_from(format!("{day}{part}")).ok()
     });
-    numbered
-        .filter_map(|text| TaskId::try_from(text).ok())
-        .find(|task| !is_taken(task))
-        .ok_or_else(|| {
-            let text = format!("no id is free that is made of `{slug}`");
-            ControlError::new(ErrorCode::TaskTaken, text).suggest("name an id")
-        })
+    let mut free = ids.filter(|task| !is_taken(task));
+    free.next().ok_or_else(|| {
+        let text = format!("no id is free that begins with `{day}`");
+        ControlError::new(ErrorCode::TaskTaken, text).suggest("name an id")
+    })
+}
+
+/// Writes the lowest bits of a number, which are random in a UUID, as digits and letters.
+fn random_part(mut number: u128) -> String {
+    const DIGITS: [char; 36] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h',
+        'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z',
+    ];
+    let digits = (0..ID_RANDOM_CHARS).filter_map(|_| {
+        let digit = usize::try_from(number % 36).ok()?;
+        number /= 36;
+        DIGITS.get(digit)
+    });
+    digits.collect()
 }

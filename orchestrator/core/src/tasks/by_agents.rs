@@ -11,7 +11,7 @@ use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
 use goondan_protocol::trace::SpanId;
 
-use super::asking::slug_of;
+use super::asking::id_of_day;
 use super::entry::{Asker, Entry};
 use super::reading::{needs_person, too_many};
 use super::{Tasks, not_found};
@@ -81,7 +81,7 @@ impl Tasks {
                 };
                 let create = CreateTask {
                     workspace_id: requester.at.workspace_id.clone(),
-                    task_id: id_of(&title, &call.map_err(unusable)?),
+                    task_id: Some(self.id_of_call(fleet, requester, &call.map_err(unusable)?)?),
                     agent,
                     title,
                     kind: KIND.to_owned(),
@@ -125,6 +125,27 @@ impl Tasks {
             // Everything else is the fleet's to answer.
             _ => Ok(()),
         }
+    }
+
+    /// Returns the id of the task that a tool call asks for: the day and the call. The call that was made the day
+    /// before and is made again names the same task.
+    fn id_of_call(
+        &self,
+        fleet: &Fleet,
+        requester: &Requester,
+        call: &EventId,
+    ) -> Result<TaskId, AgentAnswer> {
+        let (at, call) = (&requester.at, SpanId::of_id(call.as_str()).to_string());
+        let space = self.spaces.get(&at.workspace_id).into_iter();
+        let mut own = space.flat_map(|space| &space.entries).filter(|(_, entry)| {
+            entry.created_by() == Some(&at.instance_key)
+        });
+        if let Some((made, _)) = own.find(|(id, _)| id.as_str().ends_with(&call)) {
+            return Ok(made.clone());
+        }
+        let id = format!("{}{call}", id_of_day(fleet.now().wall));
+        TaskId::try_from(id)
+            .map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()).into())
     }
 
     fn create_for_agent(
@@ -238,12 +259,6 @@ impl Entry {
         let state = self.durable();
         state.is_some_and(|state| state.status().is_final())
     }
-}
-
-/// The id of a task that a tool call asks for: a word for people, and the call.
-fn id_of(title: &str, call: &EventId) -> Option<TaskId> {
-    let call = SpanId::of_id(call.as_str());
-    TaskId::try_from(format!("{}-{call}", slug_of(title))).ok()
 }
 
 /// What it suggests is for people, who have other means.

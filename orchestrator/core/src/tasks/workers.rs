@@ -7,6 +7,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::CliAgentDefinition;
 use goondan_tasks::fact::Runtime;
+use goondan_tasks::plain_area::PlainWorker;
 
 use crate::fleet::{Fleet, bundle_of};
 
@@ -53,6 +54,16 @@ impl Worker {
             (None, 1, _) => programs.next().map(Self::program),
             (None, 0, 1) => others.next().map(Self::converses),
             (None, _, _) => None,
+        }
+    }
+}
+
+impl From<Worker> for PlainWorker {
+    fn from(worker: Worker) -> Self {
+        Self {
+            agent: worker.name,
+            runtime: worker.runtime,
+            tells_result: worker.tells_result,
         }
     }
 }

@@ -594,6 +594,13 @@ impl World {
                 }
             }
             TaskWork::CheckHandoff { .. } => return None,
+            TaskWork::FindDocuments { at, documents } => TaskDone::DocumentsFound {
+                at,
+                missing: documents
+                    .into_iter()
+                    .filter(|document| document.contains("missing"))
+                    .collect(),
+            },
             TaskWork::Measure { at } => TaskDone::Measured {
                 at,
                 result: Ok(self.disk_use),

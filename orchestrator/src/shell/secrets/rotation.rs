@@ -196,8 +196,14 @@ impl SecretKeeper {
         let mut found = Found::default();
         found.below(self, &self.vault.secrets_dir(), DEPTH_MAX);
         found.below(self, &self.vault.system_dir().join("oauth"), DEPTH_MAX);
-        for workspace in found.directories(self, &self.layout.workspaces()) {
-            for task in found.directories(self, &workspace.join("tasks")) {
+        let workspaces = found.directories(self, &self.layout.workspaces());
+        let usual = workspaces.into_iter().map(|dir| dir.join("tasks"));
+        let mut tasks: Vec<PathBuf> = usual.collect();
+        if let Some(tasks_root) = self.layout.tasks_root() {
+            tasks.extend(found.directories(self, tasks_root));
+        }
+        for dir in tasks {
+            for task in found.directories(self, &dir) {
                 found.of_task(self, &task);
             }
         }

@@ -12,7 +12,7 @@ use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
-use goondan_tasks::words::{happening, line};
+use goondan_tasks::words::{LogLine, happening};
 use goondan_tasks::work_area::{CopyGuide, Guide, WorkArea, WorkAreaError};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
@@ -68,6 +68,7 @@ impl Areas {
     pub(super) fn load_all(&mut self, id: &WorkspaceId) -> Result<Vec<FoundTask>, String> {
         let dir = self.ground.layout.tasks(id);
         let disk = self.ground.disk.clone();
+        self.warn_of_tasks_elsewhere(id, &dir);
         let text = |error: std::io::Error| format!("`{}`: {error}", dir.display());
         if disk.stat(&dir).map_err(text)?.is_none() {
             return Ok(Vec::new());
@@ -109,6 +110,24 @@ impl Areas {
             }
         }
         Ok(found)
+    }
+
+    /// Warns of tasks that are where they were before they got a directory of their own: they are not moved by
+    /// themselves, since that may be another file system.
+    fn warn_of_tasks_elsewhere(&self, id: &WorkspaceId, dir: &Path) {
+        let usual = self.ground.layout.usual_tasks(id);
+        if usual != dir
+            && let Ok(entries) = self.ground.disk.list(&usual)
+            && !entries.is_empty()
+        {
+            tracing::warn!(
+                workspace_id = %id,
+                path = %usual.display(),
+                tasks = entries.len(),
+                "tasks are outside of the tasks' directory; stop the daemon and move them to `{}`",
+                dir.display()
+            );
+        }
     }
 
     /// Whether there is no task yet. What cannot be looked at is told when it is read.
@@ -198,7 +217,7 @@ impl Areas {
     ) -> Result<WorkArea, WorkAreaError> {
         let Ground { disk, layout, .. } = &self.ground;
         let root = self.ground.work_area(at);
-        goondan_durable::files::ensure_dir(disk.as_ref(), layout.root(), &root)?;
+        goondan_durable::files::ensure_dir(disk.as_ref(), layout.above_tasks(), &root)?;
         let folder = RealFolder::open(&root).during("open", &root)?;
         let copier = guide.map(GuideFolder::open).transpose()?;
         let guide = guide.zip(copier.as_ref());
@@ -259,17 +278,11 @@ impl Areas {
     }
 
     fn log_fact(&mut self, at: &TaskRef, entry: &Entry) {
-        let masks = self.ground.masks.clone();
-        let line = line(entry);
-        let text = masks.text(&line);
+        let mut line = LogLine::new(at.task_id.clone(), entry);
+        // Before it is JSON, in which a value may be written otherwise.
+        line.message = self.ground.masks.text(&line.message).into_owned();
         self.append(at, |disk, open| {
-            logs::append(
-                disk,
-                &open.area,
-                &mut open.sizes,
-                goondan_tasks::work_area::Log::Agent,
-                text.as_bytes(),
-            )
+            logs::append_line(disk, &open.area, &mut open.sizes, line)
         });
     }
 

@@ -87,7 +87,9 @@ pub(in crate::shell) fn boot() -> String {
 fn told(error: &CheckpointError, task: &str) -> ControlError {
     let text = goondan_log::error_chain(error);
     let code = match error {
-        CheckpointError::None | CheckpointError::Unknown { .. } => ErrorCode::TaskNotFound,
+        CheckpointError::None
+        | CheckpointError::Unknown { .. }
+        | CheckpointError::UnknownName { .. } => ErrorCode::TaskNotFound,
         CheckpointError::Damaged { .. } | CheckpointError::AllDamaged { .. } => ErrorCode::Damaged,
         CheckpointError::Invalid { .. } => ErrorCode::InvalidRequest,
         CheckpointError::TooMany { .. }
@@ -99,7 +101,7 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
     };
     let hint = match error {
         CheckpointError::None => format!("`gdn task checkpoint {task}` makes one"),
-        CheckpointError::Unknown { .. } => list_hint(task),
+        CheckpointError::Unknown { .. } | CheckpointError::UnknownName { .. } => list_hint(task),
         CheckpointError::Damaged { .. } => {
             format!("`gdn task restore {task}` takes the newest that is whole")
         }
@@ -283,11 +285,11 @@ fn restore(
     is_rehearsal: bool,
     now: Timestamp,
 ) -> Result<TaskRestored, ControlError> {
+    let mut store = open(ground, boot, at)?;
     let which = match checkpoint_id {
-        Some(id) => Which::Id(id_of(id, at.task_id.as_str())?),
+        Some(id) => Which::Id(store.find(id).map_err(|error| told(&error, at.task_id.as_str()))?),
         None => Which::Latest,
     };
-    let mut store = open(ground, boot, at)?;
     let restored = store
         .restore(which, is_rehearsal, now)
         .map_err(|error| told(&error, at.task_id.as_str()))?;

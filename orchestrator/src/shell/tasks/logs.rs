@@ -7,7 +7,8 @@ use goondan_durable::disk::{Disk, read_full};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
 use goondan_protocol::task::OutputStream;
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError};
+use goondan_tasks::words::{LogLevel, LogLine};
+use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError, json_line};
 
 use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
@@ -64,6 +65,30 @@ pub(super) fn append(
     let mib = TASK_LOG_BYTES_MAX >> 20;
     let end = format!("\n[the log ends here: it holds {mib} MiB, as much as it may]\n");
     area.log(disk, log, end.as_bytes())
+}
+
+/// Appends a line to `agent.log`, likewise: the line that says that it ends there has the same form.
+pub(super) fn append_line(
+    disk: &dyn Disk,
+    area: &WorkArea,
+    sizes: &mut Sizes,
+    mut line: LogLine,
+) -> Result<(), WorkAreaError> {
+    let size = sizes.of(disk, area, Log::Agent);
+    if *size > TASK_LOG_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = json_line(&line)?;
+    let added = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    if size.saturating_add(added) <= TASK_LOG_BYTES_MAX {
+        *size += added;
+        return area.log(disk, Log::Agent, &bytes);
+    }
+    *size = TASK_LOG_BYTES_MAX + 1;
+    let mib = TASK_LOG_BYTES_MAX >> 20;
+    line.level = LogLevel::Warn;
+    line.message = format!("The log ends here: it holds {mib} MiB, as much as it may");
+    area.log(disk, Log::Agent, &json_line(&line)?)
 }
 
 /// Appends a protocol block, likewise.

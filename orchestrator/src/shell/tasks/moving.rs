@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_core::{FoundTask, TaskRef};
+use goondan_durable::disk::Disk;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskRemoved};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::TaskId;
+use goondan_tasks::plain_area::{PlainArea, PlainWorker};
 use goondan_tasks::words::happening;
 use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError, put_guide};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
@@ -35,12 +37,13 @@ pub(super) fn import(
     id: &WorkspaceId,
     path: &Path,
     guides: &BTreeMap<AgentName, PathBuf>,
+    worker: Result<PlainWorker, ControlError>,
 ) -> Result<FoundTask, ControlError> {
     let disk = ground.disk.as_ref();
     let tasks = ground.layout.tasks(id);
-    files::ensure_dir(disk, ground.layout.root(), &tasks)
+    files::ensure_dir(disk, ground.layout.above_tasks(), &tasks)
         .map_err(|error| storage("create", &tasks, &error))?;
-    if path.starts_with(ground.layout.root()) && path.starts_with(&tasks) {
+    if path.starts_with(&tasks) {
         let text = format!("`{}` is a task of this workspace already", path.display());
         return Err(ControlError::new(ErrorCode::TaskTaken, text));
     }
@@ -49,11 +52,15 @@ pub(super) fn import(
             ErrorCode::InvalidRequest,
             format!("cannot open `{}`: {error}", path.display()),
         )
-        .suggest("name the directory of a task, with an absolute path")
+        .suggest("name a work area: the directory of a task, such as one in `backups/` of a state root")
     })?;
     let parent = RealFolder::open(&tasks).map_err(|error| storage("open", &tasks, &error))?;
     let staging = format!("{STAGING_PREFIX}{}", uuid::Uuid::now_v7().simple());
-    let imported = copy_and_check(ground, (path, &source), &parent, &tasks, &staging, guides);
+    let copied = copy(&source, &parent, &tasks.join(&staging), &staging);
+    let imported = copied.and_then(|()| {
+        translate(disk, &tasks.join(&staging), worker)?;
+        check(ground, path, &tasks, &staging, guides)
+    });
     if imported.is_err() {
         let staged = tasks.join(&staging);
         if matches!(disk.stat(&staged), Ok(Some(_)))
@@ -76,17 +83,13 @@ fn taken(task_id: &TaskId) -> ControlError {
     ))
 }
 
-fn copy_and_check(
-    ground: &Ground,
-    (path, source): (&Path, &RealFolder),
+fn copy(
+    source: &RealFolder,
     parent: &RealFolder,
-    tasks: &Path,
+    staged: &Path,
     staging: &str,
-    guides: &BTreeMap<AgentName, PathBuf>,
-) -> Result<FoundTask, ControlError> {
-    let disk = ground.disk.as_ref();
-    let staged = tasks.join(staging);
-    let excludes = Excludes::new(&[".git"]).map_err(|error| storage("copy", &staged, &error))?;
+) -> Result<(), ControlError> {
+    let excludes = Excludes::new(&[".git"]).map_err(|error| storage("copy", staged, &error))?;
     let options = Options {
         excludes,
         outside_links: Unwanted::LeaveOut,
@@ -103,6 +106,36 @@ fn copy_and_check(
     for left_out in frozen.left_out {
         tracing::warn!(path = left_out.path, "an import leaves something out");
     }
+    Ok(())
+}
+
+/// Gives a work area of the plain format a history of ours.
+fn translate(
+    disk: &dyn Disk,
+    staged: &Path,
+    worker: Result<PlainWorker, ControlError>,
+) -> Result<(), ControlError> {
+    let Some(plain) = PlainArea::read(disk, staged).map_err(|error| refused(&error))? else {
+        return Ok(());
+    };
+    let translated = plain.translated(worker?);
+    for event in &translated.left_out {
+        tracing::warn!(event, "an import leaves an event out of the history");
+    }
+    translated
+        .write(disk, staged)
+        .map_err(|error| refused(&error))
+}
+
+fn check(
+    ground: &Ground,
+    path: &Path,
+    tasks: &Path,
+    staging: &str,
+    guides: &BTreeMap<AgentName, PathBuf>,
+) -> Result<FoundTask, ControlError> {
+    let disk = ground.disk.as_ref();
+    let staged = tasks.join(staging);
     let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
         // The copy is gone when somebody reads this.
         let why = refused(&error).message;
@@ -177,7 +210,7 @@ pub(super) fn remove(
         return Ok(TaskRemoved { backup: None });
     }
     let backups = ground.layout.backups();
-    files::ensure_dir(disk, ground.layout.root(), &backups)
+    files::ensure_dir(disk, ground.layout.above_tasks(), &backups)
         .map_err(|error| storage("create", &backups, &error))?;
     let backup = free_name(ground, &backups, at.task_id.as_str())?;
     // It is on the same file system: nothing of it is copied, and nothing can be missing.

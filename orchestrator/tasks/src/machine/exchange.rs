@@ -92,6 +92,11 @@ pub enum Input {
         /// The checkpoint of what was there before; none if nothing changed.
         pre_restore: Option<String>,
     },
+    /// Documents that its agent lists as created were looked for in its work area.
+    DocumentsFound {
+        /// Those that do not exist.
+        missing: Vec<String>,
+    },
     /// A run's process is there.
     Spawned {
         /// The run.
@@ -200,6 +205,11 @@ pub enum Effect {
     ContinueRun {
         /// The run.
         run: u64,
+    },
+    /// Look for documents in the work area: [`Input::DocumentsFound`] returns those that do not exist.
+    FindDocuments {
+        /// Paths in the work area, as the agent wrote them.
+        documents: Vec<String>,
     },
     /// Write the answer to a request for a permission.
     AnswerPermission {

@@ -133,6 +133,7 @@ impl Task {
                 } else if !self.state.is_work_completed {
                     let documents = done.documents;
                     self.record(now, Fact::WorkCompleted { documents });
+                    self.find_documents();
                     self.let_exit(now);
                 }
             }
@@ -158,6 +159,7 @@ impl Task {
         }
         self.record(now, Fact::PhaseCompleted { phase, documents });
         self.record(now, Fact::ReviewRequested { phase });
+        self.find_documents();
         self.effect(Effect::MakeCheckpoint {
             kind: "phase_completion",
         });
@@ -233,6 +235,7 @@ impl Task {
                 counter,
                 usage,
                 cost,
+                phase: None,
             },
         );
         let budget = self.state.task.budget;

@@ -182,6 +182,9 @@ fn task_2_the_work_area_has_its_parts() {
             "{directory}"
         );
     }
+    for log in LOG_FILES {
+        assert_eq!(text(&disk, log.path()), "", "it exists from the start");
+    }
     let folder = disk.folder(Path::new(ROOT));
     assert_eq!(folder.read_link(Path::new(GUIDE)).unwrap(), "/guide");
     assert!(matches!(create(&disk), Err(WorkAreaError::Taken(_))));

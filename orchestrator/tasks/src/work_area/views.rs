@@ -44,7 +44,8 @@ struct TaskView<'s> {
 struct AgentStateView<'s> {
     task_id: &'s str,
     status: Status,
-    current_phase: u32,
+    /// None before the first, and of a task without phases.
+    current_phase: Option<u32>,
     current_step: Option<&'s str>,
     progress: u8,
     tokens_used: u64,
@@ -131,7 +132,7 @@ pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileE
     let agent = AgentStateView {
         task_id: state.task.task_id.as_str(),
         status: state.status(),
-        current_phase: state.current_phase,
+        current_phase: Some(state.current_phase).filter(|phase| *phase > 0),
         current_step: state.step.as_deref(),
         progress: state.progress,
         tokens_used: state.tokens.total.usage.total(),
@@ -174,8 +175,12 @@ fn pretty(view: &impl Serialize) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// A line of JSON.
-pub(super) fn json_line(record: &impl Serialize) -> Result<Vec<u8>, FileError> {
+/// Returns a record as a line of JSON, as logs have it.
+///
+/// # Errors
+///
+/// [`FileError::Unwritable`]; none is known.
+pub fn json_line(record: &impl Serialize) -> Result<Vec<u8>, FileError> {
     let mut bytes = serde_json::to_vec(record).map_err(|error| unwritable(&error))?;
     bytes.push(b'\n');
     Ok(bytes)

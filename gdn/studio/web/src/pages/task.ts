@@ -53,7 +53,7 @@ class TaskPage extends Page {
       ${(detail.asks ?? []).map((one) => this.#ask(one))}
       ${(detail.approvals ?? []).map((id) => html`<p class="warn">The call ${oneLine(id)} waits for a person:
         <a href=${studio.href('needs')}>Needs a person</a></p>`)}
-      ${detail.review === undefined ? nothing : this.#review(detail.review, detail.documents ?? [])}
+      ${detail.review === undefined ? nothing : this.#review(detail.review, detail.documents ?? [], detail.missingDocuments ?? [])}
       ${this.#buttons(info.status)}
       ${view.factsView([
         ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
@@ -74,7 +74,7 @@ class TaskPage extends Page {
       <h2>Checkpoints</h2>${this.#checkpointsView(info.status)}
       <h2>What happened last</h2>${view.tableView('What happened last', ['When', 'What', 'Detail'],
         (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
-      <h2>Log</h2>${view.blockView(this.#log, 'The end of the log')}`;
+      <h2>Log</h2>${view.blockView(logText(this.#log), 'The end of the log')}`;
   }
 
   #do(method: string, what: string, more: Record<string, unknown> = {}): Promise<boolean> {
@@ -130,7 +130,7 @@ class TaskPage extends Page {
     if (answer !== null) await this.#do('provide', 'Providing', { id: one.id, value: fieldText(answer, 'value') });
   }
 
-  #review(phase: number, documents: string[]): TemplateResult {
+  #review(phase: number, documents: string[], missing: string[]): TemplateResult {
     const rework = async (): Promise<void> => {
       const answer = await ask({
         title: `Have phase ${phase} done better`,
@@ -141,6 +141,7 @@ class TaskPage extends Page {
     };
     return html`<section class="item" aria-label="Review"><h2>Phase ${phase} waits for a review</h2>
       ${documents.length === 0 ? nothing : html`<p>Its documents: ${documents.map(oneLine).join(', ')}</p>`}
+      ${missing.length === 0 ? nothing : html`<p class="warn">These do not exist: ${missing.map(oneLine).join(', ')}</p>`}
       ${studio.write
         ? html`<p class="actions">${this.#button('Approve the phase', 'primary', () => this.#do('approve', 'Approving', { phase }))}
             ${this.#button('Rework…', '', rework)}</p>`
@@ -211,6 +212,18 @@ class TaskPage extends Page {
 function drillText(drill: TaskDetail['drill']): string {
   if (drill === undefined) return '';
   return oneLine(drill.problem ?? `${drill.checkpointId} could be restored`);
+}
+
+/** The lines of `agent.log` for people. What is no line of it, such as the cut first one, stays as it is. */
+function logText(log: string): string {
+  return log.split('\n').map((line) => {
+    try {
+      const { timestamp, level, message } = JSON.parse(line) as Record<string, string>;
+      return timestamp === undefined || message === undefined ? line : `${timestamp} ${level ?? ''} ${message}`;
+    } catch {
+      return line;
+    }
+  }).join('\n');
 }
 
 customElements.define('gdn-task', TaskPage);

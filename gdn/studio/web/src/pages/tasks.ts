@@ -52,7 +52,7 @@ class TasksPage extends Page {
       ${view.tableView(
         'Tasks',
         ['Task', 'Status', 'Phase', 'Progress', 'Agent', 'Tokens', 'Cost', 'Changed'],
-        this.#tasks.map((task) => [
+        this.#tasks.map((task) => task.damaged !== undefined && task.title === '' ? unread(task) : [
           html`<a href=${studio.href('tasks', task.taskId)}>${oneLine(task.title)}</a>`,
           html`${view.standingView(task.status)} ${task.blockedBy === undefined ? '' : oneLine(task.blockedBy)}`,
           task.totalPhases === 0 ? '' : `${task.currentPhase} of ${task.totalPhases}`,
@@ -65,6 +65,12 @@ class TasksPage extends Page {
       )}
       ${this.#hasMore ? html`<p class="warn">There are more: ${view.commandView('gdn', 'task', 'list')}</p>` : ''}`;
   }
+}
+
+/** A task that was never read: only its id is known. */
+function unread(task: Task): (TemplateResult | string)[] {
+  const name = html`<a href=${studio.href('tasks', task.taskId)}>${oneLine(task.taskId)}</a>`;
+  return [name, html`<span class="warn">damaged: ${oneLine(task.damaged ?? '')}</span>`, '', '', '', '', '', ''];
 }
 
 customElements.define('gdn-tasks', TasksPage);

@@ -1,0 +1,73 @@
+//! What `gdn` says of what a person got wrong, and of what does not run (`CTL-1`, `OBS-6`).
+
+use std::net::TcpListener;
+
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home};
+
+#[test]
+fn ctl_1_unknown_names_are_refused_with_those_there_are() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo hello");
+    for agent in [
+        &["chat", "--agent", "wroker"][..],
+        &["restart", "--agent", "wroker"],
+        &["logs", "--agent", "wroker"],
+        &["instance", "list", "--agent", "wroker"],
+    ] {
+        home.gdn(agent)
+            .exits(5)
+            .tells(&["no agent `wroker`", "did you mean `worker`?"]);
+    }
+    for conversation in [
+        &["instance", "restart", "mian"][..],
+        &["restart", "--instance", "mian"],
+        &["restart", "--instance", "mian", "--fresh", "--yes"],
+        &["logs", "--instance", "mian"],
+        &["event", "list", "--instance", "mian"],
+        &["event", "pause", "--all", "--instance", "mian"],
+        &["cancel", "--instance", "mian"],
+        &["approvals", "--instance", "mian"],
+        &["verify", "--instance", "mian"],
+        &["bundle", "status", "mian"],
+        &["rewind", "mian", "--dry-run"],
+        &["instance", "show", "mian"],
+        &["instance", "history", "mian"],
+        &["instance", "checkpoints", "mian"],
+    ] {
+        home.gdn(conversation).exits(5).tells(&["`mian`"]);
+    }
+    home.gdn(&["instance", "restart", "mian"])
+        .exits(5)
+        .tells(&["did you mean `main`?", "conversations are: main"]);
+    home.gdn(&["instance", "restart", "main"]).exits(0);
+    home.gdn(&["logs", "--agent", "worker"]).exits(0);
+}
+
+#[test]
+fn obs_6_run_fails_while_a_connector_cannot_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let connection = format!(
+        r#"---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: taken}}
+spec:
+  connectorRef: {{kind: Connector, name: github, package: "@goondan/base"}}
+  config: {{port: {port}}}
+  secrets: {{webhookSecret: {{value: s}}}}
+"#
+    );
+    let home = Home::new(&[LAB, &connection].concat());
+    home.gdn(&["run"])
+        .exits(16)
+        .tells(&["connector taken is not ready: cannot listen on 127.0.0.1", "gdn ps"]);
+    // The daemon runs, with the rest of the project.
+    assert_eq!(home.ask("main", "echo hello"), "hello");
+    drop(taken);
+    home.gdn(&["shutdown"]).exits(0);
+    home.gdn(&["run"]).exits(0);
+    home.gdn(&["shutdown"]).exits(0);
+}

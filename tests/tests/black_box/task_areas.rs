@@ -1,0 +1,221 @@
+//! What lies in the work areas of tasks, and where they lie (`TASK-1`, `TASK-2`, `PROTO-4`, `CKPT-4`).
+
+use std::fs;
+use std::path::Path;
+
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+use crate::tasks::{area, example, wait_for};
+
+/// A task of the examples on the page that the layout comes from.
+const PLAIN: &str = "task_20240215_abc123";
+
+fn shown(home: &Home, task: &str) -> Value {
+    home.gdn_json(&["task", "show", task])
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn task_2_a_new_task_has_a_dated_id_and_all_its_logs() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--description", "x"];
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            let made = home.gdn_json(&new);
+            made["taskId"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_ne!(ids[0], ids[1]);
+    for id in &ids {
+        let parts: Vec<&str> = id.split('_').collect();
+        let [word, day, random] = parts[..] else {
+            panic!("{id}");
+        };
+        let is_day = day.len() == 8 && day.bytes().all(|byte| byte.is_ascii_digit());
+        assert!(word == "task" && is_day && random.len() == 6, "{id}");
+        let logs = home.workspace_dir().join("tasks").join(id).join(".logs");
+        for log in ["agent.log", "stdout.log", "stderr.log", "protocols.jsonl"] {
+            assert!(logs.join(log).is_file(), "{log}");
+        }
+        for line in lines(&logs.join("agent.log")) {
+            let text = |field: &str| line[field].as_str().unwrap().to_owned();
+            assert_eq!(text("taskId"), *id);
+            assert_eq!((text("level"), text("message")), ("info".into(), "Task created: Shop".into()));
+            assert!(text("timestamp").ends_with('Z'));
+        }
+        home.gdn(&["task", "logs", id]).exits(0).prints(&[" info  Task created: Shop"]);
+    }
+}
+
+/// Copies the examples to the letter.
+fn copy_plain(to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../orchestrator/tasks/tests/fixtures/plain");
+    for file in [
+        ".metadata/task.json",
+        ".metadata/agent-state.json",
+        ".metadata/history.jsonl",
+        ".metadata/tokens.json",
+        ".checkpoints/latest.json",
+        ".checkpoints/checkpoint_002/metadata.json",
+        ".logs/agent.log",
+        ".logs/stdout.log",
+        ".logs/stderr.log",
+        ".logs/protocols.jsonl",
+    ] {
+        let path = to.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(from.join(file), path).unwrap();
+    }
+    fs::create_dir_all(to.join("docs/planning")).unwrap();
+    fs::write(to.join("docs/planning/01_idea.md"), "An idea.\n").unwrap();
+}
+
+#[test]
+fn task_2_the_examples_of_the_source_are_imported() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    let outside = home.path().join("projects").join(PLAIN);
+    copy_plain(&outside);
+    let path = outside.to_str().unwrap();
+    home.gdn(&["task", "import", path]).exits(0);
+    let task = shown(&home, PLAIN);
+    assert_eq!(task["info"]["status"], "waiting_dependency", "{task}");
+    assert_eq!(task["info"]["title"], "AI Todo App 개발");
+    assert_eq!(task["info"]["tokens"], 12_500);
+    assert_eq!(task["info"]["progress"], 35);
+    assert_eq!(task["info"]["agent"], "writer");
+    assert_eq!(task["asks"][0]["text"], "OPENAI_API_KEY");
+    assert_eq!(task["step"], "Creating persona document");
+    // Its logs and its checkpoint are read, too.
+    home.gdn(&["task", "logs", PLAIN])
+        .exits(0)
+        .prints(&["info  Agent started", "warn  Dependency requested: OPENAI_API_KEY"]);
+    let listed = home.gdn_json(&["task", "checkpoints", PLAIN]);
+    let checkpoint = &listed["checkpoints"][0];
+    assert_eq!(checkpoint["checkpointId"], "checkpoint_002");
+    assert_eq!((&checkpoint["type"], &checkpoint["phase"]), (&"periodic".into(), &1.into()));
+    assert!(checkpoint["damaged"].as_str().unwrap().contains("snapshot.tar.gz"));
+    home.gdn(&["verify"]).exits(0);
+    // It goes on: once what it needs is there, its agent runs.
+    home.write("key", "sk-never-to-be-seen-4711");
+    let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
+    let mut provide = home.command(&gdn, &["task", "provide", PLAIN]);
+    provide.stdin(fs::File::open(home.path().join("key")).unwrap());
+    assert!(provide.status().unwrap().success());
+    wait_until("its agent asks", || {
+        shown(&home, PLAIN)["info"]["status"] == "waiting_question"
+    });
+}
+
+/// An agent that says that it wrote two documents, and wrote one.
+const BOASTER: &str = "#!/bin/sh
+cat > /dev/null
+mkdir -p docs/planning
+echo idea > docs/planning/01_idea.md
+cat <<'END'
+=== PHASE 1 COMPLETE ===
+Documents created:
+- docs/planning/01_idea.md
+- docs/planning/02_market.md
+END
+";
+
+#[test]
+fn proto_4_missing_documents_are_flagged_at_the_review() {
+    let home = example();
+    home.write_program("project/agent.sh", BOASTER);
+    let daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x", "--start"];
+    home.gdn(&[&new[..], &["--phases", "1"]].concat()).exits(0);
+    wait_for(&home, "waiting_review");
+    let missing = "docs/planning/02_market.md";
+    wait_until("the documents are looked for", || {
+        shown(&home, "shop")["missingDocuments"] == serde_json::json!([missing])
+    });
+    let task = shown(&home, "shop");
+    assert_eq!(task["info"]["progress"], 100, "the phase is complete");
+    let warning = task["info"]["warning"].as_str().unwrap();
+    assert!(warning.contains("do not exist") && warning.contains(missing), "{warning}");
+    let page = home.gdn(&["task", "show", "shop"]).exits(0);
+    let page = page.prints(&["02_market.md  does not exist"]);
+    assert!(!page.stdout.contains("01_idea.md  does"), "{page:?}");
+    let listed = home.gdn(&["task", "list"]).exits(0);
+    assert!(listed.stderr.contains(missing), "{listed:?}");
+    // Another daemon knows it, too, and looks again.
+    drop(daemon.stop());
+    fs::write(area(&home).join(missing), "market").unwrap();
+    let _daemon = Daemon::serving(&home);
+    wait_until("they are all there", || {
+        shown(&home, "shop").get("missingDocuments").is_none()
+    });
+    home.gdn(&["task", "approve", "shop"]).exits(0);
+    wait_for(&home, "completed");
+    assert_eq!(shown(&home, "shop")["info"]["progress"], 100);
+}
+
+#[test]
+fn ckpt_4_a_checkpoint_is_restored_by_its_name() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
+    home.gdn(&new).exits(0);
+    let file = area(&home).join("src/shop.py");
+    for content in ["one", "two"] {
+        fs::write(&file, content).unwrap();
+        let make = ["task", "checkpoint", "shop", "--name", "before rework"];
+        home.gdn(&make).exits(0);
+    }
+    fs::write(&file, "three").unwrap();
+    let restored = home.gdn_json(&["task", "restore", "shop", "before rework", "--yes"]);
+    assert_eq!(restored["checkpointId"], "checkpoint_002", "the newest of them");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+    home.gdn(&["task", "restore", "shop", "before reword", "--yes"])
+        .exits(5)
+        .tells(&["`before reword`", "gdn task checkpoints shop"]);
+    home.gdn(&["task", "checkpoint", "shop", "--name", "checkpoint_009"])
+        .exits(2)
+        .tells(&["cannot be a name"]);
+}
+
+#[test]
+fn task_1_work_areas_lie_in_the_tasks_root() {
+    let home = example();
+    let tasks = home.path().join("elsewhere/tasks");
+    home.write(
+        "state/config.json",
+        &format!("{{\"tasksRoot\": \"{}\"}}", tasks.display()),
+    );
+    let daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "Build.", "--start"];
+    home.gdn(&[&new[..], &["--phases", "3"]].concat()).exits(0);
+    // Its agent is confined to it, and asks.
+    wait_for(&home, "waiting_question");
+    let task = shown(&home, "shop");
+    let id = task["info"]["workspaceId"].as_str().unwrap();
+    let area = tasks.join(id).join("shop");
+    assert_eq!(task["workArea"], area.to_str().unwrap());
+    assert!(area.join(".metadata/history.jsonl").is_file());
+    assert!(!home.workspace_dir().join("tasks").exists());
+    home.gdn(&["verify"]).exits(0);
+    drop(daemon.stop());
+    let _daemon = Daemon::serving(&home);
+    wait_for(&home, "waiting_question");
+    home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    home.gdn(&["task", "rm", "shop", "--yes"]).exits(0);
+    let backup = tasks.join("_backups/shop");
+    assert!(backup.join(".metadata/history.jsonl").is_file() && !area.exists());
+    home.gdn(&["task", "import", backup.to_str().unwrap()]).exits(0);
+    assert!(area.is_dir());
+    // What a verification relies on is there, too.
+    fs::write(area.join(".metadata/history.jsonl"), "{\"damaged\n").unwrap();
+    home.gdn(&["verify"]).exits(15);
+}
