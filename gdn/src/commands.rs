@@ -36,6 +36,7 @@ pub(crate) mod package;
 pub(crate) mod proposal;
 pub(crate) mod ps;
 pub(crate) mod question;
+mod names;
 mod reading;
 pub(crate) mod reload;
 pub(crate) mod restart;

@@ -144,6 +144,15 @@ impl Context {
         self.look_up(client, &wanted).await
     }
 
+    /// Finds a workspace by its id.
+    pub(crate) async fn find_by_id(
+        &self,
+        client: &mut Client,
+        id: &WorkspaceId,
+    ) -> Result<WorkspaceInfo, Failure> {
+        self.look_up(client, &Wanted::Id(id.clone())).await
+    }
+
     fn wanted(&self) -> Result<Wanted, Failure> {
         Ok(match &self.workspace {
             Some(id) => Wanted::Id(id.clone()),

@@ -74,13 +74,82 @@ const INDENT: usize = 2;
 
 /// Shows the commands in their groups.
 pub(crate) fn grouped(command: Command) -> Command {
-    let columns = terminal_size().map_or(COLUMNS_MAX, |(Width(columns), _)| columns.into());
-    let listed = list_of(&command, columns.min(COLUMNS_MAX));
+    let listed = list_of(&command, columns());
     let header = *command.get_styles().get_header();
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{listed}\
          {header}Options:{header:#}\n{{options}}{{after-help}}"
     ))
+}
+
+fn columns() -> usize {
+    let columns = terminal_size().map_or(COLUMNS_MAX, |(Width(columns), _)| columns.into());
+    columns.min(COLUMNS_MAX)
+}
+
+/// Wraps the text behind the options of every command for this terminal. It is written in lines of its own, which
+/// would be wrapped a second time.
+pub(crate) fn with_epilogues(command: Command) -> Command {
+    with_epilogues_in(command, columns())
+}
+
+fn with_epilogues_in(command: Command, columns: usize) -> Command {
+    let command = match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(epilogue(&text, columns)),
+        None => command,
+    };
+    command.mut_subcommands(|subcommand| with_epilogues_in(subcommand, columns))
+}
+
+/// Wraps paragraphs, and the notes behind example commands. Commands stay whole.
+fn epilogue(text: &str, columns: usize) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut paragraph = String::new();
+    for line in text.lines().chain([""]) {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        if is_prose {
+            paragraph.push_str(line);
+            paragraph.push(' ');
+            continue;
+        }
+        out.extend(wrapped(&std::mem::take(&mut paragraph), columns));
+        out.extend(example(line, columns));
+    }
+    // The empty line that ends the last paragraph.
+    out.pop();
+    out.join("\n")
+}
+
+/// Columns that a note behind a command takes at least; with less room it stands below the command.
+const NOTE_COLUMNS_MIN: usize = 24;
+
+/// Columns before a note that stands below its command.
+const NOTE_INDENT: usize = 6;
+
+fn example(line: &str, columns: usize) -> Vec<String> {
+    let command = line.trim_start();
+    let indent = line.len() - command.len();
+    let parts = command.split_once("  ");
+    let Some((command, note)) = parts.filter(|_| width(line) > columns) else {
+        return vec![line.to_owned()];
+    };
+    let note = note.trim_start();
+    let column = width(line) - width(note);
+    let command = format!("{:indent$}{command}", "");
+    if columns < column + NOTE_COLUMNS_MIN {
+        let room = columns.saturating_sub(NOTE_INDENT);
+        let notes = wrapped(note, room);
+        let notes = notes.iter().map(|note| format!("{:NOTE_INDENT$}{note}", ""));
+        return [command].into_iter().chain(notes).collect();
+    }
+    let notes = wrapped(note, columns - column);
+    let mut left = Some(command);
+    let lines = notes.iter().map(|note| {
+        let left = left.take().unwrap_or_default();
+        let gap = column - width(&left);
+        format!("{left}{:gap$}{note}", "")
+    });
+    lines.collect()
 }
 
 fn list_of(command: &Command, columns: usize) -> String {
@@ -143,6 +212,43 @@ mod tests {
         let known = command.get_subcommands().map(Command::get_name);
         let known: BTreeSet<&str> = known.filter(|name| *name != "help").collect();
         assert_eq!(once, known);
+    }
+
+    #[test]
+    fn ctl_1_help_is_wrapped_once_at_any_width() {
+        fn epilogues(command: &Command, out: &mut Vec<(String, String)>) {
+            let text = command.get_after_help().map(ToString::to_string);
+            out.extend(text.map(|text| (command.get_name().to_owned(), text)));
+            for subcommand in command.get_subcommands() {
+                epilogues(subcommand, out);
+            }
+        }
+        for columns in [50, 80, 100] {
+            let mut found = Vec::new();
+            epilogues(&with_epilogues_in(crate::command(), columns), &mut found);
+            assert!(found.len() > 50);
+            for (name, text) in found {
+                for pair in text.lines().collect::<Vec<_>>().windows(2) {
+                    let [line, next] = pair else { continue };
+                    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                    if is_prose(line) && is_prose(next) {
+                        assert!(width(line) <= columns, "{name} at {columns}: {line}");
+                        let word = next.split_whitespace().next().unwrap_or_default();
+                        let is_full = width(line) + 1 + width(word) > columns;
+                        assert!(is_full, "{name} at {columns}, too early:\n{line}\n{next}");
+                    }
+                }
+            }
+        }
+        let text = "Examples:\n  gdn run   the project here, with the daemon in the background\n\nOne\ntwo.";
+        assert_eq!(
+            epilogue(text, 40),
+            "Examples:\n  gdn run   the project here, with the\n            daemon in the background\n\nOne two."
+        );
+        assert_eq!(
+            epilogue(text, 30),
+            "Examples:\n  gdn run\n      the project here, with\n      the daemon in the\n      background\n\nOne two."
+        );
     }
 
     #[test]

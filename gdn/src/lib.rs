@@ -54,7 +54,7 @@ pub fn command() -> clap::Command {
 /// Runs `gdn` with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match command()
+    let cli = match help::with_epilogues(command())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches))
     {

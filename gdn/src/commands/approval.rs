@@ -10,6 +10,7 @@ use goondan_protocol::ids::{ApprovalId, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -80,6 +81,10 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
         return show(approval_id, context).await;
     }
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    if let Some(id) = &workspace_id {
+        let key = args.instance.as_ref();
+        names::check_conversation(key, &mut client, id, context).await?;
+    }
     let list = ListApprovals {
         workspace_id,
         instance_key: args.instance,

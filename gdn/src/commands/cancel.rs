@@ -4,6 +4,7 @@ use clap::Args;
 use goondan_protocol::control::{CancelEvent, EventInfo, EventStanding, ListEvents};
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 
+use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -82,6 +83,7 @@ async fn find(
     args: &CancelArgs,
     context: &Context,
 ) -> Result<EventInfo, Failure> {
+    names::check_conversation(args.instance.as_ref(), client, workspace_id, context).await?;
     let list = ListEvents {
         workspace_id: workspace_id.clone(),
         instance_key: args.instance.clone(),

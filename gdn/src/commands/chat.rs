@@ -18,7 +18,7 @@ use self::editor::Said;
 use self::lines::{Line, Lines, parse};
 use super::ask::{Question, To, is_shown, reply_of};
 use super::transcript::{self, Transcript};
-use super::{approval, cancel, turns};
+use super::{approval, cancel, names, turns};
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -76,6 +76,7 @@ Ctrl-C twice   end, where nothing is waited for";
 
 pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
     let (client, workspace) = context.open().await?;
+    names::check_agent(args.to.agent.as_ref(), &workspace)?;
     let is_terminal = std::io::stdin().is_terminal();
     let key = workspace.conversation(args.to.instance.clone());
     let session = Session {

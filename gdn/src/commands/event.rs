@@ -13,6 +13,7 @@ use serde_json::json;
 
 use self::arranging::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
 use super::confirm::confirm;
+use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -111,6 +112,8 @@ pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), 
 
 async fn list(args: EventListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let (key, id) = (args.instance.as_ref(), &workspace.workspace_id);
+    names::check_conversation(key, &mut client, id, context).await?;
     let list = ListEvents {
         workspace_id: workspace.workspace_id,
         instance_key: args.instance,

@@ -152,7 +152,7 @@ fn parked(workspace: &WorkspaceInfo) -> String {
 }
 
 /// `connector hook is not ready: cannot listen on 127.0.0.1:8787: …`.
-fn told(process: &UnhealthyProcess) -> String {
+pub(super) fn told(process: &UnhealthyProcess) -> String {
     let mut told = format!("{} {}", process.role.as_str(), process.name);
     if let Some(key) = &process.instance_key {
         told.push_str(&format!(", conversation {key}"));

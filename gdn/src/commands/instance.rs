@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::archive::{InstanceExportArgs, InstanceImportArgs};
 use super::confirm::confirm;
+use super::names;
 use super::ps::table::state_words;
 use super::restart::{self, RestartArgs};
 use super::rewind::{InstanceCheckpointArgs, InstanceCheckpointsArgs};
@@ -190,7 +191,14 @@ struct Listed<'a> {
 }
 
 async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let (mut client, workspace_id) = match (args.all, &args.agent) {
+        (false, Some(_)) => {
+            let (client, workspace) = context.open().await?;
+            names::check_agent(args.agent.as_ref(), &workspace)?;
+            (client, Some(workspace.workspace_id))
+        }
+        (all, _) => context.open_scope(all).await?,
+    };
     let list = ListInstances {
         workspace_id,
         agent_name: args.agent.clone(),

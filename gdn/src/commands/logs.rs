@@ -5,6 +5,7 @@
 //! writes to stdout has its latest lines in memory and is asked for them.
 
 use clap::{Args, ValueEnum};
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ mod filter;
 pub(super) mod render;
 
 use super::known;
+use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
 
@@ -188,7 +190,18 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
         },
         args,
         context,
+        has_shown: Cell::new(false),
     };
+    let unknown = match client.as_mut() {
+        Some(client) if !reader.args.all => reader.unknown_name(client).await?,
+        _ => None,
+    };
+    if let Some(unknown) = &unknown
+        && reader.args.follow
+    {
+        // Its lines may still come.
+        reader.note(&format!("{}. Hint: {}", unknown.message, unknown.hint));
+    }
     let mut lines = reader.args.lines();
     loop {
         let log_dir = client
@@ -200,7 +213,11 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
             (client, _) => reader.of_files(&usual, client, lines).await?,
         };
         let Some(next) = next else {
-            return Ok(());
+            // What is not there any more may have logged.
+            return match unknown.filter(|_| !reader.has_shown.get()) {
+                Some(unknown) => Err(unknown),
+                None => Ok(()),
+            };
         };
         // All that another daemon has written is new.
         (client, lines) = (Some(next), usize::MAX);
@@ -237,10 +254,33 @@ struct Reader<'c> {
     args: LogsArgs,
     filter: Filter,
     context: &'c Context,
+    /// Whether a line was shown.
+    has_shown: Cell<bool>,
 }
 
 impl Reader<'_> {
+    /// Why an agent or a conversation that is named does not exist now, if so.
+    async fn unknown_name(&self, client: &mut Client) -> Result<Option<Failure>, Failure> {
+        let args = &self.args;
+        if args.agent.is_none() && args.instance.is_none() {
+            return Ok(None);
+        }
+        let Ok(workspace) = self.context.find(client).await else {
+            return Ok(None);
+        };
+        let (key, id) = (args.instance.as_ref(), &workspace.workspace_id);
+        let known = match names::check_agent(args.agent.as_ref(), &workspace) {
+            Ok(()) => names::check_conversation(key, client, id, self.context).await,
+            unknown => unknown,
+        };
+        match known {
+            Err(failure) if failure.exit == Exit::NotFound => Ok(Some(failure)),
+            known => known.map(|()| None),
+        }
+    }
+
     fn show(&self, line: &str) -> Result<(), Failure> {
+        self.has_shown.set(true);
         show(line, self.context.output)
     }
 

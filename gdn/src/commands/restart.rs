@@ -5,6 +5,7 @@ use goondan_protocol::control;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 
 use super::confirm::confirm;
+use super::names;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text::{self, shell_quoted};
@@ -46,6 +47,9 @@ impl RestartArgs {
 
 pub(crate) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    names::check_agent(args.agent.as_ref(), &workspace)?;
+    let (key, id) = (args.instance.as_ref(), &workspace.workspace_id);
+    names::check_conversation(key, &mut client, id, context).await?;
     if args.fresh && !args.yes {
         let question = match (&args.agent, &args.instance) {
             (_, Some(key)) => format!("Delete the conversation {}?", text::one_line(key.as_str())),

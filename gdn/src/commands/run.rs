@@ -3,8 +3,13 @@
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
+use goondan_protocol::control::{
+    CloseWorkspace, ListProcesses, ListWorkspaces, OpenWorkspace, ProcessInfo, ProcessState,
+    Readiness, UnhealthyProcess, WorkspaceInfo,
+};
+use goondan_protocol::ipc::ChildRole;
 use serde_json::json;
 
 use super::attach::attach_or_start;
@@ -72,6 +77,15 @@ pub(crate) struct RunArgs {
     no_install: bool,
 }
 
+/// How long connectors may take until they can do their work.
+const READY_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long it is waited for connectors that report that they cannot.
+const UNREADY_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often they are asked meanwhile.
+const READY_POLL: Duration = Duration::from_millis(50);
+
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;
 
@@ -136,6 +150,10 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if !is_last && refused.is_none() {
         return Ok(());
     }
+    let (info, silent) = match refused {
+        None => ready(&mut client, info, context).await?,
+        Some(_) => (info, Vec::new()),
+    };
     context.output.object(
         schemas::RUN,
         &json!({
@@ -148,7 +166,51 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
             "workspace": info,
         }),
     )?;
-    tell(&info, refused, context)
+    tell(&info, refused, &silent, context)
+}
+
+/// Waits until every connector of the workspace can do its work, or will not in a moment: how the workspace stands
+/// then, and the connectors that have reported nothing.
+async fn ready(
+    client: &mut Client,
+    info: WorkspaceInfo,
+    context: &Context,
+) -> Result<(WorkspaceInfo, Vec<String>), Failure> {
+    if info.connections.is_empty() {
+        return Ok((info, Vec::new()));
+    }
+    let begun = Instant::now();
+    let mut unready_since = None;
+    let silent = loop {
+        let list = ListProcesses {
+            workspace_id: Some(info.workspace_id.clone()),
+            ..ListProcesses::default()
+        };
+        let processes = client.all(list).await?.into_iter();
+        let unready: Vec<ProcessInfo> = processes
+            .filter(|process| process.role == ChildRole::Connector)
+            .filter(|process| process.state != ProcessState::Terminated)
+            .filter(|process| process.readiness != Some(Readiness::Ready))
+            .collect();
+        let has_reported = |process: &&ProcessInfo| {
+            process.state == ProcessState::CrashLoopBackOff
+                || process.readiness == Some(Readiness::NotReady)
+        };
+        let silent = unready.iter().filter(|process| !has_reported(process));
+        let silent: Vec<String> = silent.map(|process| process.name.clone()).collect();
+        if unready.is_empty() || begun.elapsed() >= READY_LIMIT {
+            break silent;
+        }
+        // One that could not connect may try again at once.
+        let since = *unready_since.get_or_insert_with(Instant::now);
+        if !silent.is_empty() {
+            unready_since = None;
+        } else if since.elapsed() >= UNREADY_LIMIT {
+            break silent;
+        }
+        tokio::time::sleep(READY_POLL).await;
+    };
+    Ok((context.find_by_id(client, &info.workspace_id).await?, silent))
 }
 
 /// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that
@@ -179,13 +241,21 @@ async fn open(
 }
 
 /// Tells people what runs now and what to do next, or why it is not what they asked for.
-fn tell(info: &WorkspaceInfo, refused: Option<Failure>, context: &Context) -> Result<(), Failure> {
+fn tell(
+    info: &WorkspaceInfo,
+    refused: Option<Failure>,
+    silent: &[String],
+    context: &Context,
+) -> Result<(), Failure> {
     let output = context.output;
     output.data(summary(info).render(output.canvas()))?;
     if let Some(failure) = refused {
         return Err(told_with_what_runs(failure, info, context));
     }
     health::report(info, context);
+    if let Some(unready) = unready(info, silent, context) {
+        return Err(unready);
+    }
     // A project of programs alone has nobody to talk to.
     let next = if info.agents.is_empty() {
         format!(
@@ -198,6 +268,28 @@ fn tell(info: &WorkspaceInfo, refused: Option<Failure>, context: &Context) -> Re
     let watch = context.command("logs -f");
     output.note(format!("{next}    Watch it: {watch}"));
     Ok(())
+}
+
+/// Why the workspace runs and not all of its connectors do their work; none if they do.
+fn unready(info: &WorkspaceInfo, silent: &[String], context: &Context) -> Option<Failure> {
+    let is_connector = |process: &&UnhealthyProcess| process.role == ChildRole::Connector;
+    let unhealthy = info.unhealthy.iter().filter(is_connector);
+    let reasons = unhealthy.map(|process| text::printable(&health::told(process)));
+    let seconds = READY_LIMIT.as_secs();
+    let silent = silent
+        .iter()
+        .map(|name| format!("connector {name} has not started within {seconds} s"));
+    let reasons: Vec<String> = reasons.chain(silent).collect();
+    if reasons.is_empty() {
+        return None;
+    }
+    let message = format!("the workspace runs, but {}", reasons.join("; "));
+    let hint = format!(
+        "remove the cause; the daemon tries again by itself: `{}`, `{}`",
+        context.command("ps"),
+        context.command("logs --process connector")
+    );
+    Some(Failure::new(Exit::Degraded, message, hint))
 }
 
 /// The workspace of a project that was refused for its configuration, if something runs of it all the

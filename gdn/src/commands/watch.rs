@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::following;
+use super::names;
 use super::happened::{subject, told};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::context::Context;
@@ -39,6 +40,13 @@ pub(crate) struct WatchArgs {
 pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let mut workspace_id = workspace.workspace_id;
+    let key = args.instance.as_ref();
+    let known = names::check_conversation(key, &mut client, &workspace_id, context).await;
+    if let Err(unknown) = known {
+        // It may begin while it is watched.
+        let note = format!("{}; waiting for it. Hint: {}", unknown.message, unknown.hint);
+        context.output.note(note);
+    }
     let mut after = None;
     loop {
         if watch(&args, context, client, workspace_id, &mut after).await? {

@@ -19,6 +19,7 @@ mod doctor;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod hints;
 mod home;
 #[cfg(test)]
 mod init;

@@ -133,7 +133,7 @@ pub(crate) fn secret_as_text(field: &str, owner: &str, written: &str) -> String 
     match variable(written) {
         Some(name) => format!("write `{field}: {{valueFrom: {{env: {name}}}}}`"),
         None => format!(
-            "keep it out of the file: `gdn secret set {owner} {field}` asks for it; then write \
+            "keep it out of the file: `gdn secret set {owner} {field} --for .` asks for it; then write \
              `{field}: {{valueFrom: {{secretRef: {{ref: Secret/{owner}, key: {field}}}}}}}`. Or set a \
              variable in `.env.local` and write `{field}: {{valueFrom: {{env: {}}}}}`",
             variable_of(field)

@@ -95,6 +95,7 @@ pub use machine::{AnyMachine, Machine, ThisMachine};
 pub use migrate::MigratedFile;
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;
+pub use similar::nearest_name;
 pub use skill::SKILL_FILE;
 pub use sources::Sources;
 pub use written::{is_resource_file, resources_of};

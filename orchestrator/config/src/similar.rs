@@ -29,6 +29,15 @@ pub(crate) fn nearest<'c>(
     })
 }
 
+/// Returns the name nearest to `text`, if one is near enough to be what was meant.
+#[must_use]
+pub fn nearest_name<'c>(
+    text: &str,
+    names: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    nearest(text, names).map(|nearest| nearest.name)
+}
+
 /// Longest text that is compared, in characters. Nobody mistypes a longer name, and the cost grows
 /// with the product of the lengths.
 const MAX_COMPARED_CHARS: usize = 128;

@@ -6,19 +6,75 @@ use std::fs;
 use goondan_protocol::control::ProcessInfo;
 
 use super::cgroups::Cgroup;
+use super::strays::parent_of;
 
-/// Adds to a process how much memory it takes now: with all it started, if it has one of `groups`, which are by
-/// process id. Blocks, if only for moments.
-pub(super) fn add_to(process: &mut ProcessInfo, groups: &HashMap<u32, Cgroup>) {
-    let Some(pid) = process.pid else { return };
-    let of_group = groups.get(&pid).and_then(Cgroup::memory_bytes);
-    process.memory_bytes = of_group.or_else(|| bytes_of(pid, RESIDENT));
-    if process.limits.memory_bytes.is_some() {
-        process.counted_memory_bytes = of_group.or_else(|| bytes_of(pid, COUNTED));
+/// Which processes have started which, at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    children: HashMap<u32, Vec<u32>>,
+}
+
+impl Families {
+    /// Reads those of this machine; none where the system does not tell. Blocks, if only for moments.
+    pub(super) fn read() -> Self {
+        let mut families = Self::default();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(pid) = pid
+                && let Some(parent) = parent_of(pid)
+            {
+                families.children.entry(parent).or_default().push(pid);
+            }
+        }
+        families
+    }
+
+    /// Returns a process with all that it started and that still belongs to it.
+    fn of(&self, pid: u32) -> Vec<u32> {
+        let mut found = vec![pid];
+        let mut next = 0;
+        while let Some(parent) = found.get(next).copied() {
+            let children = self.children.get(&parent).into_iter().flatten();
+            let new: Vec<u32> = children.copied().filter(|pid| !found.contains(pid)).collect();
+            found.extend(new);
+            next += 1;
+        }
+        found
     }
 }
 
-/// What a process has in memory.
+/// Adds to a process how much memory it takes now, with all that it started: what its control group says, if it has
+/// one of `groups`, which are by process id, else the sum over its family. Blocks, if only for moments.
+pub(super) fn add_to(
+    process: &mut ProcessInfo,
+    groups: &HashMap<u32, Cgroup>,
+    families: &Families,
+) {
+    let Some(pid) = process.pid else { return };
+    let of_group = groups.get(&pid).and_then(Cgroup::memory_bytes);
+    let family = || families.of(pid).into_iter();
+    process.memory_bytes = of_group.or_else(|| {
+        let sizes: Vec<u64> = family().filter_map(resident_bytes).collect();
+        (!sizes.is_empty()).then(|| sizes.into_iter().sum())
+    });
+    if process.limits.memory_bytes.is_some() {
+        // The limit holds for each of them.
+        let largest = || family().filter_map(|pid| bytes_of(pid, COUNTED)).max();
+        process.counted_memory_bytes = of_group.or_else(largest);
+    }
+}
+
+/// Returns what a process has in memory. Pages that several have count for each in its part where the system tells
+/// that, else for each in full.
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+    let proportional = rollup.and_then(|rollup| kibibytes_in(&rollup, PROPORTIONAL));
+    proportional.or_else(|| bytes_of(pid, RESIDENT))
+}
+
+/// What a process has in memory, in `smaps_rollup`: its part of what it shares.
+const PROPORTIONAL: &str = "Pss:";
+/// What a process has in memory, in `status`.
 const RESIDENT: &str = "VmRSS:";
 /// What of a process counts against its limit, where it has no control group.
 const COUNTED: &str = "VmData:";
@@ -26,7 +82,12 @@ const COUNTED: &str = "VmData:";
 /// One of these, in bytes; none if the process is gone or the system does not tell.
 fn bytes_of(pid: u32, what: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(what))?;
+    kibibytes_in(&status, what)
+}
+
+/// Returns one of the figures in such a text, in bytes.
+fn kibibytes_in(text: &str, what: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(what))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -43,7 +104,7 @@ mod tests {
             "consecutiveCrashes": 0, "pendingEvents": 0, "limits": limits,
         });
         let mut process = serde_json::from_value(process).unwrap();
-        add_to(&mut process, &HashMap::new());
+        add_to(&mut process, &HashMap::new(), &Families::read());
         process
     }
 
@@ -58,5 +119,30 @@ mod tests {
             assert!(limited.counted_memory_bytes.is_some(), "{limited:?}");
         }
         assert_eq!(taken(None, &json!({})).memory_bytes, None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn ctl_1_memory_counts_what_a_process_started() {
+        let size = 64 << 20;
+        // A shell that waits for a program that holds so much.
+        let program = format!("x=$(head -c {size} /dev/zero | tr '\\0' x); echo held; read y");
+        let mut outer = std::process::Command::new("sh")
+            .args(["-c", &format!("sh -c '{}'; true", program.replace('\'', "'\\''"))])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        let mut stdout = std::io::BufReader::new(outer.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut stdout, &mut told).unwrap();
+        assert_eq!(told, "held\n");
+        let taken = taken(Some(outer.id()), &json!({"memoryBytes": 1}));
+        let alone = bytes_of(outer.id(), RESIDENT);
+        drop(outer.stdin.take());
+        outer.wait().unwrap();
+        assert!(alone < Some(size), "{alone:?}");
+        assert!(taken.memory_bytes >= Some(size), "{taken:?}");
+        assert!(taken.counted_memory_bytes >= Some(size), "{taken:?}");
     }
 }

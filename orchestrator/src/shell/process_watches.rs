@@ -1,6 +1,7 @@
 //! Clients that watch processes (`OBS-1`): it is looked how these are as long as somebody does, and each client is told
 //! what is different from what it was told before.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::cgroups::Cgroup;
 use super::control::client::Client;
-use super::memory;
+use super::memory::{self, Families};
 use crate::limits::{PROCESS_LOOK_REST_FACTOR, PROCESS_LOOKS_OF_MEMORY};
 use goondan_core::{Core, RequestToken};
 
@@ -161,6 +162,7 @@ fn compare(known: Option<Known>, look: Look, memory: bool) -> (Known, Vec<Part>)
     let mut before = known.unwrap_or_default();
     let mut after = Known::new();
     let mut different = Vec::new();
+    let families = LazyCell::new(Families::read);
     for mut process in look.processes {
         let key = process.key();
         let old = before.remove(&key).filter(|old| old.is_as(&process));
@@ -169,14 +171,14 @@ fn compare(known: Option<Known>, look: Look, memory: bool) -> (Known, Vec<Part>)
                 after.insert(key, old);
                 continue;
             }
-            memory::add_to(&mut process, &look.groups);
+            memory::add_to(&mut process, &look.groups, &families);
             let sizes = |of: &ProcessInfo| (of.memory_bytes, of.counted_memory_bytes);
             if sizes(&old) == sizes(&process) {
                 after.insert(key, old);
                 continue;
             }
         } else {
-            memory::add_to(&mut process, &look.groups);
+            memory::add_to(&mut process, &look.groups, &families);
         }
         different.push(process.clone());
         after.insert(key, process);

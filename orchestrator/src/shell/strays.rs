@@ -92,6 +92,12 @@ pub(super) fn parent_of(pid: u32) -> Option<u32> {
     parent_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// The parent of a process: the system does not tell here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn parent_of(_pid: u32) -> Option<u32> {
+    None
+}
+
 /// The parent's pid in the text of `/proc/<pid>/stat`. The command's name comes before it, in
 /// parentheses, and may itself hold any character.
 #[cfg(target_os = "linux")]

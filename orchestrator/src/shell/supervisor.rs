@@ -33,7 +33,7 @@ use super::joint::JointThread;
 use super::launcher::Launcher;
 use super::loading::Projects;
 use super::logs::LogHub;
-use super::memory;
+use super::memory::{self, Families};
 use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
@@ -459,8 +459,9 @@ impl Supervisor {
                 self.tasks.spawn_blocking(move || {
                     let with_memory = serde_json::from_value(page).and_then(|page| {
                         let mut page: ProcessesPage = page;
+                        let families = Families::read();
                         for process in &mut page.processes {
-                            memory::add_to(process, &groups);
+                            memory::add_to(process, &groups, &families);
                         }
                         serde_json::to_value(page)
                     });

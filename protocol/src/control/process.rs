@@ -262,12 +262,11 @@ pub struct ProcessInfo {
     /// What it says it does, or how the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Memory it takes now, in bytes, the parts it shares with others included; only where the system
-    /// tells. What its tools take is in it where it has a control group.
+    /// Memory it takes now with all that it started, in bytes; only where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// How much of its memory counts against its limit, in bytes, if it has one: what it asked for of its
-    /// own, or where it has a control group, all of it.
+    /// How much of its memory counts against its limit, in bytes, if it has one: what the largest of its processes
+    /// asked for of its own, or where it has a control group, all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_memory_bytes: Option<u64>,
     /// How much of the machine it may take; none while it does not run.

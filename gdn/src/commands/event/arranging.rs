@@ -7,6 +7,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use serde_json::json;
 
+use super::super::names;
 use super::{begun, find, standing, tell};
 use crate::client::Client;
 use crate::context::Context;
@@ -48,6 +49,7 @@ impl Which {
     ) -> Result<Vec<EventInfo>, Failure> {
         let mut chosen = Vec::new();
         if self.all {
+            names::check_conversation(self.instance.as_ref(), client, id, context).await?;
             chosen = standing(client, id, all).await?;
             let wanted = self.instance.as_ref();
             chosen.retain(|event| wanted.is_none_or(|key| *key == event.instance_key));

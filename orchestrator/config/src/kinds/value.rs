@@ -246,7 +246,9 @@ fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<Str
         Err(problem) => problem,
     };
     let help = |written: &str, known: &[String]| {
-        let set = format!("set it: `gdn secret set {} {}`", name.value, key.value);
+        // Set without it, the project could not use it.
+        let (name, key) = (name.value, key.value);
+        let set = format!("set it: `gdn secret set {name} {key} --for .`");
         // Not mended by itself: which secret is meant is a person's to say.
         match nearest(written, known.iter().map(String::as_str)) {
             Some(meant) => format!("did you mean `{}`? Otherwise {set}", meant.name),

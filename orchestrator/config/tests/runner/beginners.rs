@@ -71,7 +71,7 @@ fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
         &yaml,
         &[
             "7: `spec.apiKey` of Model `main` is written out; it must say where the value is taken from | \
-             keep it out of the file: `gdn secret set main apiKey` asks for it; then write `apiKey: \
+             keep it out of the file: `gdn secret set main apiKey --for .` asks for it; then write `apiKey: \
              {valueFrom: {secretRef: {ref: Secret/main, key: apiKey}}}`. Or set a variable in \
              `.env.local` and write `apiKey: {valueFrom: {env: API_KEY}}`",
         ],

@@ -137,17 +137,17 @@ fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it(
     assert_eq!(
         told("Secret/github", "token"),
         "E_CONFIG_MISSING_SECRET 18:41 there is no secret `github`: set it: `gdn secret set github \
-         token`"
+         token --for .`"
     );
     assert_eq!(
         told("Secret/hok", "hmac"),
         "E_CONFIG_MISSING_SECRET 18:41 there is no secret `hok`: did you mean `hook`? Otherwise set \
-         it: `gdn secret set hok hmac`"
+         it: `gdn secret set hok hmac --for .`"
     );
     assert_eq!(
         told("Secret/hook", "hmacs"),
         "E_CONFIG_MISSING_SECRET 18:59 the secret `hook` has no entry `hmacs`: did you mean \
-         `hmac`? Otherwise set it: `gdn secret set hook hmacs`"
+         `hmac`? Otherwise set it: `gdn secret set hook hmacs --for .`"
     );
     assert_eq!(
         told("Secret/damaged", "k"),

@@ -1,0 +1,110 @@
+//! Names that a person gives: of something that exists, or an error that says which names do.
+
+use goondan_config::nearest_name;
+use goondan_protocol::control::{ErrorCode, ListInstances, ShowInstance, WorkspaceInfo};
+use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
+
+use crate::client::{CallError, Client};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+
+/// Names that a hint lists at most.
+const NAMES_LISTED: usize = 10;
+
+/// Fails unless the workspace has the agent, if one is named.
+pub(super) fn check_agent(
+    agent: Option<&AgentName>,
+    workspace: &WorkspaceInfo,
+) -> Result<(), Failure> {
+    let agents = workspace.agents.iter().chain(&workspace.task_agents);
+    let known: Vec<&str> = agents.map(AgentName::as_str).collect();
+    match agent {
+        Some(agent) if !known.contains(&agent.as_str()) => {
+            let message = format!("there is no agent `{agent}`");
+            let hint = hint_of(agent.as_str(), &known, "agents");
+            Err(Failure::new(Exit::NotFound, message, hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails unless the conversation exists, if one is named.
+pub(super) async fn check_conversation(
+    key: Option<&InstanceKey>,
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    context: &Context,
+) -> Result<(), Failure> {
+    let Some(key) = key else { return Ok(()) };
+    let show = ShowInstance {
+        workspace_id: workspace_id.clone(),
+        instance_key: key.clone(),
+    };
+    match client.query(show).await {
+        Err(CallError::Refused(refused)) if refused.code == ErrorCode::InstanceNotFound => {}
+        // One that is damaged exists.
+        Ok(_) | Err(CallError::Refused(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let list = ListInstances {
+        workspace_id: Some(workspace_id.clone()),
+        ..ListInstances::default()
+    };
+    let instances = client.all(list).await?;
+    let known: Vec<&str> = instances
+        .iter()
+        .map(|instance| instance.instance_key.as_str())
+        .collect();
+    let message = format!("there is no conversation `{}`", text::one_line(key.as_str()));
+    let hint = match known.is_empty() {
+        true => format!(
+            "no conversation exists yet; the first message begins one: `{}`",
+            context.command("send \"Hello\"")
+        ),
+        false => hint_of(key.as_str(), &known, "conversations"),
+    };
+    Err(Failure::new(Exit::NotFound, message, hint))
+}
+
+/// `did you mean `main`? The conversations are: ann, main`.
+fn hint_of(written: &str, known: &[&str], what: &str) -> String {
+    let shown: Vec<String> = known
+        .iter()
+        .take(NAMES_LISTED)
+        .map(|name| text::one_line(name))
+        .collect();
+    let more = known.len().saturating_sub(shown.len());
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let listed = match shown.is_empty() {
+        true => format!("there are no {what}"),
+        false => format!("the {what} are: {}{more}", shown.join(", ")),
+    };
+    match nearest_name(written, known.iter().copied()) {
+        Some(near) => format!("did you mean `{}`? Otherwise, {listed}", text::one_line(near)),
+        None => listed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_near_one_and_those_there_are() {
+        let known = ["clerk", "buyer"];
+        assert_eq!(
+            hint_of("clrek", &known, "agents"),
+            "did you mean `clerk`? Otherwise, the agents are: clerk, buyer"
+        );
+        assert_eq!(hint_of("x", &known, "agents"), "the agents are: clerk, buyer");
+        assert_eq!(hint_of("x", &[], "agents"), "there are no agents");
+        let many: Vec<String> = (0..12).map(|number| format!("agent-{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(hint_of("nobody", &many, "agents").ends_with("agent-9 and 2 more"));
+    }
+}
