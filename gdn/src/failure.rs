@@ -125,6 +125,16 @@ impl From<ConnectError> for Failure {
                 &error,
                 "use a state root of your own: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
             ),
+            ConnectError::Unreachable { socket, source }
+                if source.kind() == std::io::ErrorKind::NotADirectory =>
+            {
+                let state_root = socket.ancestors().nth(2).unwrap_or(socket);
+                Self::new(
+                    Exit::Usage,
+                    format!("the state root {} is no directory", state_root.display()),
+                    "name a directory: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+                )
+            }
             ConnectError::Unreachable { socket, .. } => {
                 let hint = format!("check who may use it: `ls -l {}`", socket.display());
                 Self::of(Exit::Internal, &error, hint)

@@ -46,6 +46,22 @@ fn ctl_1_unknown_names_are_refused_with_those_there_are() {
 }
 
 #[test]
+fn ctl_1_a_state_root_that_is_a_file_is_named_as_such() {
+    let home = Home::new(LAB);
+    home.write("file", "");
+    let file = home.path().join("file");
+    let file = file.to_str().unwrap();
+    for command in ["status", "run"] {
+        home.gdn(&["--state-root", file, command])
+            .exits(2)
+            .tells(&["is no directory", "--state-root DIR"]);
+    }
+    home.gdn(&["--state-root", file, "doctor"])
+        .exits(16)
+        .prints(&["is no directory"]);
+}
+
+#[test]
 fn obs_6_run_fails_while_a_connector_cannot_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();

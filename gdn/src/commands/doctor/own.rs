@@ -71,6 +71,11 @@ pub(super) fn state_root(context: &Context) -> Vec<Finding> {
         let found = format!("{} does not exist yet; `gdn run` makes it", root.display());
         return vec![Finding::ok("state directory", found)];
     };
+    if !metadata.is_dir() {
+        let found = format!("{} is no directory", root.display());
+        let hint = "name a directory: `gdn --state-root DIR doctor`, or GOONDAN_STATE_ROOT";
+        return vec![Finding::bad("state directory", found, hint)];
+    }
     let mut findings = vec![privacy("state directory", root, &metadata), format_of(root)];
     let identity = context.vault().identity_file();
     if let Ok(metadata) = std::fs::metadata(&identity) {
