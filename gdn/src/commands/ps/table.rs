@@ -53,9 +53,10 @@ fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
     value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
 }
 
-/// How much memory the process takes; if it is limited, how much of that counts, and how much may.
+/// How much memory the process takes with all that it started; if it is limited, how much it may. What counts against
+/// the limit may be much less: without a control group, each process asks for its own.
 pub(crate) fn memory(process: &ProcessInfo) -> Option<String> {
-    let taken = process.counted_memory_bytes.or(process.memory_bytes);
+    let taken = process.memory_bytes.or(process.counted_memory_bytes);
     let taken = taken.map(text::bytes);
     let most = process.limits.memory_bytes.map(text::bytes);
     match (taken, most) {
@@ -234,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_shown_beside_its_limit() {
+    fn ctl_1_memory_taken_is_shown_beside_its_limit() {
         let told = |more| memory(&process("idle", &more)).unwrap_or_default();
         let limited = json!({
-            "memoryBytes": 99_999_999, "countedMemoryBytes": 3_250_586,
-            "limits": {"memoryBytes": 67_108_864},
+            "memoryBytes": 188_743_680, "countedMemoryBytes": 675_840,
+            "limits": {"memoryBytes": 2_147_483_648_u64},
         });
-        assert_eq!(told(limited), "3.1 MiB of 64.0 MiB");
+        assert_eq!(told(limited), "180.0 MiB of 2.0 GiB");
         assert_eq!(told(json!({"memoryBytes": 3_250_586})), "3.1 MiB");
         assert_eq!(told(json!({})), "");
     }
