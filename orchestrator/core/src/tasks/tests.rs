@@ -528,17 +528,20 @@ fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
 }
 
 #[test]
-fn task_7_ids_are_made_of_titles_and_are_not_taken_twice() {
+fn task_7_ids_have_the_day_and_are_not_taken_twice() {
     let mut world = World::new();
     let create = |title: &str| json!({"title": title, "description": "x"});
-    for (title, id) in [
-        ("Fix: the login!", "fix-the-login"),
-        ("Fix the login", "fix-the-login-2"),
-        ("할 일", "task"),
-    ] {
+    let mut ids = std::collections::BTreeSet::new();
+    for title in ["Fix: the login!", "Fix the login", "할 일"] {
         let made = world.get("task.new", &create(title)).unwrap();
-        assert_eq!(made["taskId"], id);
+        let id = made["taskId"].as_str().unwrap().to_owned();
+        let day = made["createdAt"].as_str().unwrap()[..10].replace('-', "");
+        let random = id.strip_prefix(&format!("task_{day}_")).unwrap();
+        let is_random = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+        assert!(random.len() == 6 && random.bytes().all(is_random), "{id}");
+        assert!(ids.insert(id), "an id is made twice");
     }
+    world.get("task.new", &new("task", false)).unwrap();
     let taken = world.get("task.new", &new("task", false)).unwrap_err();
     assert_eq!(taken.code, ErrorCode::TaskTaken);
     let bad = world.get("task.new", &create(" ")).unwrap_err();
