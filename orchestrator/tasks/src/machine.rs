@@ -509,7 +509,8 @@ impl Task {
 
     fn tick(&mut self, now: Timestamp) {
         self.close_late_asks(now);
-        if self.state.review.is_some() && !std::mem::replace(&mut self.has_ticked, true) {
+        let is_first = !std::mem::replace(&mut self.has_ticked, true);
+        if is_first && self.state.ended.is_none() && self.state.review.is_some() {
             // A daemon that died may not have looked for them.
             self.find_documents();
         }
