@@ -91,6 +91,31 @@ impl Runtime {
         }
     }
 
+    /// Arguments before the text of a host of modules, which the runtime runs without the configuration, caches and
+    /// packages that it would look for where it starts and in `HOME`. `node` is node's version; it matters to node alone.
+    ///
+    /// A host of Python gets the module's path as its one argument.
+    #[must_use]
+    pub fn host_arguments(self, node: NodeVersion) -> Vec<&'static str> {
+        match self {
+            Self::Bun => vec!["--no-install", "-e"],
+            Self::Deno => vec!["eval", "--no-config", "--no-lock"],
+            Self::Node => {
+                // One host runs both languages.
+                let types = node.arguments(ModuleKind::TypeScript).iter().copied();
+                let paths = (node >= NodeVersion::GLOBAL_SEARCH_PATHS)
+                    .then_some("--no-global-search-paths");
+                types
+                    .chain(paths)
+                    .chain(["--input-type=module", "-e"])
+                    .collect()
+            }
+            // `-I`: no files of the user's and none of where it starts. `-B`: nothing is written beside a module (`ROOT-2`).
+            // `-u`: its output is a protocol, and a line must not wait in a buffer.
+            Self::Python => vec!["-I", "-B", "-u", "-c"],
+        }
+    }
+
     /// Arguments that stand before the path of a file which is run as a program. `node` is node's
     /// version; it matters to node alone.
     #[must_use]
@@ -119,6 +144,12 @@ impl NodeVersion {
     pub const TYPESCRIPT: Self = Self {
         major: 22,
         minor: 6,
+    };
+
+    /// The first version that can be kept from the packages in `HOME`.
+    pub const GLOBAL_SEARCH_PATHS: Self = Self {
+        major: 16,
+        minor: 10,
     };
 
     /// Reads what `node --version` prints: `v22.6.0`.
@@ -217,6 +248,20 @@ mod tests {
             ModuleKind::TypeScript.runtimes().first(),
             Some(&Runtime::Bun)
         );
+    }
+
+    #[test]
+    fn sec_3_node_is_kept_from_packages_in_the_home_directory() {
+        let arguments =
+            |printed| Runtime::Node.host_arguments(NodeVersion::parse(printed).unwrap());
+        let script = ["--input-type=module", "-e"];
+        // It refuses to start with an option it does not know.
+        assert_eq!(arguments("v16.9.0"), script);
+        assert_eq!(
+            arguments("v20.0.0"),
+            [&["--no-global-search-paths"], &script[..]].concat()
+        );
+        assert_eq!(arguments("v22.6.0").len(), 4);
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub enum Purpose<'a> {
         /// The Project Root.
         project_root: &'a Path,
     },
+    /// For a module of a tool or an extension. It gets the work directory with each call and does not start there: a
+    /// runtime takes what lies where it starts for its own configuration, and less trusted code writes there.
+    Module,
     /// For a task: the program that works for it.
     Task {
         /// The work area.
@@ -54,7 +57,7 @@ pub enum Purpose<'a> {
 pub fn working_directory(purpose: Purpose<'_>) -> &Path {
     match purpose {
         // It holds no directory that somebody may want to unmount or remove.
-        Purpose::Own => Path::new("/"),
+        Purpose::Own | Purpose::Module => Path::new("/"),
         Purpose::Agent {
             mode: CwdMode::AgentHome,
             work_dir,
@@ -92,6 +95,11 @@ mod tests {
             project_root
         );
         assert_eq!(working_directory(Purpose::Own), Path::new("/"));
+    }
+
+    #[test]
+    fn sec_3_a_module_starts_where_no_agent_writes() {
+        assert_eq!(working_directory(Purpose::Module), Path::new("/"));
     }
 
     #[test]

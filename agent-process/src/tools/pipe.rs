@@ -8,7 +8,9 @@ use bytes::BytesMut;
 use goondan_confinement::Allowed;
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::sandbox::Level;
 use goondan_protocol::task::AssignedTask;
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -25,6 +27,15 @@ const OWN_PREFIX: &str = "GOONDAN_";
 /// The code of a call that started nothing, since its sandbox could not be made.
 const NO_SANDBOX: &str = "E_SANDBOX";
 
+/// What hosts of modules have in their environment beside what commands have: runtimes look for no package of where they
+/// start, and do not run what a cache holds in the place of a module.
+const HOST_ENVIRONMENT: [(&str, &str); 4] = [
+    ("BUN_RUNTIME_TRANSPILER_CACHE_PATH", "0"),
+    ("DENO_NO_PACKAGE_JSON", "1"),
+    ("DENO_NO_UPDATE_CHECK", "1"),
+    ("NODE_DISABLE_COMPILE_CACHE", "1"),
+];
+
 /// Time a tool supervisor has to end its tree before it is killed itself.
 pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
 /// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
@@ -38,7 +49,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub(crate) struct Surroundings {
     /// The program that stands around each command ([`super::tool_supervisor`]).
     pub(crate) supervisor: PathBuf,
-    /// The directory that everything starts in.
+    /// The directory that commands start in.
     pub(crate) cwd: PathBuf,
     /// The directory tools may write to.
     pub(crate) work_dir: PathBuf,
@@ -63,13 +74,35 @@ pub(crate) struct Surroundings {
 /// A tool supervisor where the agent works, with the environment of tools. What it supervises and where its
 /// standard input comes from is the caller's.
 pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
+    supervisor_at(surroundings, &surroundings.cwd)
+}
+
+/// A tool supervisor for a host of modules, with the same environment. Runtimes take files for their configuration that
+/// lie where they start, in `HOME`, and in their caches, and agents and packages write in the work directory: a host
+/// starts elsewhere, has a `HOME` of its own, and keeps no cache.
+pub(crate) fn host_supervisor(surroundings: &Surroundings) -> Command {
+    let mut supervisor = supervisor_at(surroundings, working_directory(Purpose::Module));
+    supervisor.envs(HOST_ENVIRONMENT);
+    if let Some(home) = host_home(surroundings.allowed.policy.require) {
+        supervisor.env("HOME", home);
+    }
+    supervisor
+}
+
+/// The home directory of a host of modules: an empty one in its own memory, or one that no program beneath an agent
+/// writes. Without a sandbox it is the user's, as everything of the user's is open then.
+fn host_home(level: Level) -> Option<&'static str> {
+    match level {
+        Level::Full => Some("/run/home"),
+        Level::Landlock | Level::Seatbelt => Some("/var/empty"),
+        Level::Off => None,
+    }
+}
+
+fn supervisor_at(surroundings: &Surroundings, cwd: &Path) -> Command {
     // A key may hold any character, an environment variable may not hold a zero.
     let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
-    let mut supervisor = confined_supervisor(
-        &surroundings.supervisor,
-        &surroundings.cwd,
-        &surroundings.allowed,
-    );
+    let mut supervisor = confined_supervisor(&surroundings.supervisor, cwd, &surroundings.allowed);
     supervisor
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)

@@ -17,6 +17,9 @@ use tokio::sync::OnceCell;
 use super::fault::ToolFault;
 use super::host::HostProgram;
 
+/// What runs a module in Python, as an argument of the interpreter.
+const PYTHON_HOST: &str = include_str!("host/host.py");
+
 /// Longest wait for node to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -73,38 +76,29 @@ impl Runtimes {
             let Some(program) = find_program(runtime.program(), &self.path) else {
                 continue;
             };
-            let name = runtime.program().to_owned();
-            let mut command = vec![program.clone().into_os_string()];
-            match runtime {
-                Runtime::Bun => command.extend(words(&["-e", script])),
-                Runtime::Deno => command.extend(words(&["eval", script])),
-                Runtime::Node => {
-                    let version = self.node.get_or_init(|| node_version(&program)).await;
-                    let version = match *version {
-                        Some(version) if version.runs(kind) => version,
-                        Some(version) => {
-                            node = UnfitNode::TooOld(version);
-                            continue;
-                        }
-                        None => {
-                            node = UnfitNode::Silent;
-                            continue;
-                        }
-                    };
-                    // One host runs both languages.
-                    command.extend(words(version.arguments(ModuleKind::TypeScript)));
-                    command.extend(words(&["--input-type=module", "-e", script]));
-                }
-                Runtime::Python => {
-                    command.extend(words(runtime.file_arguments(kind, NodeVersion::TYPESCRIPT)));
-                    command.push(path.into());
-                    return Ok(HostProgram {
-                        name: entry.display().to_string(),
-                        command,
-                        limits,
-                    });
+            let mut version = NodeVersion::TYPESCRIPT;
+            if *runtime == Runtime::Node {
+                match *self.node.get_or_init(|| node_version(&program)).await {
+                    Some(found) if found.runs(kind) => version = found,
+                    Some(found) => {
+                        node = UnfitNode::TooOld(found);
+                        continue;
+                    }
+                    None => {
+                        node = UnfitNode::Silent;
+                        continue;
+                    }
                 }
             }
+            let mut command = vec![program.into_os_string()];
+            command.extend(runtime.host_arguments(version).iter().map(OsString::from));
+            let name = if *runtime == Runtime::Python {
+                command.extend([PYTHON_HOST.into(), path.into()]);
+                entry.display().to_string()
+            } else {
+                command.push(script.into());
+                runtime.program().to_owned()
+            };
             return Ok(HostProgram {
                 name,
                 command,
@@ -125,10 +119,6 @@ impl Runtimes {
 fn no_runtime(entry: &Path, why: NoRuntime) -> ToolFault {
     let (entry, choices) = (entry.display(), why.kind.choices());
     ToolFault::new("E_TOOL_NO_RUNTIME", format!("`{entry}` {why}; {choices}"))
-}
-
-fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
 }
 
 async fn node_version(program: &Path) -> Option<NodeVersion> {

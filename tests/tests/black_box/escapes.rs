@@ -142,7 +142,8 @@ for line in sys.stdin:
     if call["type"] == "call":
         root = call["context"]["projectRoot"]
         words = [sys.executable, f"{root}/escape.py", f"{root}/plan.json", "NOTES/results"]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        work = call["context"]["workDir"]
+        done = subprocess.run(words, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         print(json.dumps({"type": "result", "id": call["id"], "output": done.stdout + done.stderr}), flush=True)
 "#;
 

@@ -134,6 +134,8 @@ mod people;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod planted_files;
+#[cfg(test)]
 mod project_root;
 #[cfg(test)]
 mod proposals;

@@ -101,7 +101,7 @@ export const handlers: Record<string, ToolHandler> = {
       word: input.word, response: answer.response, availableAgents, callableAgents, selfAgent, swarmName,
       agent: ctx.agentName, key: ctx.instanceKey, hasTurn: typeof ctx.turnId === "string",
       hasTrace: typeof ctx.traceId === "string", hasCall: typeof ctx.toolCallId === "string",
-      isDate: ctx.message.createdAt instanceof Date, isHere: ctx.workdir === process.cwd(),
+      isDate: ctx.message.createdAt instanceof Date, isHere: ctx.workdir === process.env.GOONDAN_WORK_DIR,
     };
   },
   break: () => {

@@ -84,7 +84,7 @@ export function register(api) {
     saved.push(input.word);
     return {
       saved, agent: ctx.agentName, key: ctx.instanceKey, hasCall: typeof ctx.toolCallId === "string",
-      hasTurn: typeof ctx.turnId === "string", isHere: ctx.workdir === process.cwd(),
+      hasTurn: typeof ctx.turnId === "string", isHere: ctx.workdir === process.env.GOONDAN_WORK_DIR,
       tool: ctx.message.data.content[0].toolName, isDate: ctx.message.createdAt instanceof Date,
     };
   });

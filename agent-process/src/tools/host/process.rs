@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::program::HostProgram;
 use super::wire::{Lines, LogLevel};
-use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, supervisor_in};
+use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, host_supervisor};
 use crate::tools::residents::Resident;
 use crate::tools::tool_supervisor;
 
@@ -55,7 +55,7 @@ impl Process {
         surroundings: &Surroundings,
         program: &HostProgram,
     ) -> std::io::Result<Self> {
-        let mut supervisor = supervisor_in(surroundings)
+        let mut supervisor = host_supervisor(surroundings)
             .arg(tool_supervisor::PROGRAM)
             .args(tool_supervisor::in_words(&program.limits))
             .args(&program.command)

@@ -3,11 +3,13 @@
 
 import collections
 import json
+import os
 import sys
 
 
-def top(arguments):
-    with open(arguments["path"], encoding="utf-8") as file:
+def top(arguments, context):
+    path = os.path.join(context["workDir"], arguments["path"])
+    with open(path, encoding="utf-8") as file:
         words = file.read().lower().split()
     counted = collections.Counter(words).most_common(arguments.get("limit", 3))
     return [{"word": word, "count": count} for word, count in counted]
@@ -20,7 +22,7 @@ for line in sys.stdin:
     if call["type"] != "call":
         continue
     try:
-        answer = {"type": "result", "output": HANDLERS[call["export"]](call["input"])}
+        answer = {"type": "result", "output": HANDLERS[call["export"]](call["input"], call["context"])}
     except Exception as error:
         answer = {"type": "error", "message": f"{type(error).__name__}: {error}"}
     print(json.dumps({**answer, "id": call["id"]}), flush=True)
