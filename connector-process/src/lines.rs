@@ -1,6 +1,7 @@
 //! Lines of a stream, none longer than its limit.
 
 use bytes::{Bytes, BytesMut};
+use goondan_log::{text_parts, whole_characters};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Bytes read at a time, at least.
@@ -14,22 +15,55 @@ pub(crate) struct Lines<R> {
     /// How much of `read` is known to hold no line end.
     searched: usize,
     bytes_max: usize,
+    /// Parts that were taken of a line that has not ended.
+    parts: u32,
     has_ended: bool,
 }
 
-/// A line, without its end, or the beginning of one that is too long.
+/// A line, without its end, or a part of one that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) bytes: Bytes,
-    /// Whether it is the whole line.
-    pub(crate) is_whole: bool,
+    /// Its number as a part, from 1; none for a whole line.
+    pub(crate) part: Option<u32>,
+    /// Whether the line ends with it.
+    pub(crate) is_end: bool,
+}
+
+/// The output of a program that a line was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Stdout,
+    Stderr,
+}
+
+impl Source {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
 }
 
 impl Line {
-    /// Logs a line of a program's stderr.
-    pub(crate) fn log_as_stderr(&self) {
-        let text = String::from_utf8_lossy(&self.bytes);
-        tracing::info!(source = "stderr", truncated = !self.is_whole, "{text}");
+    /// Whether it is a whole line.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.part.is_none()
+    }
+
+    /// Whether nothing but space is in it.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.bytes.iter().all(u8::is_ascii_whitespace)
+    }
+
+    /// Logs what a program wrote (`LOG-3`).
+    pub(crate) fn log(&self, source: Source) {
+        let source = source.as_str();
+        for part in text_parts(&String::from_utf8_lossy(&self.bytes)) {
+            let split_part = part.number.or(self.part);
+            tracing::info!(source, split_part, "{}", part.text);
+        }
     }
 }
 
@@ -40,6 +74,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             read: BytesMut::new(),
             searched: 0,
             bytes_max,
+            parts: 0,
             has_ended: false,
         }
     }
@@ -55,10 +90,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(Some(line));
             }
             if self.has_ended {
-                let bytes = self.read.split().freeze();
-                self.searched = 0;
-                let is_whole = true;
-                return Ok((!bytes.is_empty()).then_some(Line { bytes, is_whole }));
+                let bytes = self.read.split();
+                return Ok((!bytes.is_empty()).then(|| self.end_of_line(bytes)));
             }
             self.read.reserve(READ_BYTES);
             self.has_ended = self.stream.read_buf(&mut self.read).await? == 0;
@@ -74,25 +107,35 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 if bytes.last() == Some(&b'\r') {
                     bytes.truncate(bytes.len() - 1);
                 }
-                self.searched = 0;
-                let bytes = bytes.freeze();
-                Some(Line {
-                    bytes,
-                    is_whole: true,
-                })
+                Some(self.end_of_line(bytes))
             }
             None if self.read.len() <= self.bytes_max => {
                 self.searched = self.read.len();
                 None
             }
             Some(_) | None => {
-                let bytes = self.read.split_to(self.bytes_max).freeze();
+                let within = self.read.get(..self.bytes_max).unwrap_or_default();
+                let whole = Some(whole_characters(within)).filter(|whole| *whole > 0);
+                let bytes = self.read.split_to(whole.unwrap_or(self.bytes_max));
                 self.searched = 0;
+                self.parts = self.parts.saturating_add(1);
                 Some(Line {
-                    bytes,
-                    is_whole: false,
+                    bytes: bytes.freeze(),
+                    part: Some(self.parts),
+                    is_end: false,
                 })
             }
+        }
+    }
+
+    /// A line that has ended, or the last part of one.
+    fn end_of_line(&mut self, bytes: BytesMut) -> Line {
+        self.searched = 0;
+        let before = std::mem::take(&mut self.parts);
+        Line {
+            bytes: bytes.freeze(),
+            part: (before > 0).then(|| before.saturating_add(1)),
+            is_end: true,
         }
     }
 }
@@ -101,26 +144,31 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 mod tests {
     use super::*;
 
-    async fn lines(text: &str, bytes_max: usize) -> Vec<(String, bool)> {
+    async fn lines(text: &str, bytes_max: usize) -> Vec<(String, Option<u32>)> {
         let mut lines = Lines::new(text.as_bytes(), bytes_max);
         let mut found = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             let text = String::from_utf8(line.bytes.to_vec()).unwrap();
-            found.push((text, line.is_whole));
+            found.push((text, line.part));
         }
         found
     }
 
     #[tokio::test]
-    async fn lines_are_whole_up_to_the_limit_and_cut_beyond_it() {
-        let whole = |text: &str| (text.to_owned(), true);
+    async fn log_3_a_line_over_the_limit_comes_in_marked_parts() {
+        let whole = |text: &str| (text.to_owned(), None);
+        let part = |text: &str, number| (text.to_owned(), Some(number));
         assert_eq!(
             lines("a\r\n\nbb\nlast", 4).await,
             [whole("a"), whole(""), whole("bb"), whole("last")]
         );
         assert_eq!(
-            lines("1234\n12345\n", 4).await,
-            [whole("1234"), ("1234".to_owned(), false), whole("5")]
+            lines("1234\n12345\n6\n", 4).await,
+            [whole("1234"), part("1234", 1), part("5", 2), whole("6")]
+        );
+        assert_eq!(
+            lines("1234567\u{20ac}", 4).await,
+            [part("1234", 1), part("567", 2), part("\u{20ac}", 3)]
         );
         assert_eq!(lines("", 4).await, []);
         let long = "x".repeat(100_000);

@@ -1,5 +1,6 @@
 //! What the host says, taken in.
 
+use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::ids::ExtensionName;
 use serde_json::Value;
 
@@ -8,8 +9,8 @@ use super::looked_at::{notes_of, return_of};
 use super::wire::{Asked, FromHost, RawNotes, Returned};
 use super::{Ask, ExtensionHost, HostEvent};
 use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
-use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, log};
-use crate::tools::host::wire::LogLevel;
+use crate::tools::host::process::{Happened, log};
+use crate::tools::host::wire::{HostLine, LogLevel};
 use crate::tools::host::{MAX_LINE_BYTES, returned};
 
 /// Most questions of one invocation to other agents.
@@ -32,21 +33,28 @@ impl ExtensionHost {
                 let Some(process) = &mut self.process else {
                     return;
                 };
-                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
-                    let text = String::from_utf8_lossy(&line);
-                    let text = text.trim_end();
+                let lines = process.err_lines.take(&chunk, TEXT_BYTES_MAX);
+                for line in &lines {
+                    let text = line.text();
                     if !text.is_empty() {
-                        log(&self.span, "extensions", LogLevel::Warn, text);
-                        if let Some(process) = &mut self.process {
-                            process.hear_last_words(text);
-                        }
+                        process.hear_last_words(&text);
                     }
+                }
+                for line in &lines {
+                    self.log_line(LogLevel::Warn, line);
                 }
             }
             Happened::Ended(how) => {
-                let Some(process) = self.process.take() else {
+                let Some(mut process) = self.process.take() else {
                     return;
                 };
+                let levels = [LogLevel::Info, LogLevel::Warn];
+                for (line, level) in process.begun_lines().into_iter().zip(levels) {
+                    if let Some(line) = line {
+                        self.log_line(level, &line);
+                        process.hear_last_words(&line.text());
+                    }
+                }
                 let last_words = process.last_words();
                 let mut why = format!("the process of the agent's extensions ended ({how})");
                 if let Some(at_work) = self.at_work() {
@@ -62,8 +70,8 @@ impl ExtensionHost {
     }
 
     /// One line of the host's standard output: of the protocol, or for the log.
-    fn hear(&mut self, line: &[u8]) {
-        match serde_json::from_slice(line) {
+    fn hear(&mut self, line: &HostLine) {
+        match serde_json::from_slice(&line.bytes) {
             Ok(FromHost::Started) => self.begin_registration(),
             Ok(FromHost::Registered { middlewares, tools }) => {
                 if !self.offer(tools) {
@@ -119,9 +127,9 @@ impl ExtensionHost {
                 extension,
             }) => {
                 let name = extension.as_deref().unwrap_or("extensions");
-                log(&self.span, name, level, &message);
+                log(&self.span, name, level, &message, None);
             }
-            Err(_) => self.hear_text(line),
+            Err(_) => self.log_line(LogLevel::Info, line),
         }
     }
 
@@ -140,14 +148,11 @@ impl ExtensionHost {
         );
     }
 
-    /// Something that is not of the protocol, for the log.
-    fn hear_text(&self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim_end();
-        let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
-        let text = text.get(..end).unwrap_or_default();
+    /// Logs something that is not of the protocol.
+    fn log_line(&self, level: LogLevel, line: &HostLine) {
+        let text = line.text();
         if !text.is_empty() {
-            log(&self.span, "extensions", LogLevel::Info, text);
+            log(&self.span, "extensions", level, &text, line.part);
         }
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use goondan_clock::{Instant, sleep_until};
+use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::ids::StepId;
@@ -31,8 +32,8 @@ use super::pipe::Surroundings;
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 pub(crate) use program::HostProgram;
 
-use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
-use wire::{Context, FromHost, LogLevel, Thrown, ToHost};
+use process::{Happened, Process, happening, log};
+use wire::{Context, FromHost, HostLine, LogLevel, Thrown, ToHost};
 
 /// The host of JavaScript and TypeScript modules, as an argument of the runtime.
 pub(super) const JAVASCRIPT_HOST: &str = concat!(
@@ -275,22 +276,29 @@ impl Host {
                 let Some(process) = &mut self.process else {
                     return;
                 };
-                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
+                for line in process.err_lines.take(&chunk, TEXT_BYTES_MAX) {
                     self.log_line(LogLevel::Warn, &line, true);
                 }
             }
             Happened::Ended(how) => {
-                let Some(process) = self.process.take() else {
+                let Some(mut process) = self.process.take() else {
                     return;
                 };
+                let levels = [LogLevel::Info, LogLevel::Warn];
+                for (line, level) in process.begun_lines().into_iter().zip(levels) {
+                    if let Some(line) = line {
+                        self.log_line(level, &line, false);
+                        process.hear_last_words(&line.text());
+                    }
+                }
                 self.crashed(&how, &process.last_words());
             }
         }
     }
 
     /// One line of the host's standard output: of the protocol, or for the log.
-    fn hear(&mut self, line: &[u8]) {
-        match serde_json::from_slice(line) {
+    fn hear(&mut self, line: &HostLine) {
+        match serde_json::from_slice(&line.bytes) {
             Ok(FromHost::Result { id, output }) => {
                 self.finish(id, Ok(returned(output)));
             }
@@ -300,23 +308,21 @@ impl Host {
                 let span = id.and_then(|id| self.calls.get(&id));
                 let span = span.map(|open| open.request.invocation.span.clone());
                 let span = span.unwrap_or_else(|| self.latest_span());
-                log(&span, &self.program.name, level, &message);
+                log(&span, &self.program.name, level, &message, None);
             }
             Err(_) => self.log_line(LogLevel::Info, line, false),
         }
     }
 
-    fn log_line(&mut self, level: LogLevel, line: &[u8], is_stderr: bool) {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim_end();
+    fn log_line(&mut self, level: LogLevel, line: &HostLine, is_stderr: bool) {
+        let text = line.text();
         if text.is_empty() {
             return;
         }
-        let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
-        let text = text.get(..end).unwrap_or_default();
-        log(&self.latest_span(), &self.program.name, level, text);
+        let span = self.latest_span();
+        log(&span, &self.program.name, level, &text, line.part);
         if is_stderr && let Some(process) = &mut self.process {
-            process.hear_last_words(text);
+            process.hear_last_words(&text);
         }
     }
 

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use goondan_clock::timeout;
+use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::definition::{AgentAssignment, ToolDefinition, ToolSource};
 use goondan_protocol::module_file::ModuleKind;
 use goondan_protocol::process_limits::ProcessLimits;
 
-use super::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening};
+use super::host::process::{Happened, Process, happening};
 use super::host::wire::{FromHost, ToHost};
 use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
 use super::places::Places;
@@ -122,7 +123,7 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                     continue;
                 };
                 for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
-                    match serde_json::from_slice(&line) {
+                    match serde_json::from_slice(&line.bytes) {
                         Ok(FromHost::Result { id: REQUEST, .. }) if answers => return Ok(()),
                         Ok(FromHost::Error {
                             id: REQUEST,
@@ -138,8 +139,8 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                 let Some(process) = process.as_mut() else {
                     continue;
                 };
-                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
-                    process.hear_last_words(String::from_utf8_lossy(&line).trim_end());
+                for line in process.err_lines.take(&chunk, TEXT_BYTES_MAX) {
+                    process.hear_last_words(&line.text());
                 }
             }
             Happened::Ended(how) => {

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use goondan_clock::{sleep, timeout};
 use goondan_confinement::Allowed;
-use goondan_log::error_chain;
+use goondan_log::{TEXT_BYTES_MAX, error_chain};
 use goondan_protocol::call::TokenVerdict;
-use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, RunningService, serve_client};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use tokio::process::{Child, ChildStderr};
+use serde::de::IgnoredAny;
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
+use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,9 +25,13 @@ use super::wording;
 use crate::guarded::{self, Group};
 use crate::http;
 use crate::limits::{
-    MCP_CALLS_END_TIMEOUT_MS, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, SERVICE_CONNECT_TIMEOUT_MS,
+    MCP_CALLS_END_TIMEOUT_MS, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_LINE_BYTES_MAX,
+    SERVICE_CONNECT_TIMEOUT_MS,
 };
-use crate::lines::Lines;
+use crate::lines::{Lines, Source};
+
+/// Bytes of messages that wait for the client.
+const MESSAGE_BYTES_WAITING: usize = 64 * 1024;
 
 /// Why a server is not there.
 pub(super) struct NotStarted {
@@ -41,7 +46,7 @@ pub(super) struct Session {
     running: RunningService<RoleClient, Client>,
     program: Option<(Child, Group)>,
     /// What the program says beside the protocol is logged here.
-    _log: JoinSet<()>,
+    log: JoinSet<()>,
 }
 
 impl Session {
@@ -73,7 +78,7 @@ impl Session {
         Ok(Self {
             running,
             program: None,
-            _log: JoinSet::new(),
+            log: JoinSet::new(),
         })
     }
 
@@ -101,16 +106,22 @@ impl Session {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(format!("`{shown}` cannot be started: it has no pipes"));
         };
-        let mut logging = JoinSet::new();
-        logging.spawn(log(Lines::new(stderr, MAX_LOG_LINE_BYTES)));
-        match serve_client(client.clone(), (stdout, stdin)).await {
+        let mut log = JoinSet::new();
+        log.spawn(log_lines(Lines::new(stderr, TEXT_BYTES_MAX)));
+        let (messages, into_messages) = tokio::io::duplex(MESSAGE_BYTES_WAITING);
+        log.spawn(pass_messages_on(
+            Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
+            into_messages,
+        ));
+        match serve_client(client.clone(), (messages, stdin)).await {
             Ok(running) => Ok(Self {
                 running,
                 program: Some((child, group)),
-                _log: logging,
+                log,
             }),
             Err(error) => {
                 drop(group);
+                finish(log).await;
                 let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
                 let how = match timeout(time_limit, child.wait()).await {
                     Ok(Ok(status)) => guarded::ended(status),
@@ -143,10 +154,24 @@ impl Session {
         stop: &CancellationToken,
         calls_over: &CancellationToken,
     ) -> String {
+        let log = std::mem::take(&mut self.log);
         let mut program = self.program.take();
+        let how = self.end(&mut program, stop, calls_over).await;
+        // What it had started is killed, and what they wrote last is logged.
+        drop(program);
+        finish(log).await;
+        how
+    }
+
+    async fn end(
+        self,
+        program: &mut Option<(Child, Group)>,
+        stop: &CancellationToken,
+        calls_over: &CancellationToken,
+    ) -> String {
         let cancel = self.running.cancellation_token();
         let exited = async {
-            match &mut program {
+            match program {
                 Some((child, _)) => child.wait().await,
                 None => std::future::pending().await,
             }
@@ -164,7 +189,7 @@ impl Session {
         };
         // A program that closes its pipes is about to end, and its exit code says more.
         let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-        match &mut program {
+        match program {
             Some((child, _)) => timeout(time_limit, child.wait())
                 .await
                 .map_or(closed, exit_words),
@@ -193,8 +218,39 @@ fn exit_words(status: std::io::Result<ExitStatus>) -> String {
 }
 
 /// What the server's program writes to its stderr is logged.
-async fn log(mut lines: Lines<ChildStderr>) {
+async fn log_lines(mut lines: Lines<ChildStderr>) {
     while let Ok(Some(line)) = lines.next().await {
-        line.log_as_stderr();
+        line.log(Source::Stderr);
+    }
+}
+
+/// Passes on what the program writes to its stdout and is JSON; the rest is logged (`LOG-3`). What is too long to tell
+/// is passed on as it is.
+async fn pass_messages_on(mut lines: Lines<ChildStdout>, mut messages: DuplexStream) {
+    while let Ok(Some(line)) = lines.next().await {
+        let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(&line.bytes).is_err();
+        if is_text {
+            if !line.is_blank() {
+                line.log(Source::Stdout);
+            }
+            continue;
+        }
+        let end: &[u8] = if line.is_end { b"\n" } else { b"" };
+        let passed = async {
+            messages.write_all(&line.bytes).await?;
+            messages.write_all(end).await
+        };
+        // A client that reads no more has ended the session.
+        if passed.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until all that the program wrote is logged, if nothing holds its pipes.
+async fn finish(log: JoinSet<()>) {
+    let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
+    if timeout(time_limit, log.join_all()).await.is_err() {
+        tracing::warn!("what the server's program wrote last could not be read");
     }
 }

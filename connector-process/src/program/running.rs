@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
-use goondan_clock::sleep;
+use goondan_clock::{sleep, timeout};
+use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::Status;
-use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
 };
-use crate::lines::{Line, Lines};
+use crate::lines::{Line, Lines, Source};
 
 /// How a process came to its end.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Running {
             group,
             stdin,
             stdout: Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
-            stderr: Lines::new(stderr, MAX_LOG_LINE_BYTES),
+            stderr: Lines::new(stderr, TEXT_BYTES_MAX),
             unread: launch.start.0.bytes().collect(),
             has_worked: false,
         })
@@ -100,6 +100,7 @@ impl Running {
         gateway.report(true, format!("running `{entry}`")).await;
         let result = self.exchange_lines(gateway, stop).await;
         self.group.kill();
+        self.log_the_rest().await;
         // Killed, or ended already.
         let status = self.child.wait().await;
         if stop.is_cancelled() {
@@ -140,7 +141,7 @@ impl Running {
                     Err(error) => return Err(format!("cannot be read from: {error}")),
                 },
                 line = self.stderr.next(), if has_more_log => match line {
-                    Ok(Some(line)) => line.log_as_stderr(),
+                    Ok(Some(line)) => line.log(Source::Stderr),
                     Ok(None) | Err(_) => has_more_log = false,
                 },
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
@@ -182,15 +183,17 @@ impl Running {
         gateway: &'g Gateway,
         telling: &mut Telling,
     ) -> Result<Option<impl Future<Output = (EventId, Verdict)> + use<'g>>, String> {
-        if !line.is_whole {
+        if !line.is_whole() {
+            line.log(Source::Stdout);
             return Err(format!(
                 "wrote a line of more than {PROGRAM_LINE_BYTES_MAX} bytes to stdout"
             ));
         }
-        if line.bytes.iter().all(u8::is_ascii_whitespace) {
+        if line.is_blank() {
             return Ok(None);
         }
-        match messages::read(&line.bytes)? {
+        // A line that is not understood ends the program, and often says why it went wrong.
+        match messages::read(&line.bytes).inspect_err(|_| line.log(Source::Stdout))? {
             ProgramMessage::Event(event, id, caller) => {
                 let trace = span_within(caller, uuid::Uuid::now_v7());
                 let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
@@ -213,6 +216,31 @@ impl Running {
                 });
                 Ok(None)
             }
+        }
+    }
+
+    /// Logs what it had written when it was ended, or ended by itself. An event among it was not accepted: the program
+    /// hands it in again.
+    async fn log_the_rest(&mut self) {
+        let rest = async {
+            let (mut has_more, mut has_more_log) = (true, true);
+            while has_more || has_more_log {
+                tokio::select! {
+                    line = self.stdout.next(), if has_more => match line {
+                        Ok(Some(line)) if line.is_blank() || messages::read(&line.bytes).is_ok() => {}
+                        Ok(Some(line)) => line.log(Source::Stdout),
+                        Ok(None) | Err(_) => has_more = false,
+                    },
+                    line = self.stderr.next(), if has_more_log => match line {
+                        Ok(Some(line)) => line.log(Source::Stderr),
+                        Ok(None) | Err(_) => has_more_log = false,
+                    },
+                }
+            }
+        };
+        let time_limit = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
+        if timeout(time_limit, rest).await.is_err() {
+            tracing::warn!("what the connector program wrote last could not be read");
         }
     }
 

@@ -34,6 +34,7 @@ mod collect;
 pub(super) mod journal;
 mod own_line;
 mod rotate;
+mod split;
 mod traces;
 
 pub(super) use collect::{Collector, collect};

@@ -27,10 +27,12 @@ use tracing_subscriber::{Layer, filter::LevelFilter};
 use self::fields::Fields;
 pub use self::line_limit::LineLimit;
 pub use self::stdout::HeldStdout;
+pub use self::text::{TEXT_BYTES_MAX, TextPart, text_parts, whole_characters};
 
 mod fields;
 mod line_limit;
 mod stdout;
+mod text;
 
 /// The environment variable that sets the least level that is logged: `error`, `warn`, `info`
 /// (default), `debug` or `trace`.

@@ -78,6 +78,8 @@ mod lifecycle;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod long_lines;
+#[cfg(test)]
 mod looking_back;
 #[cfg(test)]
 mod manual;

@@ -4,18 +4,19 @@ use std::process::Stdio;
 
 use bytes::{Buf as _, BytesMut};
 use goondan_clock::timeout;
+use goondan_log::text_parts;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::program::HostProgram;
-use super::wire::{Lines, LogLevel};
+use super::wire::{HostLine, Lines, LogLevel};
 use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, host_supervisor};
 use crate::tools::residents::Resident;
 use crate::tools::tool_supervisor;
 
-/// Longest line that is no protocol, in bytes. A longer one is logged in pieces.
-pub(crate) const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
+/// Bytes of a line that are told as last words.
+const LAST_WORD_BYTES_MAX: usize = 8 * 1024;
 /// Last words of a host on its standard error that are told when it has ended, in lines.
 const LAST_WORDS: usize = 5;
 
@@ -85,19 +86,22 @@ impl Process {
 
     /// Notes a line of its standard error.
     pub(crate) fn hear_last_words(&mut self, text: &str) {
-        self.last_words.push(text.to_owned());
+        let end = text.floor_char_boundary(LAST_WORD_BYTES_MAX);
+        let word = text.get(..end).unwrap_or_default();
+        self.last_words.push(word.to_owned());
         let surplus = self.last_words.len().saturating_sub(LAST_WORDS);
         self.last_words.drain(..surplus);
     }
 
+    /// The lines that it had begun when it ended, of its standard output and its standard error.
+    pub(crate) fn begun_lines(&mut self) -> [Option<HostLine>; 2] {
+        [self.out_lines.rest(), self.err_lines.rest()]
+    }
+
     /// What it said last on its standard error, and what it began to say.
     pub(crate) fn last_words(mut self) -> String {
-        for line in [self.out_lines.rest(), self.err_lines.rest()]
-            .into_iter()
-            .flatten()
-        {
-            self.last_words
-                .push(String::from_utf8_lossy(&line).into_owned());
+        for line in self.begun_lines().into_iter().flatten() {
+            self.hear_last_words(&line.text());
         }
         self.last_words.join("\n")
     }
@@ -155,14 +159,25 @@ async fn write_some(input: &mut Option<ChildStdin>, unsent: &mut BytesMut) {
     unsent.advance(written);
 }
 
-/// Writes a line of a host to the agent's log.
-pub(crate) fn log(span: &tracing::Span, host: &str, level: LogLevel, message: &str) {
-    span.in_scope(|| match level {
-        LogLevel::Debug => tracing::debug!(host, "{message}"),
-        LogLevel::Info => tracing::info!(host, "{message}"),
-        LogLevel::Warn => tracing::warn!(host, "{message}"),
-        LogLevel::Error => tracing::error!(host, "{message}"),
-    });
+/// Writes what a host said to the agent's log: all of it, in parts if it is too long for one line (`LOG-3`). `part` is
+/// its own number as a part.
+pub(crate) fn log(
+    span: &tracing::Span,
+    host: &str,
+    level: LogLevel,
+    text: &str,
+    part: Option<u32>,
+) {
+    let _entered = span.enter();
+    for piece in text_parts(text) {
+        let (split_part, text) = (piece.number.or(part), piece.text);
+        match level {
+            LogLevel::Debug => tracing::debug!(host, split_part, "{text}"),
+            LogLevel::Info => tracing::info!(host, split_part, "{text}"),
+            LogLevel::Warn => tracing::warn!(host, split_part, "{text}"),
+            LogLevel::Error => tracing::error!(host, split_part, "{text}"),
+        }
+    }
 }
 
 fn said_of(ended: std::io::Result<std::process::ExitStatus>) -> String {

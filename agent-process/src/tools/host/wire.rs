@@ -1,7 +1,9 @@
 //! The protocol of tool hosts: one JSON object a line, calls in, results out.
 
+use std::borrow::Cow;
 use std::path::Path;
 
+use goondan_log::whole_characters;
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::definition::SwarmView;
@@ -159,29 +161,62 @@ pub(crate) enum LogLevel {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
+    /// Parts that were taken of the line that was begun.
+    parts: u32,
+}
+
+/// A line, without its end, or a part of one that is too long.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HostLine {
+    pub(crate) bytes: Vec<u8>,
+    /// Its number as a part, from 1; none for a whole line.
+    pub(crate) part: Option<u32>,
+}
+
+impl HostLine {
+    /// The line as text, without the space at its end.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match String::from_utf8_lossy(&self.bytes) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.trim_end()),
+            Cow::Owned(text) => Cow::Owned(text.trim_end().to_owned()),
+        }
+    }
 }
 
 impl Lines {
-    /// Adds what came and takes out the lines that are complete, without their ends. A line that grows
-    /// past `bytes_max` comes in pieces.
-    pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
+    /// Adds what came and takes out the lines that are complete. A line that grows past `bytes_max` comes in parts.
+    pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<HostLine> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(part);
             if self.begun.ends_with(b"\n") {
                 self.begun.pop();
-                complete.push(std::mem::take(&mut self.begun));
+                complete.push(self.end_of_line());
             } else if self.begun.len() >= bytes_max {
-                complete.push(std::mem::take(&mut self.begun));
+                let whole = whole_characters(&self.begun);
+                let behind = self.begun.split_off(whole);
+                self.parts = self.parts.saturating_add(1);
+                complete.push(HostLine {
+                    bytes: std::mem::replace(&mut self.begun, behind),
+                    part: Some(self.parts),
+                });
             }
         }
         complete
     }
 
+    fn end_of_line(&mut self) -> HostLine {
+        let before = std::mem::take(&mut self.parts);
+        HostLine {
+            bytes: std::mem::take(&mut self.begun),
+            part: (before > 0).then(|| before.saturating_add(1)),
+        }
+    }
+
     /// The line that was begun and not ended.
-    pub(crate) fn rest(&mut self) -> Option<Vec<u8>> {
-        let rest = std::mem::take(&mut self.begun);
-        (!rest.is_empty()).then_some(rest)
+    pub(crate) fn rest(&mut self) -> Option<HostLine> {
+        let rest = self.end_of_line();
+        (!rest.bytes.is_empty()).then_some(rest)
     }
 }
 
@@ -189,15 +224,34 @@ impl Lines {
 mod tests {
     use super::*;
 
+    fn line(text: &str, part: Option<u32>) -> HostLine {
+        HostLine {
+            bytes: text.into(),
+            part,
+        }
+    }
+
     #[test]
     fn lines_come_whole_however_they_are_cut() {
         let mut lines = Lines::default();
         assert!(lines.take(b"on", 100).is_empty());
         let taken = lines.take(b"e\n\ntwo\nth", 100);
-        assert_eq!(taken, [&b"one"[..], b"", b"two"]);
-        assert_eq!(lines.take(b"ree", 5), [b"three"]);
+        assert_eq!(taken, ["one", "", "two"].map(|text| line(text, None)));
+        assert_eq!(lines.take(b"ree", 5), [line("three", Some(1))]);
+        assert_eq!(lines.take(b"!\n", 5), [line("!", Some(2))]);
         assert_eq!(lines.rest(), None);
         assert!(lines.take(b"end", 100).is_empty());
-        assert_eq!(lines.rest(), Some(b"end".to_vec()));
+        assert_eq!(lines.rest(), Some(line("end", None)));
+    }
+
+    #[test]
+    fn log_3_a_part_of_a_line_ends_with_a_whole_character() {
+        let mut lines = Lines::default();
+        let taken = lines.take(&"abc\u{20ac}".as_bytes()[..4], 4);
+        assert_eq!(taken, [line("abc", Some(1))]);
+        assert_eq!(
+            lines.take(&"abc\u{20ac}\n".as_bytes()[4..], 4),
+            [line("\u{20ac}", Some(2))]
+        );
     }
 }

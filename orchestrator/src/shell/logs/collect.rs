@@ -2,7 +2,8 @@
 //!
 //! A line that is a JSON object keeps its fields and gets the process's identity, unless it has it already;
 //! any other line is wrapped in one. Who a line is from is what the orchestrator knows, not what the line
-//! says.
+//! says. A line that is too long is split beside secret values, and each part is marked with its number: of goondan's
+//! own lines the message is split ([`split`](super::split)), of any other the bytes are.
 
 use std::io;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::own_line::WHO;
+use super::split::{self, OWN_LINE_BYTES_MAX, PartNumbers};
 use super::traces::Traces;
 use super::{LogHub, own_line};
 use crate::shell::masking::Masks;
@@ -38,6 +40,7 @@ pub(in crate::shell) async fn collect(
     collector: Collector,
 ) -> io::Result<()> {
     let mut lines = LineSplitter::default();
+    let mut numbers = PartNumbers::default();
     // Memory that nothing was read into yet is not touched: there is one of these for each process.
     let mut chunk = Vec::with_capacity(READ_BYTES);
     loop {
@@ -47,9 +50,12 @@ pub(in crate::shell) async fn collect(
             0 => lines.finish(),
             _ => lines.push(&chunk, collector.hub.masks()),
         };
+        let masks = collector.hub.masks();
         for piece in pieces {
             let at = Timestamp::from_unix_millis(unix_millis_now());
-            collector.hub.write(render(&collector, piece, at));
+            for piece in shortened(piece, masks, &mut numbers) {
+                collector.hub.write(render(&collector, piece, at));
+            }
         }
         if read == 0 {
             return Ok(());
@@ -67,7 +73,34 @@ struct Piece {
     is_cut: bool,
 }
 
-/// Cuts a stream of bytes into lines of at most [`MAX_LOG_LINE_BYTES`].
+/// A line as it can be logged: one of goondan's own that is too long becomes several.
+fn shortened(piece: Piece, masks: &Masks, numbers: &mut PartNumbers) -> Vec<Piece> {
+    let is_whole = piece.part.is_none() && !piece.is_cut;
+    if is_whole && let Some(lines) = split::message_parts(&piece.bytes, masks, numbers) {
+        let pieces = lines.into_iter().map(|bytes| Piece {
+            bytes,
+            part: None,
+            is_cut: false,
+        });
+        return pieces.collect();
+    }
+    if piece.bytes.len() <= MAX_LOG_LINE_BYTES {
+        return vec![piece];
+    }
+    let mut splitter = LineSplitter {
+        pending: piece.bytes,
+        parts: 0,
+    };
+    let mut pieces = splitter.cut(masks);
+    pieces.extend(splitter.finish().into_iter().map(|last| Piece {
+        is_cut: piece.is_cut,
+        ..last
+    }));
+    pieces
+}
+
+/// Cuts a stream of bytes into lines of at most [`MAX_LOG_LINE_BYTES`], and of goondan's own, which are JSON objects, of
+/// at most [`OWN_LINE_BYTES_MAX`].
 #[derive(Debug, Default)]
 struct LineSplitter {
     pending: Vec<u8>,
@@ -78,7 +111,7 @@ impl LineSplitter {
     fn push(&mut self, mut bytes: &[u8], masks: &Masks) -> Vec<Piece> {
         let mut pieces = Vec::new();
         while !bytes.is_empty() {
-            let room = MAX_LOG_LINE_BYTES - self.pending.len();
+            let room = self.bytes_max(bytes).saturating_sub(self.pending.len());
             let end = bytes.iter().take(room + 1).position(|byte| *byte == b'\n');
             match end {
                 Some(at) => {
@@ -94,11 +127,7 @@ impl LineSplitter {
                 None if bytes.len() > room => {
                     let (head, rest) = bytes.split_at(room);
                     self.pending.extend_from_slice(head);
-                    self.parts += 1;
-                    let cut = masks.cut_beside_values(&self.pending);
-                    let kept_back = self.pending.split_off(cut);
-                    pieces.push(self.take(Some(self.parts), false));
-                    self.pending = kept_back;
+                    pieces.extend(self.cut(masks));
                     bytes = rest;
                 }
                 None => {
@@ -108,6 +137,30 @@ impl LineSplitter {
             }
         }
         pieces.retain(|piece| !piece.bytes.is_empty());
+        pieces
+    }
+
+    /// The bytes that a line with these ones next may have.
+    fn bytes_max(&self, next: &[u8]) -> usize {
+        let first = self.pending.first().or(next.first());
+        if self.parts == 0 && first == Some(&b'{') {
+            OWN_LINE_BYTES_MAX
+        } else {
+            MAX_LOG_LINE_BYTES
+        }
+    }
+
+    /// The first parts of a line that goes on, until what is left of it is shorter than a line may be.
+    fn cut(&mut self, masks: &Masks) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        while self.pending.len() >= MAX_LOG_LINE_BYTES {
+            let first = self.pending.get(..MAX_LOG_LINE_BYTES).unwrap_or_default();
+            let cut = masks.cut_beside_values(first);
+            let kept_back = self.pending.split_off(cut);
+            self.parts += 1;
+            pieces.push(self.take(Some(self.parts), false));
+            self.pending = kept_back;
+        }
         pieces
     }
 
@@ -287,6 +340,58 @@ mod tests {
                 (4, None, true),
             ];
             assert_eq!(shape, expected, "chunks of {chunk}");
+        }
+    }
+
+    #[test]
+    fn log_3_a_long_message_of_our_own_is_split_and_not_its_line() {
+        let text: String = (0..20_000).map(|n| format!("{n:05}\u{e9}\n")).collect();
+        let line = json!({"message": text, "level": "info", "source": "stderr"}).to_string() + "\n";
+        let (mut splitter, mut numbers) = (LineSplitter::default(), PartNumbers::default());
+        let masks = Masks::default();
+        let chunks = line.as_bytes().chunks(READ_BYTES);
+        let pieces = chunks.flat_map(|chunk| splitter.push(chunk, &masks));
+        let pieces: Vec<Piece> = pieces
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|piece| shortened(piece, &masks, &mut numbers))
+            .collect();
+        assert!(pieces.len() > 1);
+        let mut joined = String::new();
+        for (number, piece) in pieces.into_iter().enumerate() {
+            assert!(piece.bytes.len() < MAX_LOG_LINE_BYTES);
+            let line = render(
+                &collector(ChildRole::Connector),
+                piece,
+                Timestamp::from_unix_millis(0),
+            );
+            let line: JsonObject = serde_json::from_slice(&line).unwrap();
+            assert_eq!(line["splitPart"], number + 1);
+            assert_eq!(line["source"], "stderr");
+            joined += line["message"].as_str().unwrap();
+        }
+        assert_eq!(joined, text);
+    }
+
+    #[test]
+    fn log_3_what_begins_like_our_own_line_is_split_as_it_is() {
+        let masks = Masks::default();
+        for long in [
+            [b"{".as_slice(), &[b'x'; 300_000]].concat(),
+            [b"{".as_slice(), &vec![b'x'; OWN_LINE_BYTES_MAX + 10]].concat(),
+        ] {
+            let mut splitter = LineSplitter::default();
+            let stream = [&long, b"\n".as_slice()].concat();
+            let pieces = splitter.push(&stream, &masks).into_iter();
+            let pieces: Vec<Piece> = pieces
+                .flat_map(|piece| shortened(piece, &masks, &mut PartNumbers::default()))
+                .collect();
+            let bytes: Vec<u8> = pieces.iter().flat_map(|it| it.bytes.clone()).collect();
+            assert_eq!(bytes, long);
+            for (number, piece) in (1..).zip(&pieces) {
+                assert!(piece.bytes.len() <= MAX_LOG_LINE_BYTES);
+                assert_eq!(piece.part, Some(number));
+            }
         }
     }
 
