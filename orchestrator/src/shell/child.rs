@@ -36,7 +36,7 @@ use super::frame_memory::{CountedCodec, FrameMemory};
 use super::launcher::{Launched, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
-use super::masking::{Masks, OutputEnds};
+use super::masking::{Masks, OutputEnds, WorksFor};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
 use goondan_core::{Input, ProcessId, Spawn};
 
@@ -197,7 +197,15 @@ fn start_in(
         child,
         look: look.clone(),
     };
-    tasks.spawn(live(spawn.process, ending, read, limited, reports.clone()));
+    let speaker = Speaker {
+        process: spawn.process,
+        works_for: if spawn.works_for_task {
+            WorksFor::Task
+        } else {
+            WorksFor::Conversation
+        },
+    };
+    tasks.spawn(live(speaker, ending, read, limited, reports.clone()));
     Ok(RunningChild {
         pid,
         cgroup,
@@ -304,16 +312,24 @@ async fn feed(
     Ok(())
 }
 
+/// Who says what is read.
+#[derive(Debug, Clone, Copy)]
+struct Speaker {
+    process: ProcessId,
+    works_for: WorksFor,
+}
+
 /// Reads what a child says until it is gone, and reports its end last.
 async fn live(
-    process: ProcessId,
+    speaker: Speaker,
     mut ending: Ending,
     read: OwnedReadHalf,
     limited: Limited,
     reports: Reports,
 ) {
     let mut frames = FramedRead::new(read, reports.frames.codec());
-    let said = read_frames(process, &mut frames, &reports);
+    let process = speaker.process;
+    let said = read_frames(speaker, &mut frames, &reports);
     tokio::pin!(said);
     let status = loop {
         tokio::select! {
@@ -333,7 +349,7 @@ async fn live(
 }
 
 async fn read_frames(
-    process: ProcessId,
+    speaker: Speaker,
     frames: &mut FramedRead<OwnedReadHalf, CountedCodec>,
     reports: &Reports,
 ) {
@@ -342,10 +358,11 @@ async fn read_frames(
     // No child has more waiting for the core than others may have, however much it says.
     let turns = Arc::new(Semaphore::new(CHILD_BATCHES_WAITING));
     let masks = reports.hub.masks();
+    let process = speaker.process;
     let mut ends = OutputEnds::default();
     while let Some(chunk) = frames.next().await {
         let read = |frame: Result<Bytes, FrameError>| match frame {
-            Ok(body) => read_message(process, &body, masks, &mut ends),
+            Ok(body) => read_message(speaker, &body, masks, &mut ends),
             Err(error) => {
                 let problem = goondan_log::error_chain(&error);
                 vec![Input::Broken { process, problem }]
@@ -373,12 +390,8 @@ async fn read_frames(
 }
 
 /// What a child says, behind what its program wrote if that has ended with it.
-fn read_message(
-    process: ProcessId,
-    body: &[u8],
-    masks: &Masks,
-    ends: &mut OutputEnds,
-) -> Vec<Input> {
+fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputEnds) -> Vec<Input> {
+    let process = speaker.process;
     let read = Envelope::from_frame(body).and_then(|envelope| {
         let message = ToOrchestrator::from_envelope(&envelope)?;
         Ok((message, envelope.id, envelope.trace))
@@ -395,7 +408,7 @@ fn read_message(
         _ => Vec::new(),
     };
     ends.keep_back(masks, &mut message);
-    masks.message(&mut message);
+    masks.message(&mut message, speaker.works_for);
     inputs.push(Input::Message {
         process,
         message: Box::new(message),

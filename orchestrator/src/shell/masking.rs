@@ -6,9 +6,13 @@
 //! percent-encoded. A value of several lines, such as a private key, is written line by line, so each of its
 //! lines is looked for, too. What of a text is escaped otherwise (`\/`, `\u0068`, `%2f`) is undone before it is looked
 //! through, at each level of quotation. Where a line is too long and is split, it is split beside a value, not within,
-//! however that is written; a value that is too long for that is looked for in pieces. What a child
-//! says about itself is masked as it comes in, so that everything made of it is; what the daemon says, as
-//! it goes out. Messages of a conversation are not touched: they are what the agent was told.
+//! however that is written; a value that is too long for that is looked for in pieces.
+//!
+//! * What a child says about itself is masked as it comes in, so that everything made of it is: with the outcome of a
+//!   turn for a task, as with the output of its program, the task's history, notifications and logs.
+//! * What the daemon says is masked as it goes out: lines of the log, errors, replies to the outside, runtime events,
+//!   lifecycle events, the audit log, the log of model messages, and the texts of context blocks.
+//! * Messages of a conversation are not touched: they are what the agent was told and what it said.
 //!
 //! A value that was known once stays known until the daemon ends: a process may still write it.
 
@@ -22,12 +26,14 @@ use goondan_config::Secrets;
 use goondan_log::line_bytes;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
-use goondan_protocol::control::ControlError;
+use goondan_protocol::control::{ControlError, WatchUpdate};
+use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ipc::{ToChild, ToConnector, ToOrchestrator};
+use goondan_protocol::ipc::{Assignment, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::reply::Reply;
 use goondan_protocol::task::{OutputStream, TaskOutput};
+use goondan_store::writer::operation::Op;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -57,6 +63,25 @@ const IDENTITY: [&str; 11] = [
     "traceId",
     "spanId",
 ];
+
+/// Fields of runtime events, lifecycle events and audit records whose texts an agent, a program or a service may have
+/// made. The others are names, numbers and identifiers, by which records belong together.
+const FREE_TEXTS: [&str; 10] = [
+    "changes", "decision", "detail", "error", "how", "note", "outcome", "problem", "reason",
+    "toolName",
+];
+
+/// The extension whose text is a context block.
+const CONTEXT_BLOCK: &str = "context-message";
+
+/// For whom a child works, as far as that says what is masked of what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorksFor {
+    /// A conversation, whose messages stay as they are; or none.
+    Conversation,
+    /// A task: all that it answers goes to the task's history, logs and notifications.
+    Task,
+}
 
 /// Every value that is masked.
 #[derive(Debug, Default)]
@@ -213,10 +238,73 @@ impl Masks {
         }
     }
 
-    /// What a child is told that it passes on to the outside as it stands.
+    /// What is written down of what happened: runtime events, the audit log and messages of models.
+    pub(super) fn stored(&self, op: &mut Op) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        match op {
+            Op::LogLlm(log) => known.raw(&mut log.message.message),
+            Op::Observe(observe) => {
+                if known.may_be_in_json(&observe.line)
+                    && let Ok(record) = serde_json::from_slice(&observe.line)
+                {
+                    observe.line = line_bytes(&known.record(record));
+                }
+            }
+            Op::Audit(audit) => audit.record = known.record(std::mem::take(&mut audit.record)),
+            _ => {}
+        }
+    }
+
+    /// A runtime event as a client is told it.
+    pub(super) fn progress(&self, event: &mut Box<RawValue>) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.may_be_in_json(event.get().as_bytes())
+            && let Ok(record) = serde_json::from_str(event.get())
+            && let Ok(masked) = to_raw_value(&known.record(record))
+        {
+            *event = masked;
+        }
+    }
+
+    /// What those are told who watch a workspace; none if it cannot be masked. What processes say of themselves came in
+    /// masked.
+    pub(super) fn update(&self, update: WatchUpdate) -> Option<WatchUpdate> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let WatchUpdate::Event(event) = &update else {
+            return Some(update);
+        };
+        let masked = serde_json::to_vec(event).and_then(|json| {
+            if !known.may_be_in_json(&json) {
+                return Ok(None);
+            }
+            let record = known.record(serde_json::from_slice(&json)?);
+            serde_json::from_value(Value::Object(record)).map(Some)
+        });
+        match masked {
+            Ok(None) => Some(update),
+            Ok(Some(masked)) => Some(WatchUpdate::Event(masked)),
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "an event cannot be masked; those who watch are told nothing of it"
+                );
+                None
+            }
+        }
+    }
+
+    /// What a child is told that it passes on to the outside as it stands, or to a model as a context block.
     pub(super) fn told(&self, message: &mut ToChild) {
-        let ToChild::Connector(message) = message else {
-            return;
+        let message = match message {
+            ToChild::Connector(message) => message,
+            ToChild::Agent(ToAgent::Welcome(welcome)) => {
+                if let Assignment::Agent(assignment) = &mut welcome.assignment {
+                    let extensions = &mut assignment.agent.extensions;
+                    extensions.iter_mut().for_each(|it| self.context_block(it));
+                }
+                return;
+            }
+            _ => return,
         };
         match message {
             ToConnector::Reply(reply) => {
@@ -238,19 +326,29 @@ impl Masks {
         }
     }
 
-    /// What a child says about itself.
-    pub(super) fn message(&self, message: &mut ToOrchestrator) {
+    fn context_block(&self, extension: &mut ExtensionDefinition) {
+        if let ExtensionSource::Builtin { name, .. } = &extension.source
+            && name.as_str() == CONTEXT_BLOCK
+        {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let texts = extension.config.values_mut();
+            texts.for_each(|text| *text = known.value(std::mem::take(text)));
+        }
+    }
+
+    /// What a child says about itself; of one that works for a task, what it answers, too.
+    pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: WorksFor) {
         match message {
             ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
             ToOrchestrator::Status(status) => {
                 self.mask(&mut status.detail);
                 status.token.iter_mut().for_each(|it| self.verdict(it));
             }
-            ToOrchestrator::TurnComplete(complete) => {
-                if let TurnOutcome::Failed { message, .. } = &mut complete.outcome {
-                    self.mask(message);
-                }
-            }
+            ToOrchestrator::TurnComplete(complete) => match &mut complete.outcome {
+                TurnOutcome::Failed { message, .. } => self.mask(message),
+                TurnOutcome::Completed { reply } if works_for == WorksFor::Task => self.mask(reply),
+                TurnOutcome::Completed { .. } => {}
+            },
             ToOrchestrator::QuestionAsk(ask) => {
                 self.mask(&mut ask.message);
                 let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -371,6 +469,16 @@ impl Known {
         {
             *raw = masked;
         }
+    }
+
+    /// A record of what happened, whose [free texts](FREE_TEXTS) hold no value.
+    fn record(&self, record: JsonObject) -> JsonObject {
+        let masked = record.into_iter().map(|(name, value)| {
+            let is_free = FREE_TEXTS.contains(&name.as_str());
+            let value = if is_free { self.value(value) } else { value };
+            (name, value)
+        });
+        masked.collect()
     }
 
     fn value(&self, value: Value) -> Value {
@@ -604,7 +712,7 @@ mod tests {
                         text: text.chars().take(to).skip(from).collect(),
                     });
                     ends.keep_back(&masks, &mut message);
-                    masks.message(&mut message);
+                    masks.message(&mut message, WorksFor::Conversation);
                     written += &output(message);
                 }
                 written.extend(ends.rest(&masks).into_iter().map(output));
@@ -687,6 +795,46 @@ mod tests {
     }
 
     #[test]
+    fn sec_2_the_answer_of_an_agent_with_a_task_comes_in_masked() {
+        let masks = masks(&[VALUE]);
+        let answer = |works_for| {
+            let complete = json!({
+                "turnId": "t1", "lastSeq": 0,
+                "outcome": {"status": "completed", "reply": format!("the key is {VALUE}")},
+            });
+            let mut message =
+                ToOrchestrator::TurnComplete(serde_json::from_value(complete).unwrap());
+            masks.message(&mut message, works_for);
+            match message {
+                ToOrchestrator::TurnComplete(complete) => complete.outcome,
+                other => panic!("{other:?}"),
+            }
+        };
+        let said = |reply: &str| TurnOutcome::Completed {
+            reply: reply.to_owned(),
+        };
+        assert_eq!(answer(WorksFor::Task), said("the key is [masked]"));
+        let raw = format!("the key is {VALUE}");
+        assert_eq!(answer(WorksFor::Conversation), said(&raw));
+    }
+
+    #[test]
+    fn sec_2_only_free_texts_of_a_record_are_masked() {
+        let masks = masks(&["assistant", VALUE]);
+        let record = json!({
+            "agentName": "assistant", "instanceKey": "assistant", "detail": format!("a {VALUE}"),
+            "toolName": VALUE, "changes": [VALUE, "assistant"],
+        });
+        let masked = json!({
+            "agentName": "assistant", "instanceKey": "assistant", "detail": "a [masked]",
+            "toolName": "[masked]", "changes": ["[masked]", "[masked]"],
+        });
+        let mut event = to_raw_value(&record).unwrap();
+        masks.progress(&mut event);
+        assert_eq!(serde_json::from_str::<Value>(event.get()).unwrap(), masked);
+    }
+
+    #[test]
     fn sec_2_what_a_child_says_of_itself_comes_in_masked() {
         let masks = masks(&[VALUE]);
         let detail = format!("cannot reach h?{VALUE}");
@@ -696,7 +844,7 @@ mod tests {
             detail,
             token: None,
         });
-        masks.message(&mut message);
+        masks.message(&mut message, WorksFor::Conversation);
         let shown = format!("{message:?}");
         assert!(shown.contains("h?[masked]"), "{shown}");
         let error = ControlError::new(goondan_protocol::control::ErrorCode::Internal, VALUE);

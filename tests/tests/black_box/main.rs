@@ -203,6 +203,8 @@ mod task_manners;
 #[cfg(test)]
 mod task_notify;
 #[cfg(test)]
+mod task_secrets;
+#[cfg(test)]
 mod task_tools;
 #[cfg(test)]
 mod tasks;

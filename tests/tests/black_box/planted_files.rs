@@ -185,7 +185,7 @@ spec:
     rules:
       - {when: {user: '^look$', step: 1}, call: [{tool: lab__look, args: {}}]}
       - {when: {tool: lab__look}, say: "${result}"}
-      - {say: hello}
+      - {say: "null"}
 ---
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -206,7 +206,7 @@ const AGENT: &str = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {nam
 /// A tool that does what the controls do, and says where it is.
 const LAB_JS: &str = "export const handlers = { async look({ workDir }) {\n\
     if (process.env.PLANTED) (await import('node:fs')).writeFileSync(`${workDir}/planted-ran`, '');\nIMPORTS\
-    return JSON.stringify({ cwd: process.cwd(), home: process.env.HOME });\n} };\n";
+    return JSON.stringify({ work: workDir, cwd: process.cwd(), home: process.env.HOME });\n} };\n";
 
 const GUARD_JS: &str = "import { writeFileSync } from 'node:fs';\n\
     export async function register() {\n\
@@ -218,7 +218,8 @@ const LAB_PY: &str = "import json, os, sys\n\
     for line in sys.stdin:\n    \
         call = json.loads(line)\n    \
         if call['type'] != 'call': continue\n    \
-        said = json.dumps({'cwd': os.getcwd(), 'home': os.environ.get('HOME'), 'beside': beside.word})\n    \
+        said = json.dumps({'work': call['context']['workDir'], 'cwd': os.getcwd(), 'home': os.environ.get('HOME'),
+                           'beside': beside.word})\n    \
         print(json.dumps({'type': 'result', 'id': call['id'], 'output': said}), flush=True)\n";
 
 const GUARD: &str = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: guard}\nspec: {entry: extensions/guard.mjs}\n";
@@ -342,14 +343,22 @@ fn check(case: &Case) {
             let key: String = place.chars().filter(char::is_ascii_alphanumeric).collect();
             let ask = |text: &str| {
                 let send = ["send", "--agent", &agent, "--instance", &key, text];
-                home.gdn(&send).exits(0).stdout
+                let said = home.gdn(&send).exits(0).stdout;
+                serde_json::from_str::<Value>(said.trim()).unwrap()
             };
-            assert_eq!(ask("hello").trim(), "hello", "{place}");
-            let work = home.work_dir(&key);
+            let work = PathBuf::from(ask("look")["work"].as_str().unwrap());
+            assert!(work.starts_with(home.state_root()), "{place}: {work:?}");
             plant(&work, row.files, &site);
             // Its hosts start again.
-            home.gdn(&["instance", "restart", &key]).exits(0);
-            let said: Value = serde_json::from_str(ask("look").trim()).unwrap();
+            let instance = match *level {
+                "off" => key.clone(),
+                _ => format!("{agent}:{key}"),
+            };
+            let pid = || home.ps_agent(&instance).unwrap()["pid"].clone();
+            let before = pid();
+            home.gdn(&["instance", "restart", &instance]).exits(0);
+            let said = ask("look");
+            assert_ne!(pid(), before, "{place}");
             assert!(!work.join(MARK).exists(), "{place} ran");
             assert_eq!(said["cwd"], "/", "{place}");
             if *level != "off" {

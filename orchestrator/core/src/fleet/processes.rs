@@ -7,6 +7,7 @@ use goondan_protocol::ipc::{ChildRole, Confined, Head, Hello, Ping, Shutdown, To
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
@@ -29,6 +30,7 @@ impl Fleet {
             process,
             role,
             identity,
+            works_for_task: matches!(owner, Owner::Agent(at) if is_of_task(&at.instance_key)),
             trace_id,
             limits,
         }));

@@ -44,7 +44,10 @@ impl Supervisor {
                 child.kill();
             }
             Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
-            Effect::Store(job) => self.jobs.push(job),
+            Effect::Store(mut job) => {
+                self.reports.hub.masks().stored(&mut job.op);
+                self.jobs.push(job);
+            }
             Effect::LoadWorkspace {
                 purpose,
                 workspace_id,
@@ -165,7 +168,8 @@ impl Supervisor {
                 }
             }
             Effect::Respond { token, result } => self.respond(token, result),
-            Effect::Progress { token, event } => {
+            Effect::Progress { token, mut event } => {
+                self.reports.hub.masks().progress(&mut event);
                 self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {
                     request_id,
                     event,
@@ -181,11 +185,12 @@ impl Supervisor {
                 piece,
             }),
             Effect::Tell { token, told } => {
+                let update = self.reports.hub.masks().update(told.update)?;
                 self.notify(token, WORKSPACE_CHANGE, |request_id| WorkspaceChange {
                     request_id,
                     cursor: told.cursor,
                     at: told.at,
-                    told: told.update,
+                    told: update,
                 });
             }
             Effect::Log(event) => write_log(&self.reports.hub, event),
