@@ -1,5 +1,6 @@
 //! The shell: carries out what the core decides, and tells it what happened.
 
+mod ancestry;
 mod bundles;
 mod cgroups;
 mod child;

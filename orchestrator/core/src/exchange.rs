@@ -8,7 +8,7 @@ use goondan_durable::Verified;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
-    DiffProposal, ErrorCode, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
+    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
     RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged,
     SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
 };
@@ -63,37 +63,35 @@ pub enum MetricsReader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestToken(pub u64);
 
-/// The client that makes a request, as the kernel tells of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The client that makes a request, as the kernel describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its process, as it was when it connected.
     pub pid: Option<u32>,
-    /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
-    pub is_below_daemon: bool,
+    /// Who stands behind it.
+    pub standing: Standing,
 }
 
+#[cfg(test)]
 impl Peer {
-    /// Whether it is a person, as far as that can be told: nothing that the daemon's own children started is. `what`
-    /// is what it wants to do, such as `to apply a proposal`, and `command` what a person runs instead.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorCode::PersonNeeded`].
-    pub(crate) fn must_be_person(self, what: &str, command: &str) -> Result<(), ControlError> {
-        if self.is_below_daemon {
-            Err(person_needed(what, command))
-        } else {
-            Ok(())
+    /// A client of a person.
+    pub(crate) fn person() -> Self {
+        Self {
+            pid: None,
+            standing: Standing::Person,
         }
     }
 }
 
-/// Why something is not done for who is no person.
-pub(crate) fn person_needed(what: &str, command: &str) -> ControlError {
-    let text =
-        format!("{what} is for a person: a program that an agent or a connector started may not");
-    ControlError::new(ErrorCode::PersonNeeded, text)
-        .suggest(format!("do it from a terminal of your own: `{command}`"))
+/// Who stands behind a client, as far as the shell can tell (`SEC-4`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A person, or a program of theirs: nothing that the daemon's own children started is.
+    Person,
+    /// It was started by the daemon's own children: an agent's tool, or a connector's program.
+    BelowDaemon,
+    /// It could not be determined, for this reason. It is treated as no person.
+    Unknown(&'static str),
 }
 
 /// Something to be done about what a connection remembers.
@@ -288,21 +286,6 @@ pub enum BundleCall {
     Revert(Option<RevisionId>, String),
     /// Keep what is active, or no longer.
     Pin(bool),
-}
-
-impl BundleCall {
-    /// What a person alone may do, in words.
-    pub(crate) fn needs_person(&self) -> Option<&'static str> {
-        match self {
-            Self::Show | Self::Log | Self::Changeset(_) => None,
-            // New modules start for it.
-            Self::Rehearse(..) => Some("to rehearse a changeset"),
-            Self::Approve(..) => Some("to approve a changeset"),
-            Self::Reject(..) => Some("to reject a changeset"),
-            Self::Revert(..) => Some("to take a configuration back"),
-            Self::Pin(_) => Some("to pin a configuration"),
-        }
-    }
 }
 
 /// Work on the bundle of a conversation. Of one conversation one piece is under way at a time.

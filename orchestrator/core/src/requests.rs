@@ -34,6 +34,7 @@ pub(crate) mod conversations;
 pub(crate) mod deletion;
 pub(crate) mod events;
 pub(crate) mod loading;
+pub(crate) mod persons;
 pub(crate) mod proposals;
 pub(crate) mod queries;
 pub(crate) mod reloading;
@@ -46,6 +47,7 @@ pub(crate) mod verification;
 
 use self::deletion::Sweep;
 use self::events::EventListing;
+use self::persons::check_person;
 use self::proposals::{Asker, Lines};
 use self::reloading::Reloading;
 use self::retention::Retention;
@@ -255,6 +257,9 @@ impl Core {
         if self.fleet.is_stopping() && !may_come_late(&call) {
             return self.fleet.respond_error(token, stopping_error());
         }
+        if let Err(error) = check_person(peer, &call) {
+            return self.fleet.respond_error(token, error);
+        }
         match call {
             Call::Connect(_) => self.fleet.respond(token, &self.fleet.connected()),
             Call::Status(_) => {
@@ -347,10 +352,10 @@ impl Core {
                 };
                 self.fleet.decide(token, at, drop.event_id, Decision::Drop);
             }
-            Call::CancelEvent(cancel) => self.cancel_event(token, peer, cancel),
-            Call::PauseEvent(pause) => self.arrange_event(token, peer, pause),
-            Call::ResumeEvent(resume) => self.arrange_event(token, peer, resume),
-            Call::MoveEvent(moved) => self.arrange_event(token, peer, moved),
+            Call::CancelEvent(cancel) => self.cancel_event(token, cancel),
+            Call::PauseEvent(pause) => self.arrange_event(token, pause),
+            Call::ResumeEvent(resume) => self.arrange_event(token, resume),
+            Call::MoveEvent(moved) => self.arrange_event(token, moved),
             Call::ListQuestions(list) => {
                 self.calls.list_questions(&mut self.fleet, token, &list);
             }
@@ -373,9 +378,9 @@ impl Core {
             Call::ExportInstance(export) => self.export(token, export),
             Call::ImportInstance(import) => self.import(token, import),
             Call::PruneInstances(prune) => self.prune(token, prune),
-            Call::CheckpointInstance(call) => self.checkpoint_instance(token, peer, call),
+            Call::CheckpointInstance(call) => self.checkpoint_instance(token, call),
             Call::ListInstanceCheckpoints(call) => self.list_instance_checkpoints(token, call),
-            Call::RewindInstance(call) => self.rewind_instance(token, peer, call),
+            Call::RewindInstance(call) => self.rewind_instance(token, call),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
                     workspace_id: delete.workspace_id,
@@ -389,91 +394,91 @@ impl Core {
                 }
             }
             Call::PrepareSandbox(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Prepare(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Prepare(call));
             }
             Call::ListSandboxes(call) => {
                 self.use_proposals(
-                    Asker::Client(token, peer),
+                    Asker::Client(token),
                     ProposalWork::ListSandboxes(call),
                 );
             }
             Call::ShowSandbox(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::ShowSandbox(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::ShowSandbox(call));
             }
             Call::RemoveSandbox(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Remove(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Remove(call));
             }
             Call::CreateProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Create(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Create(call));
             }
             Call::ListProposals(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::List(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::List(call));
             }
             Call::ShowProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Show(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Show(call));
             }
             Call::DiffProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Diff(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Diff(call));
             }
             Call::CheckProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Check(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Check(call));
             }
             Call::ApplyProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Apply(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Apply(call));
             }
             Call::RejectProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Reject(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Reject(call));
             }
             Call::RevertProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Revert(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Revert(call));
             }
             Call::MergeProposal(call) => {
-                self.use_proposals(Asker::Client(token, peer), ProposalWork::Merge(call));
+                self.use_proposals(Asker::Client(token), ProposalWork::Merge(call));
             }
             Call::ShowBundle(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Show,
             ),
             Call::ReadBundleLog(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Log,
             ),
             Call::ShowChangeset(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Changeset(call.changeset_id),
             ),
             Call::RehearseBundle(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Rehearse(call.subject, call.turns.unwrap_or(DEFAULT_REHEARSAL_TURNS)),
             ),
             Call::ApproveChangeset(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Approve(call.changeset_id, call.reason),
             ),
             Call::RejectChangeset(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Reject(call.changeset_id, call.reason),
             ),
             Call::RevertBundle(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Revert(call.revision, call.reason),
             ),
             Call::PinBundle(call) => self.fleet.serve_bundle(
-                (token, peer),
+                token,
                 call.workspace_id,
                 call.instance_key,
                 BundleCall::Pin(call.pinned),
@@ -498,7 +503,7 @@ impl Core {
             | Call::PruneTasks(_)
             | Call::ImportTask(_)
             | Call::RemoveTask(_)) => {
-                self.tasks.on_request(&mut self.fleet, token, peer, call);
+                self.tasks.on_request(&mut self.fleet, token, call);
             }
             call @ (Call::ListGrants(_)
             | Call::ShowGrant(_)
@@ -506,33 +511,19 @@ impl Core {
             | Call::FinishLogin(_)
             | Call::RefreshGrant(_)
             | Call::RevokeGrant(_)) => {
-                self.oauth.on_request(&mut self.fleet, token, peer, call);
+                self.oauth.on_request(&mut self.fleet, token, call);
             }
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
             Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
             Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
             Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
-            Call::RotateSecrets(_) => {
-                let person = peer.must_be_person("to rotate the identity", "gdn secret rotate");
-                match person {
-                    Ok(()) => self.use_secrets(token, SecretWork::Rotate),
-                    Err(error) => self.fleet.respond_error(token, error),
-                }
-            }
+            Call::RotateSecrets(_) => self.use_secrets(token, SecretWork::Rotate),
             Call::StorePackage(request) => {
-                let person = peer.must_be_person("to install a package", "gdn package install");
-                match person {
-                    Ok(()) => self.fleet.push(Effect::StorePackage { token, request }),
-                    Err(error) => self.fleet.respond_error(token, error),
-                }
+                self.fleet.push(Effect::StorePackage { token, request });
             }
             Call::PrunePackages(request) => {
-                let person = peer.must_be_person("to remove packages", "gdn package prune");
-                match person {
-                    Ok(()) => self.fleet.push(Effect::PrunePackages { token, request }),
-                    Err(error) => self.fleet.respond_error(token, error),
-                }
+                self.fleet.push(Effect::PrunePackages { token, request });
             }
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.

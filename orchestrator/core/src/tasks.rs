@@ -31,7 +31,7 @@ use goondan_tasks::state::State;
 use crate::exchange::{TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::answers::waiting::Requester;
-use crate::{Effect, Peer, RequestToken};
+use crate::{Effect, RequestToken};
 
 mod asking;
 mod budgets;
@@ -95,7 +95,7 @@ struct Space {
     /// Whether they are read.
     is_loaded: bool,
     /// Requests that wait until they are.
-    held: Vec<(RequestToken, Peer, Call)>,
+    held: Vec<(RequestToken, Call)>,
     /// What agents ask that waits for the same.
     held_asks: Vec<(Requester, AgentAsk)>,
     entries: BTreeMap<TaskId, Entry>,

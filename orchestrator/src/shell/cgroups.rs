@@ -122,6 +122,13 @@ impl Cgroups {
         Ok(groups)
     }
 
+    /// How the control groups of children begin, as `/proc/<pid>/cgroup` names them; none where there are none.
+    pub(super) fn child_groups(&self) -> Option<String> {
+        self.root.as_ref()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        child_groups_beside(&own)
+    }
+
     /// The group that is divided.
     pub(super) fn dir(&self) -> Option<&Path> {
         self.root.as_ref().map(|root| root.dir.as_path())
@@ -278,6 +285,13 @@ fn child_groups(dir: &Path) -> Vec<PathBuf> {
             .is_some_and(|name| name.starts_with(CHILD_GROUP_PREFIX))
     });
     names.map(|entry| entry.path()).collect()
+}
+
+/// How the groups of children begin that are beside the daemon's own, by its `/proc/self/cgroup`.
+fn child_groups_beside(own: &str) -> Option<String> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let divided = path.strip_suffix(OWN_GROUP)?;
+    Some(format!("{divided}{CHILD_GROUP_PREFIX}"))
 }
 
 fn make_group(dir: &Path) -> Result<(), NoGroups> {
@@ -473,6 +487,18 @@ mod tests {
         groups.sweep();
         assert_eq!(groups.leftovers, Vec::<PathBuf>::new());
         assert!(!tree.path().join("child-7").exists());
+    }
+
+    #[test]
+    fn sec_4_groups_of_children_are_beside_the_daemons_own() {
+        let beside =
+            child_groups_beside("4:memory:/a\n0::/user.slice/goondan.service/orchestrator\n");
+        assert_eq!(beside.unwrap(), "/user.slice/goondan.service/child-");
+        assert_eq!(
+            child_groups_beside("0::/orchestrator\n").unwrap(),
+            "/child-"
+        );
+        assert_eq!(child_groups_beside("0::/elsewhere\n"), None);
     }
 
     #[test]

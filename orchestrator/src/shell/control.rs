@@ -37,11 +37,11 @@ use accepting::Accepting;
 use client::Client;
 use places::{InUse, Place, Places};
 
+use super::ancestry::{self, Descent};
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
-use super::orphans::{Mark, has_mark};
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
 use goondan_core::{Input, Peer, RequestToken};
 
@@ -59,8 +59,8 @@ pub(super) struct Server {
     pub(super) frames: FrameMemory,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
-    /// What the daemon's own children, and all that they start, are known by.
-    pub(super) mark: Option<Mark>,
+    /// What the daemon's own children, and all that they start, are recognized by.
+    pub(super) descent: Arc<Descent>,
     pub(super) ending: CancellationToken,
 }
 
@@ -132,7 +132,7 @@ impl Server {
         connection: CancellationToken,
         in_use: InUse,
     ) {
-        let peer = match check_peer(&stream, self.mark) {
+        let peer = match check_peer(&stream, &self.descent) {
             Ok(peer) => peer,
             Err(problem) => {
                 tracing::warn!(problem, "a control connection was refused");
@@ -321,7 +321,7 @@ impl AsyncWrite for SharedStream {
 }
 
 /// Who connects, if it may.
-fn check_peer(stream: &Stream, mark: Option<Mark>) -> Result<Peer, String> {
+fn check_peer(stream: &Stream, descent: &Descent) -> Result<Peer, String> {
     let ours = nix::unistd::geteuid().as_raw();
     let peer = stream
         .peer_creds()
@@ -329,11 +329,9 @@ fn check_peer(stream: &Stream, mark: Option<Mark>) -> Result<Peer, String> {
     match peer.euid() {
         Some(theirs) if theirs == ours => {
             let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-            let marked = pid.zip(mark).map(|(pid, mark)| has_mark(pid, mark));
-            Ok(Peer {
-                pid,
-                is_below_daemon: marked.unwrap_or_default(),
-            })
+            let Stream::UdSocket(socket) = stream;
+            let standing = ancestry::standing(socket, pid, descent);
+            Ok(Peer { pid, standing })
         }
         Some(theirs) => Err(format!("the peer is user {theirs}, not {ours}")),
         None => Err("the peer's user is not known".to_owned()),

@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::ancestry::Descent;
 use super::cgroups::Cgroups;
 use super::child::Reports;
 use super::control::{self, Server};
@@ -252,9 +253,14 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         LogHub::start(args.log_dir.as_deref(), &root.config().log, masks.clone()).map_err(io)?;
     hub.install(TraceId::from_uuid(Uuid::now_v7()));
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
-    adopt_orphans();
+    let adopts_orphans = adopt_orphans();
     let mark = end_orphans(layout.root());
     let cgroups = take_cgroups();
+    let descent = Arc::new(Descent {
+        adopts_orphans,
+        mark,
+        child_groups: cgroups.child_groups(),
+    });
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let replicating = CancellationToken::new();
     let mut links = tokio::task::JoinSet::new();
@@ -322,7 +328,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         frames: FrameMemory::new(CONTROL_FRAMES_BYTES_MAX),
         events: events.clone(),
         hub: hub.clone(),
-        mark,
+        descent,
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
@@ -451,13 +457,16 @@ fn listen(layout: &Layout) -> Result<Listener, StartFailure> {
     })
 }
 
-fn adopt_orphans() {
-    if let Err(error) = strays::adopt_orphans() {
+/// Makes orphans of children the daemon's own; false if that cannot be.
+fn adopt_orphans() -> bool {
+    let adopted = strays::adopt_orphans();
+    if let Err(error) = &adopted {
         tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "orphans of children cannot be adopted; only process groups are ended"
+            error = error as &dyn std::error::Error,
+            "orphans of children cannot be adopted; only process groups are ended, and no client is taken for a person"
         );
     }
+    adopted.is_ok()
 }
 
 fn take_cgroups() -> Cgroups {
@@ -537,7 +546,7 @@ fn end_orphans(root: &Path) -> Option<Mark> {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "what this daemon starts cannot be marked: if it is killed together with its children, \
-                 their tools may live on, and they may answer questions that are for a person"
+                 their tools may live on, and they may then decide what is for a person"
             );
             None
         }

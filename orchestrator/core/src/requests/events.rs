@@ -10,7 +10,7 @@ use goondan_store::instance::{Arrangement, Metadata};
 use goondan_store::writer::operation::{Inspect, Inspection};
 
 use crate::jobs::continuation;
-use crate::{Core, Effect, ListPurpose, Peer, RequestToken, control_error};
+use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
 
 /// A page of the events of a workspace, while some of its instances are still asked.
 #[derive(Debug)]
@@ -34,8 +34,6 @@ pub(super) struct Arranged {
     at: InstanceRef,
     event_id: EventId,
     arrangement: Arrangement,
-    /// The command that does it.
-    command: &'static str,
 }
 
 impl From<PauseEvent> for Arranged {
@@ -47,7 +45,6 @@ impl From<PauseEvent> for Arranged {
             },
             event_id: pause.event_id,
             arrangement: Arrangement::Pause,
-            command: "gdn event pause",
         }
     }
 }
@@ -61,7 +58,6 @@ impl From<ResumeEvent> for Arranged {
             },
             event_id: resume.event_id,
             arrangement: Arrangement::Resume,
-            command: "gdn event resume",
         }
     }
 }
@@ -75,36 +71,23 @@ impl From<MoveEvent> for Arranged {
             },
             event_id: moved.event_id,
             arrangement: Arrangement::Move(moved.place),
-            command: "gdn event move",
         }
     }
 }
 
 impl Core {
     /// A person decides when an event that waits has its turn.
-    pub(super) fn arrange_event(
-        &mut self,
-        token: RequestToken,
-        peer: Peer,
-        arranged: impl Into<Arranged>,
-    ) {
+    pub(super) fn arrange_event(&mut self, token: RequestToken, arranged: impl Into<Arranged>) {
         let Arranged {
             at,
             event_id,
             arrangement,
-            command,
         } = arranged.into();
-        if let Err(error) = peer.must_be_person("to pause, resume or move an event", command) {
-            return self.fleet.respond_error(token, error);
-        }
         self.fleet.arrange(token, at, event_id, arrangement);
     }
 
     /// A person ends a turn that is in progress, or an event that waits.
-    pub(super) fn cancel_event(&mut self, token: RequestToken, peer: Peer, cancel: CancelEvent) {
-        if let Err(error) = peer.must_be_person("to cancel an event", "gdn cancel") {
-            return self.fleet.respond_error(token, error);
-        }
+    pub(super) fn cancel_event(&mut self, token: RequestToken, cancel: CancelEvent) {
         let at = InstanceRef {
             workspace_id: cancel.workspace_id,
             instance_key: cancel.instance_key,

@@ -10,11 +10,12 @@ use goondan_protocol::control::{ControlError, ErrorCode, RunEvent, RunEventKind}
 use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
-use crate::exchange::{ProposalWork, ProposalsDone, person_needed};
+use super::persons::person_needed;
+use crate::exchange::{ProposalWork, ProposalsDone};
 use crate::fleet::answers::waiting::Requester;
 use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
-use crate::{Core, Effect, Peer, RequestToken};
+use crate::{Core, Effect, RequestToken, Standing};
 
 /// What waits for its turn, by workspace; the first of each is being done.
 #[derive(Debug, Default)]
@@ -32,21 +33,14 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Asker {
     /// A client.
-    Client(RequestToken, Peer),
+    Client(RequestToken),
     /// An agent, which was granted to ask.
     Agent(Requester),
     /// A verification that a client waits for.
     Verification(RequestToken),
 }
 
-impl Asker {
-    /// Whether it may be a person.
-    fn may_be_person(&self) -> bool {
-        matches!(self, Self::Client(_, peer) if !peer.is_below_daemon)
-    }
-}
-
-/// Whether only a person may ask for it.
+/// What an agent may not ask for: only a person may, as [`super::persons`] has it of clients.
 fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     match work {
         ProposalWork::Apply(_) => Some("to apply a proposal"),
@@ -84,10 +78,10 @@ impl ProposalWork {
 
 impl Core {
     pub(crate) fn use_proposals(&mut self, asker: Asker, work: ProposalWork) {
-        if !asker.may_be_person()
+        if !matches!(asker, Asker::Client(_))
             && let Some(what) = needs_person(&work)
         {
-            let error = person_needed(what, "gdn proposal list");
+            let error = person_needed(what, "gdn proposal list", Standing::BelowDaemon);
             return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let id = work.workspace_id().clone();
@@ -168,7 +162,7 @@ impl Core {
         result: Result<serde_json::Value, ControlError>,
     ) {
         match asker {
-            Asker::Client(token, _) => self.fleet.push(Effect::Respond {
+            Asker::Client(token) => self.fleet.push(Effect::Respond {
                 token: *token,
                 result,
             }),
@@ -258,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn prop_3_only_a_person_applies_rejects_takes_back_merges_and_allows() {
+    fn prop_3_no_agent_applies_rejects_takes_back_merges_or_allows() {
         for (method, more, is_for_a_person) in [
             ("sandbox.prepare", json!({}), false),
             ("sandbox.prepare", json!({"allow": [".env"]}), true),
@@ -274,7 +268,5 @@ mod tests {
             let needs = needs_person(&work(method, &more));
             assert_eq!(needs.is_some(), is_for_a_person, "{method} {more}");
         }
-        let told = person_needed("to apply a proposal", "gdn proposal list");
-        assert_eq!(told.code, ErrorCode::PersonNeeded);
     }
 }

@@ -19,7 +19,7 @@ use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenB
 use crate::fleet::cancelling::BY_PERSON;
 use crate::fleet::holding::{Next, Order, Step, in_turn};
 use crate::jobs::continuation;
-use crate::{Core, Effect, LogEvent, Peer, RequestToken, control_error};
+use crate::{Core, Effect, LogEvent, RequestToken, control_error};
 
 continuation! {
     /// A conversation of which it is asked what is to be pinned.
@@ -46,24 +46,14 @@ impl Core {
         self.fleet.push(Effect::Joint(Box::new(work)));
     }
 
-    pub(super) fn checkpoint_instance(
-        &mut self,
-        token: RequestToken,
-        peer: Peer,
-        request: CheckpointInstance,
-    ) {
+    pub(super) fn checkpoint_instance(&mut self, token: RequestToken, request: CheckpointInstance) {
         let at = InstanceRef {
             workspace_id: request.workspace_id,
             instance_key: request.instance_key,
         };
         let name = request.name;
-        let held = peer
-            .must_be_person("to make a checkpoint", "gdn instance checkpoint")
-            .and_then(|()| {
-                let order = Order::Checkpoint { token, name };
-                self.fleet.hold(&at, order, false)
-            });
-        match held {
+        let order = Order::Checkpoint { token, name };
+        match self.fleet.hold(&at, order, false) {
             Ok(()) => self.go_on_with_hold(&at),
             Err(error) => self.fleet.respond_error(token, error),
         }
@@ -86,24 +76,14 @@ impl Core {
         }
     }
 
-    pub(super) fn rewind_instance(
-        &mut self,
-        token: RequestToken,
-        peer: Peer,
-        request: RewindInstance,
-    ) {
+    pub(super) fn rewind_instance(&mut self, token: RequestToken, request: RewindInstance) {
         let at = InstanceRef {
             workspace_id: request.workspace_id.clone(),
             instance_key: request.instance_key.clone(),
         };
         let may_cancel = request.cancel && !request.dry_run;
-        let held = peer
-            .must_be_person("to rewind a conversation", "gdn rewind")
-            .and_then(|()| {
-                let order = Order::Rewind { token, request };
-                self.fleet.hold(&at, order, may_cancel)
-            });
-        match held {
+        let order = Order::Rewind { token, request };
+        match self.fleet.hold(&at, order, may_cancel) {
             Ok(()) => {
                 if may_cancel {
                     self.fleet.cancel_for_rewind(&at);

@@ -139,7 +139,7 @@ impl World {
         let call: Call = serde_json::from_value(call).unwrap();
         self.step(Input::Request {
             token: RequestToken(1),
-            peer: Peer::default(),
+            peer: Peer::person(),
             call: Box::new(call),
         })
     }

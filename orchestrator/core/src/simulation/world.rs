@@ -703,7 +703,7 @@ impl World {
         let call = Box::new(call);
         self.input(Input::Request {
             token,
-            peer: Peer::default(),
+            peer: Peer::person(),
             call,
         });
         token

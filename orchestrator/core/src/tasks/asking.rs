@@ -18,60 +18,54 @@ use super::disk::AfterLook;
 use super::entry::{Asker, Decision, Entry};
 use super::workers::worker_for;
 use super::{Space, Tasks, not_found, reading, refused};
+use crate::RequestToken;
 use crate::exchange::tasks::{Clear, FoundTask, NotCreated, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_WORKSPACE_MAX};
-use crate::{Peer, RequestToken};
 
 /// Characters of an id that are random.
 const ID_RANDOM_CHARS: usize = 6;
 
-/// A request about one task: which, and what a person has to be to ask for it; none if anybody may.
-fn subject_of(call: &Call) -> Option<(TaskRef, Option<&'static str>)> {
+/// A request about one task: which, and true if it changes it.
+fn subject_of(call: &Call) -> Option<(TaskRef, bool)> {
     macro_rules! about {
-        ($call:expr, $needs:expr) => {
-            Some((TaskRef::new(&$call.workspace_id, &$call.task_id), $needs))
+        ($call:expr, $changes:expr) => {
+            Some((TaskRef::new(&$call.workspace_id, &$call.task_id), $changes))
         };
     }
     match call {
-        Call::ShowTask(call) => about!(call, None),
-        Call::ReadTaskLog(call) => about!(call, None),
-        Call::ListCheckpoints(call) => about!(call, None),
-        Call::StartTask(call) => about!(call, Some("to start a task")),
-        Call::PauseTask(call) => about!(call, Some("to pause a task")),
-        Call::ResumeTask(call) => about!(call, Some("to resume a task")),
-        Call::CancelTask(call) => about!(call, Some("to cancel a task")),
-        Call::ProvideTask(call) => about!(call, Some("to provide what a task needs")),
-        Call::AnswerTask(call) => about!(call, Some("to answer a task's question")),
-        Call::ApproveTask(call) => about!(call, Some("to approve a phase")),
-        Call::ReworkTask(call) => about!(call, Some("to have a phase done better")),
-        Call::SetTaskBudget(call) => about!(call, Some("to set what a task may take")),
-        Call::CheckpointTask(call) => about!(call, Some("to make a checkpoint")),
-        Call::RestoreTask(call) => about!(call, Some("to restore a task")),
-        Call::DrillTask(call) => about!(call, Some("to drill a restore")),
-        Call::RemoveTask(call) => about!(call, Some("to remove a task")),
+        Call::ShowTask(call) => about!(call, false),
+        Call::ReadTaskLog(call) => about!(call, false),
+        Call::ListCheckpoints(call) => about!(call, false),
+        Call::StartTask(call) => about!(call, true),
+        Call::PauseTask(call) => about!(call, true),
+        Call::ResumeTask(call) => about!(call, true),
+        Call::CancelTask(call) => about!(call, true),
+        Call::ProvideTask(call) => about!(call, true),
+        Call::AnswerTask(call) => about!(call, true),
+        Call::ApproveTask(call) => about!(call, true),
+        Call::ReworkTask(call) => about!(call, true),
+        Call::SetTaskBudget(call) => about!(call, true),
+        Call::CheckpointTask(call) => about!(call, true),
+        Call::RestoreTask(call) => about!(call, true),
+        Call::DrillTask(call) => about!(call, true),
+        Call::RemoveTask(call) => about!(call, true),
         _ => None,
     }
 }
 
-/// What a person runs to see what waits for a word of theirs.
-const WHAT_WAITS: &str = "gdn task list --needs-me";
-
-/// The workspace, and what only a person may.
-fn workspace_of(call: &Call) -> (Option<WorkspaceId>, Option<&'static str>) {
+/// The workspace, and true if something changes there.
+fn workspace_of(call: &Call) -> (Option<WorkspaceId>, bool) {
     match call {
-        Call::CreateTask(call) => (Some(call.workspace_id.clone()), Some("to make a task")),
-        Call::ImportTask(call) => (Some(call.workspace_id.clone()), Some("to import a task")),
-        Call::ListTasks(call) => (call.workspace_id.clone(), None),
-        Call::PruneTasks(call) => {
-            let needs = (!call.dry_run).then_some("to remove tasks");
-            (Some(call.workspace_id.clone()), needs)
-        }
+        Call::CreateTask(call) => (Some(call.workspace_id.clone()), true),
+        Call::ImportTask(call) => (Some(call.workspace_id.clone()), true),
+        Call::ListTasks(call) => (call.workspace_id.clone(), false),
+        Call::PruneTasks(call) => (Some(call.workspace_id.clone()), !call.dry_run),
         other => match subject_of(other) {
-            Some((at, needs)) => (Some(at.workspace_id), needs),
-            None => (None, None),
+            Some((at, changes)) => (Some(at.workspace_id), changes),
+            None => (None, false),
         },
     }
 }
@@ -85,24 +79,11 @@ fn nothing_to_review(at: &TaskRef) -> ControlError {
 }
 
 impl Tasks {
-    pub(crate) fn on_request(
-        &mut self,
-        fleet: &mut Fleet,
-        token: RequestToken,
-        peer: Peer,
-        call: Call,
-    ) {
-        let (id, needs_person) = workspace_of(&call);
-        if let Some(what) = needs_person
-            && let Err(error) = peer.must_be_person(what, WHAT_WAITS)
-        {
-            return fleet.respond_error(token, error);
-        }
+    pub(crate) fn on_request(&mut self, fleet: &mut Fleet, token: RequestToken, call: Call) {
+        let (id, changes) = workspace_of(&call);
         if let Some(id) = &id {
             let problem = match fleet.workspace(id) {
-                Ok(workspace) if needs_person.is_some() && workspace.closing.is_some() => {
-                    Some(being_stopped(id))
-                }
+                Ok(workspace) if changes && workspace.closing.is_some() => Some(being_stopped(id)),
                 Ok(_) => None,
                 Err(error) => Some(error),
             };
@@ -117,7 +98,7 @@ impl Tasks {
                 let error = reading::too_many(&unread, TASK_REQUESTS_MAX);
                 return fleet.respond_error(token, error);
             }
-            space.held.push((token, peer, call));
+            space.held.push((token, call));
             return;
         }
         match call {

@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::tests::new;
 use super::world::{DAY_MS, World};
-use crate::Peer;
 use crate::exchange::tasks::TaskWork;
 use crate::limits::{
     RETENTION_INTERVAL_MS, TASK_DISK_BYTES_DEFAULT, TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS,
 };
+use crate::{Peer, Standing};
 
 #[test]
 fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
@@ -144,8 +144,8 @@ fn task_10_a_person_removes_by_age_and_a_program_may_not() {
     );
     assert_eq!(listed(&mut world).len(), 4);
     let below = Peer {
-        is_below_daemon: true,
-        ..Peer::default()
+        pid: None,
+        standing: Standing::BelowDaemon,
     };
     let token = world.ask_as(below, "task.prune", &older(0, false));
     let error = world.answers.remove(&token).unwrap().unwrap_err();

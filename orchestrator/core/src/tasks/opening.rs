@@ -58,8 +58,8 @@ impl Tasks {
         for at in opened {
             self.take_up(fleet, &at);
         }
-        for (token, peer, call) in held {
-            self.on_request(fleet, token, peer, call);
+        for (token, call) in held {
+            self.on_request(fleet, token, call);
         }
         for (requester, ask) in held_asks {
             self.on_agent_ask(fleet, requester, ask);
@@ -119,7 +119,7 @@ impl Tasks {
         for id in ids {
             self.end_starts(fleet, &id);
             let space = self.spaces.get_mut(&id);
-            for (token, _, _) in space
+            for (token, _) in space
                 .map(|s| std::mem::take(&mut s.held))
                 .unwrap_or_default()
             {
@@ -132,7 +132,7 @@ impl Tasks {
     pub(crate) fn on_close(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.end_starts(fleet, id);
         let space = self.spaces.get_mut(id);
-        for (token, _, _) in space
+        for (token, _) in space
             .map(|s| std::mem::take(&mut s.held))
             .unwrap_or_default()
         {

@@ -13,7 +13,7 @@ use crate::limits::{
     RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
     TASK_RUNS_AT_ONCE_MAX,
 };
-use crate::{Input, Peer};
+use crate::{Input, Peer, Standing};
 
 pub(super) fn new(task: &str, is_started: bool) -> Value {
     json!({"taskId": task, "title": "Build it", "description": "Do so.", "start": is_started})
@@ -270,7 +270,7 @@ fn task_7_only_a_person_changes_a_task() {
     world.get("task.new", &new("t", false)).unwrap();
     let below = Peer {
         pid: None,
-        is_below_daemon: true,
+        standing: Standing::BelowDaemon,
     };
     for (method, more) in [
         ("task.new", json!({"title": "x", "description": "y"})),

@@ -436,7 +436,7 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, method: &str, params: &Value) -> RequestToken {
-        self.ask_as(Peer::default(), method, params)
+        self.ask_as(Peer::person(), method, params)
     }
 
     /// Asks, and goes on until all is done.

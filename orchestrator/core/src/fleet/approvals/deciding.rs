@@ -95,8 +95,6 @@ impl Fleet {
             decision,
             reason,
         } = decide;
-        let what = format!("tool call `{id}`");
-        peer.must_be_person(&what, &format!("gdn approvals {id}"))?;
         self.workspace(&workspace_id)?;
         if reason
             .as_ref()

@@ -23,7 +23,7 @@ impl World {
         let (token, call) = self.watcher.comes(id);
         self.input(Input::Request {
             token,
-            peer: Peer::default(),
+            peer: Peer::person(),
             call: Box::new(call),
         });
         let is_watching = self.watcher.token().is_some();

@@ -1,0 +1,267 @@
+//! Requests that only a person may make (`SEC-4`).
+//!
+//! [`person_only`] is the one table of them: it has an arm for each method, so a new method does not compile
+//! before it says which kind it is. [`Core::on_request`](crate::Core) reads it before anything else sees a
+//! request. The shell decides what a client is ([`Peer`](crate::Peer)); only what is known to be a person's
+//! passes.
+
+use goondan_protocol::control::{Call, ControlError, ErrorCode};
+
+use crate::{Peer, Standing};
+
+/// What a person runs to see the tasks that wait for them.
+const WAITING_TASKS: &str = "gdn task list --needs-me";
+/// What a person runs to see the proposals of a project.
+const PROPOSALS: &str = "gdn proposal list";
+/// What a person runs to see the configuration of a conversation.
+const BUNDLE: &str = "gdn bundle status";
+
+/// A request that only a person may make.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PersonOnly {
+    /// What it does, as the beginning of a sentence.
+    what: String,
+    /// What a person runs.
+    command: String,
+}
+
+fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonOnly> {
+    Some(PersonOnly {
+        what: what.into(),
+        command: command.into(),
+    })
+}
+
+/// Why only a person may make a request; none if every client of the daemon's user may.
+pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
+    // Long: one arm for each method.
+    match call {
+        Call::CancelEvent(_) => person("to cancel an event", "gdn cancel"),
+        Call::PauseEvent(_) => person("to pause an event", "gdn event pause"),
+        Call::ResumeEvent(_) => person("to resume an event", "gdn event resume"),
+        Call::MoveEvent(_) => person("to move an event", "gdn event move"),
+
+        Call::AnswerQuestion(call) => question(&call.question_id),
+        Call::DeclineQuestion(call) => question(&call.question_id),
+        Call::DecideApproval(call) => {
+            let id = &call.approval_id;
+            person(format!("tool call `{id}`"), format!("gdn approvals {id}"))
+        }
+        Call::SettleCall(call) => {
+            person(format!("tool call `{}`", call.tool_call_id), "gdn calls")
+        }
+
+        Call::CheckpointInstance(_) => person("to make a checkpoint", "gdn instance checkpoint"),
+        Call::RewindInstance(_) => person("to rewind a conversation", "gdn rewind"),
+
+        Call::PrepareSandbox(call) if !call.allow.is_empty() => {
+            person("to allow a sandbox what is usually refused", PROPOSALS)
+        }
+        Call::RemoveSandbox(call) if call.force => {
+            person("to remove a sandbox with a proposal that waits", PROPOSALS)
+        }
+        Call::ApplyProposal(_) => person("to apply a proposal", PROPOSALS),
+        Call::RejectProposal(_) => person("to reject a proposal", PROPOSALS),
+        Call::RevertProposal(_) => person("to take a proposal back", PROPOSALS),
+        Call::MergeProposal(_) => person("to merge a proposal", PROPOSALS),
+
+        // New modules start for it.
+        Call::RehearseBundle(_) => person("to rehearse a changeset", BUNDLE),
+        Call::ApproveChangeset(_) => person("to approve a changeset", BUNDLE),
+        Call::RejectChangeset(_) => person("to reject a changeset", BUNDLE),
+        Call::RevertBundle(_) => person("to take a configuration back", BUNDLE),
+        Call::PinBundle(_) => person("to pin a configuration", BUNDLE),
+
+        Call::CreateTask(_) => person("to make a task", WAITING_TASKS),
+        Call::ImportTask(_) => person("to import a task", WAITING_TASKS),
+        Call::PruneTasks(call) if !call.dry_run => person("to remove tasks", WAITING_TASKS),
+        Call::StartTask(_) => person("to start a task", WAITING_TASKS),
+        Call::PauseTask(_) => person("to pause a task", WAITING_TASKS),
+        Call::ResumeTask(_) => person("to resume a task", WAITING_TASKS),
+        Call::CancelTask(_) => person("to cancel a task", WAITING_TASKS),
+        Call::ProvideTask(_) => person("to provide what a task needs", WAITING_TASKS),
+        Call::AnswerTask(_) => person("to answer a task's question", WAITING_TASKS),
+        Call::ApproveTask(_) => person("to approve a phase", WAITING_TASKS),
+        Call::ReworkTask(_) => person("to have a phase done better", WAITING_TASKS),
+        Call::SetTaskBudget(_) => person("to set what a task may take", WAITING_TASKS),
+        Call::CheckpointTask(_) => person("to make a checkpoint", WAITING_TASKS),
+        Call::RestoreTask(_) => person("to restore a task", WAITING_TASKS),
+        Call::DrillTask(_) => person("to drill a restore", WAITING_TASKS),
+        Call::RemoveTask(_) => person("to remove a task", WAITING_TASKS),
+
+        Call::SetSecret(_) => person("to set a secret", "gdn secret set"),
+        Call::RemoveSecret(_) => person("to remove a secret", "gdn secret remove"),
+        Call::AllowSecret(_) => person("to allow a project a secret", "gdn secret allow"),
+        Call::DenySecret(_) => person("to deny a project a secret", "gdn secret deny"),
+        Call::RotateSecrets(_) => person("to rotate the identity", "gdn secret rotate"),
+
+        Call::StorePackage(_) => person("to install a package", "gdn package install"),
+        Call::PrunePackages(_) => person("to remove packages", "gdn package prune"),
+
+        Call::BeginLogin(call) => oauth("to log in", &call.app, "login"),
+        Call::FinishLogin(_) => person("to log in", "gdn oauth login APP"),
+        Call::RefreshGrant(call) => oauth("to renew a token", &call.app, "refresh"),
+        Call::RevokeGrant(call) => oauth("to revoke tokens", &call.app, "revoke"),
+
+        // Reads.
+        Call::Connect(_)
+        | Call::Status(_)
+        | Call::ReadMetrics(_)
+        | Call::ListProcesses(_)
+        | Call::WatchProcesses(_)
+        | Call::ListNodes(_)
+        | Call::CheckNodes(_)
+        | Call::VerifyReplica(_)
+        | Call::ListWorkspaces(_)
+        | Call::WatchWorkspace(_)
+        | Call::FollowTurns(_)
+        | Call::FollowLogs(_)
+        | Call::ReadAudit(_)
+        | Call::ReadUsage(_)
+        | Call::ListEvents(_)
+        | Call::ListQuestions(_)
+        | Call::ShowQuestion(_)
+        | Call::ListApprovals(_)
+        | Call::ShowApproval(_)
+        | Call::ListUnknownCalls(_)
+        | Call::ListInstances(_)
+        | Call::ShowInstance(_)
+        | Call::InstanceHistory(_)
+        | Call::InstancePage(_)
+        | Call::GetMessage(_)
+        | Call::InstanceTurns(_)
+        | Call::PageTrace(_)
+        | Call::ExportInstance(_)
+        | Call::ListInstanceCheckpoints(_)
+        | Call::ListSandboxes(_)
+        | Call::ShowSandbox(_)
+        | Call::ListProposals(_)
+        | Call::ShowProposal(_)
+        | Call::DiffProposal(_)
+        | Call::CheckProposal(_)
+        | Call::ListWaitingChangesets(_)
+        | Call::ShowBundle(_)
+        | Call::ReadBundleLog(_)
+        | Call::ShowChangeset(_)
+        | Call::ListTasks(_)
+        | Call::ShowTask(_)
+        | Call::ReadTaskLog(_)
+        | Call::ListCheckpoints(_)
+        | Call::PruneTasks(_)
+        | Call::ListSecrets(_)
+        | Call::ListGrants(_)
+        | Call::ShowGrant(_)
+        // What a worker does with its own copy.
+        | Call::PrepareSandbox(_)
+        | Call::RemoveSandbox(_)
+        | Call::CreateProposal(_)
+        // Operating the daemon, which scripts and agents without a sandbox do as well: nothing here takes a
+        // decision that waits for a person, and secrets stay behind a person's consent.
+        | Call::Stop(_)
+        | Call::OpenWorkspace(_)
+        | Call::CloseWorkspace(_)
+        | Call::MoveWorkspace(_)
+        | Call::DrainNode(_)
+        | Call::Restart(_)
+        | Call::Reload(_)
+        | Call::SendEvent(_)
+        | Call::RetryEvent(_)
+        | Call::DropEvent(_)
+        | Call::VerifyInstances(_)
+        | Call::VerifyRoot(_)
+        | Call::ImportInstance(_)
+        | Call::PruneInstances(_)
+        | Call::DeleteInstance(_) => None,
+    }
+}
+
+fn question(id: &impl std::fmt::Display) -> Option<PersonOnly> {
+    person(
+        format!("question `{id}`"),
+        format!("gdn question show {id}"),
+    )
+}
+
+fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<PersonOnly> {
+    person(what, format!("gdn oauth {command} {app}"))
+}
+
+/// Refuses a request that only a person may make, unless the client is known to be a person's.
+///
+/// # Errors
+///
+/// [`ErrorCode::PersonNeeded`].
+pub(crate) fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> {
+    // Most methods are for everyone, and most clients are persons.
+    if peer.standing == Standing::Person {
+        return Ok(());
+    }
+    let Some(PersonOnly { what, command }) = person_only(call) else {
+        return Ok(());
+    };
+    Err(person_needed(&what, &command, peer.standing))
+}
+
+/// The refusal of something that is for a person.
+pub(crate) fn person_needed(what: &str, command: &str, standing: Standing) -> ControlError {
+    let text = match standing {
+        Standing::Unknown(why) => {
+            format!("{what} is for a person, and this client is not known to be one: {why}")
+        }
+        Standing::Person | Standing::BelowDaemon => format!(
+            "{what} is for a person: a program that an agent or a connector started may not"
+        ),
+    };
+    ControlError::new(ErrorCode::PersonNeeded, text)
+        .suggest(format!("do it from a terminal of your own: `{command}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn call(method: &str, more: &Value) -> Call {
+        let mut params = json!({"workspaceId": "w", "sandbox": {"runId": "r", "agentId": "a"}});
+        if let (Some(params), Some(more)) = (params.as_object_mut(), more.as_object()) {
+            params.extend(more.clone());
+        }
+        serde_json::from_value(json!({"method": method, "params": params})).unwrap()
+    }
+
+    #[test]
+    fn sec_4_parameters_make_a_request_a_persons() {
+        for (method, more, is_for_a_person) in [
+            ("sandbox.prepare", json!({}), false),
+            ("sandbox.prepare", json!({"allow": [".env"]}), true),
+            ("sandbox.remove", json!({}), false),
+            ("sandbox.remove", json!({"force": true}), true),
+            ("proposal.create", json!({}), false),
+            ("proposal.check", json!({}), false),
+            ("proposal.apply", json!({}), true),
+            ("proposal.merge", json!({}), true),
+        ] {
+            let only = person_only(&call(method, &more));
+            assert_eq!(only.is_some(), is_for_a_person, "{method} {more}");
+        }
+    }
+
+    #[test]
+    fn sec_4_an_unknown_client_is_refused_with_the_reason() {
+        let apply = call("proposal.apply", &json!({}));
+        let check = |standing| {
+            let pid = Some(1);
+            check_person(Peer { pid, standing }, &apply)
+        };
+        assert_eq!(check(Standing::Person), Ok(()));
+        let below = check(Standing::BelowDaemon).unwrap_err();
+        assert_eq!(below.code, ErrorCode::PersonNeeded);
+        let unknown = check(Standing::Unknown("its process has ended")).unwrap_err();
+        assert_eq!(unknown.code, ErrorCode::PersonNeeded);
+        assert!(unknown.message.ends_with("its process has ended"), "{unknown:?}");
+        let show = call("proposal.check", &json!({}));
+        let below = Peer { pid: None, standing: Standing::BelowDaemon };
+        assert_eq!(check_person(below, &show), Ok(()));
+    }
+}

@@ -1,0 +1,424 @@
+//! Decides if a client is a person's program or something that the daemon's children started (`SEC-4`).
+//!
+//! Three facts about a process and each of its ancestors are read from `/proc`:
+//!
+//! * **Ancestry.** The daemon is a child subreaper ([`super::strays`]), so a process whose parent ended becomes
+//!   the daemon's own child. While the daemon lives, the line of parents of everything below it leads to it,
+//!   whatever a process does to its session, its limits or its parents. A line that ends elsewhere is a person's.
+//! * **The mark** of [`super::orphans`], which also shows what an earlier daemon left behind. Without privileges it
+//!   can only be lowered, and a lowered one is no person's.
+//! * **The control group** of a child, where the daemon has groups.
+//!
+//! The client itself is pinned by the descriptor that the kernel has for the other end of the socket
+//! (`SO_PEERPIDFD`, Linux 6.5), so its number cannot become another process's before it is read. The line is read
+//! twice and must be the same: a parent that is the same twice lived all the while. What cannot be read is unknown,
+//! and unknown is no person.
+
+#[cfg(not(target_os = "linux"))]
+use goondan_core::Standing;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::standing;
+
+use super::orphans::Mark;
+
+/// What everything that the daemon's children start is recognized by.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Descent {
+    /// True if orphans become the daemon's children, so that ancestry is complete.
+    pub(super) adopts_orphans: bool,
+    /// The mark; none if it could not be set.
+    pub(super) mark: Option<Mark>,
+    /// How the control groups of children begin, as `/proc` names them; none without groups.
+    pub(super) child_groups: Option<String>,
+}
+
+/// Who stands behind the process on the other end of a socket: only Linux can tell.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn standing(
+    _socket: &impl std::os::fd::AsFd,
+    _pid: Option<u32>,
+    _descent: &Descent,
+) -> Standing {
+    Standing::Person
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+
+    use goondan_core::Standing;
+    use nix::errno::Errno;
+    use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
+
+    use super::Descent;
+    use crate::shell::orphans::{Marked, hard_limit_in};
+
+    /// How often a line is read that changes while it is read.
+    const READS_MAX: usize = 8;
+    /// Most ancestors that are followed: whoever makes a longer line gains nothing.
+    const ANCESTORS_MAX: usize = 256;
+
+    const ENDED: &str = "its process has ended";
+    const HIDDEN: &str = "one of its ancestors cannot be seen in `/proc` (see `hidepid`)";
+
+    /// Who stands behind the process on the other end of a socket.
+    pub(in crate::shell) fn standing(
+        socket: &impl AsFd,
+        pid: Option<u32>,
+        descent: &Descent,
+    ) -> Standing {
+        let Some(pid) = pid else {
+            return Standing::Unknown("the kernel does not name its process");
+        };
+        // A process of this namespace, or of one below it, has a number here. What is below the daemon
+        // cannot leave: a process may only move to namespaces below its own.
+        if pid == 0 {
+            return Standing::Person;
+        }
+        let pin = match getsockopt(socket, PeerPidfd) {
+            Ok(pin) => Some(pin),
+            // Before Linux 6.5: the number alone. The check follows the connection at once.
+            Err(Errno::ENOPROTOOPT) => None,
+            Err(_) => return Standing::Unknown(ENDED),
+        };
+        let own = std::process::id();
+        judge(&Proc, pid, own, descent, || {
+            pin.as_ref().is_none_or(|pin| is_pinned(pin, pid))
+        })
+    }
+
+    /// True if the descriptor still is of a process with this number: one that has ended and was reaped has
+    /// none.
+    fn is_pinned(pin: &OwnedFd, pid: u32) -> bool {
+        let path = format!("/proc/self/fdinfo/{}", pin.as_raw_fd());
+        let info = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = info.lines();
+        let number = lines.find_map(|line| line.strip_prefix("Pid:"));
+        number.and_then(|number| number.trim().parse().ok()) == Some(pid)
+    }
+
+    /// Where facts about processes come from.
+    pub(super) trait Processes {
+        /// The parent of a process and when it was started; none if it cannot be seen or has ended.
+        fn link(&self, pid: u32) -> Option<Link>;
+        /// The hard limit of its resident set, as text of `/proc/<pid>/limits`.
+        fn limits(&self, pid: u32) -> Option<String>;
+        /// Its control groups, as text of `/proc/<pid>/cgroup`.
+        fn groups(&self, pid: u32) -> Option<String>;
+    }
+
+    struct Proc;
+
+    impl Processes for Proc {
+        fn link(&self, pid: u32) -> Option<Link> {
+            link_in(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        }
+
+        fn limits(&self, pid: u32) -> Option<String> {
+            fs::read_to_string(format!("/proc/{pid}/limits")).ok()
+        }
+
+        fn groups(&self, pid: u32) -> Option<String> {
+            fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+        }
+    }
+
+    /// One process of a line.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Link {
+        pub(super) pid: u32,
+        pub(super) parent: u32,
+        pub(super) started: u64,
+    }
+
+    /// A process in the text of its `/proc/<pid>/stat`; none if it has ended. The command's name comes before
+    /// the numbers, in parentheses, and may itself hold any character.
+    fn link_in(pid: u32, stat: &str) -> Option<Link> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut words = rest.split_whitespace();
+        let state = words.next()?;
+        let parent = words.next()?.parse().ok()?;
+        // `starttime` is field 22; the parent is field 4.
+        let started = words.nth(17)?.parse().ok()?;
+        let is_alive = !matches!(state, "Z" | "X" | "x");
+        is_alive.then_some(Link {
+            pid,
+            parent,
+            started,
+        })
+    }
+
+    /// The processes from one up to the daemon, or to the top.
+    fn line(processes: &impl Processes, pid: u32, daemon: u32) -> Result<Vec<Link>, &'static str> {
+        let mut line: Vec<Link> = Vec::new();
+        let mut next = pid;
+        // The parent of the topmost process, and one outside of this namespace, is 0.
+        while next > 1 && next != daemon {
+            if line.len() >= ANCESTORS_MAX {
+                return Err("it has too many ancestors");
+            }
+            let link = processes.link(next);
+            let link = link.ok_or(if line.is_empty() { ENDED } else { HIDDEN })?;
+            next = link.parent;
+            line.push(link);
+        }
+        Ok(line)
+    }
+
+    /// Who stands behind a process. `is_pinned` tells if its number is still its own.
+    pub(super) fn judge(
+        processes: &impl Processes,
+        pid: u32,
+        daemon: u32,
+        descent: &Descent,
+        is_pinned: impl Fn() -> bool,
+    ) -> Standing {
+        if pid == daemon {
+            return Standing::BelowDaemon;
+        }
+        let mut why = "its ancestors change too fast to be read";
+        for _ in 0..READS_MAX {
+            let first = match line(processes, pid, daemon) {
+                Ok(first) => first,
+                Err(ENDED) => return Standing::Unknown(ENDED),
+                // An ancestor may have ended meanwhile.
+                Err(problem) => {
+                    why = problem;
+                    continue;
+                }
+            };
+            let found = first
+                .iter()
+                .map(|link| member(processes, link.pid, descent))
+                .find(|found| *found != Standing::Person);
+            if line(processes, pid, daemon).as_ref() != Ok(&first) {
+                continue;
+            }
+            if !is_pinned() {
+                return Standing::Unknown(ENDED);
+            }
+            let reaches_daemon = first.last().is_some_and(|top| top.parent == daemon);
+            return match found {
+                _ if reaches_daemon => Standing::BelowDaemon,
+                Some(found) => found,
+                None if !descent.adopts_orphans => {
+                    Standing::Unknown("the daemon cannot adopt orphans here")
+                }
+                None => Standing::Person,
+            };
+        }
+        Standing::Unknown(why)
+    }
+
+    /// What one process of a line says for itself.
+    fn member(processes: &impl Processes, pid: u32, descent: &Descent) -> Standing {
+        if let Some(mark) = descent.mark {
+            let limits = processes.limits(pid);
+            let hard = limits.and_then(|limits| hard_limit_in(&limits));
+            match hard.map(|hard| mark.on(hard)) {
+                Some(Marked::Not) => {}
+                Some(Marked::Yes) => return Standing::BelowDaemon,
+                Some(Marked::Perhaps) => {
+                    return Standing::Unknown(
+                        "its hard limit of the resident set is lowered (`ulimit -Hm`)",
+                    );
+                }
+                None => return Standing::Unknown(HIDDEN),
+            }
+        }
+        let Some(children) = &descent.child_groups else {
+            return Standing::Person;
+        };
+        let Some(groups) = processes.groups(pid) else {
+            return Standing::Unknown(HIDDEN);
+        };
+        let mut groups = groups.lines().filter_map(|line| line.strip_prefix("0::"));
+        if groups.any(|group| group.starts_with(children.as_str())) {
+            return Standing::BelowDaemon;
+        }
+        Standing::Person
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::cell::RefCell;
+        use std::collections::BTreeMap;
+        use std::os::unix::net::UnixStream;
+        use std::path::Path;
+
+        use super::*;
+        use crate::shell::orphans::Mark;
+
+        const DAEMON: u32 = 100;
+        const UNLIMITED: &str = "Max resident set  unlimited  unlimited  bytes\n";
+
+        /// Processes by their numbers: parent, limits, group.
+        #[derive(Default)]
+        struct Fake {
+            all: RefCell<BTreeMap<u32, (u32, String, String)>>,
+            /// What happens after so many more reads of links.
+            change: RefCell<Option<(usize, u32, u32)>>,
+        }
+
+        impl Fake {
+            fn with(self, pid: u32, parent: u32) -> Self {
+                let facts = (parent, UNLIMITED.to_owned(), "0::/user.slice\n".to_owned());
+                self.all.borrow_mut().insert(pid, facts);
+                self
+            }
+
+            fn limited(self, pid: u32, hard: &str) -> Self {
+                if let Some(facts) = self.all.borrow_mut().get_mut(&pid) {
+                    facts.1 = format!("Max resident set  {hard}  {hard}  bytes\n");
+                }
+                self
+            }
+
+            fn grouped(self, pid: u32, group: &str) -> Self {
+                if let Some(facts) = self.all.borrow_mut().get_mut(&pid) {
+                    facts.2 = format!("0::{group}\n");
+                }
+                self
+            }
+
+            fn judge(&self, pid: u32) -> Standing {
+                judge(self, pid, DAEMON, &descent(), || true)
+            }
+        }
+
+        impl Processes for Fake {
+            fn link(&self, pid: u32) -> Option<Link> {
+                let mut change = self.change.borrow_mut();
+                if let Some((reads, of, parent)) = change.as_mut() {
+                    if *reads == 0 {
+                        let mut all = self.all.borrow_mut();
+                        all.entry(*of).and_modify(|facts| facts.0 = *parent);
+                        *change = None;
+                    } else {
+                        *reads -= 1;
+                    }
+                }
+                let parent = self.all.borrow().get(&pid)?.0;
+                let started = u64::from(pid);
+                Some(Link {
+                    pid,
+                    parent,
+                    started,
+                })
+            }
+
+            fn limits(&self, pid: u32) -> Option<String> {
+                Some(self.all.borrow().get(&pid)?.1.clone())
+            }
+
+            fn groups(&self, pid: u32) -> Option<String> {
+                Some(self.all.borrow().get(&pid)?.2.clone())
+            }
+        }
+
+        fn descent() -> Descent {
+            Descent {
+                adopts_orphans: true,
+                mark: Some(Mark::for_tests(7_000, u64::MAX)),
+                child_groups: Some("/service/child-".to_owned()),
+            }
+        }
+
+        /// A person's shell (10) with a client (11), and an agent (101) with its tool (102) and a client (103).
+        fn machine() -> Fake {
+            let fake = Fake::default().with(10, 1).with(11, 10);
+            fake.with(DAEMON, 1)
+                .with(101, DAEMON)
+                .with(102, 101)
+                .with(103, 102)
+        }
+
+        #[test]
+        fn sec_4_a_line_of_parents_tells_person_from_agent() {
+            let fake = machine();
+            assert_eq!(fake.judge(11), Standing::Person);
+            assert_eq!(fake.judge(103), Standing::BelowDaemon);
+            // An orphan is the daemon's own child.
+            assert_eq!(fake.with(104, DAEMON).judge(104), Standing::BelowDaemon);
+            // A shell that a container's runtime put in from outside.
+            let fake = machine().with(20, 0).with(21, 20);
+            assert_eq!(fake.judge(21), Standing::Person);
+            // Someone who runs the daemon in the foreground of their own shell.
+            let fake = machine().with(DAEMON, 11);
+            assert_eq!(fake.judge(11), Standing::Person);
+        }
+
+        #[test]
+        fn sec_4_a_mark_or_group_of_any_ancestor_counts() {
+            let fake = machine().limited(10, "7000");
+            assert_eq!(fake.judge(11), Standing::BelowDaemon);
+            let fake = machine().grouped(10, "/service/child-3/program");
+            assert_eq!(fake.judge(11), Standing::BelowDaemon);
+            // The daemon's own group is where a container's runtime puts a person's shell.
+            let fake = machine().grouped(10, "/service/orchestrator");
+            assert_eq!(fake.judge(11), Standing::Person);
+            let fake = machine().limited(11, "6999");
+            assert!(matches!(fake.judge(11), Standing::Unknown(why) if why.contains("ulimit")));
+        }
+
+        #[test]
+        fn sec_4_what_cannot_be_read_is_no_person() {
+            let fake = machine().with(31, 30);
+            assert_eq!(fake.judge(31), Standing::Unknown(HIDDEN));
+            assert_eq!(fake.judge(40), Standing::Unknown(ENDED));
+            let ended = judge(&fake, 11, DAEMON, &descent(), || false);
+            assert_eq!(ended, Standing::Unknown(ENDED));
+            let alone = Descent {
+                adopts_orphans: false,
+                ..descent()
+            };
+            let alone = judge(&fake, 11, DAEMON, &alone, || true);
+            assert!(matches!(alone, Standing::Unknown(_)));
+            let mut deep = Fake::default();
+            for pid in 1_000..3_000 {
+                deep = deep.with(pid, pid - 1);
+            }
+            assert!(matches!(deep.judge(2_999), Standing::Unknown(_)));
+        }
+
+        #[test]
+        fn sec_4_a_parents_number_reused_while_read_is_noticed() {
+            // 103's parent 102 ends after it was read and its number goes to a person's program: the orphan is
+            // the daemon's child by then.
+            for reads in 0..4 {
+                let fake = machine().with(102, 10);
+                fake.change.replace(Some((reads, 103, DAEMON)));
+                assert_eq!(fake.judge(103), Standing::BelowDaemon, "{reads}");
+            }
+        }
+
+        #[test]
+        fn sec_4_the_other_end_of_a_socket_is_pinned() {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let pin = match getsockopt(&ours, PeerPidfd) {
+                // Before Linux 6.5.
+                Err(Errno::ENOPROTOOPT) => return,
+                pin => pin.unwrap(),
+            };
+            assert!(is_pinned(&pin, std::process::id()));
+            assert!(!is_pinned(&pin, std::process::id() + 1));
+            assert!(Path::new("/proc/self/fdinfo").exists());
+        }
+
+        #[test]
+        fn sec_4_links_are_read_as_the_kernel_shows_them() {
+            let stat = "12 (a) R 9 (b)) S 34 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987 1 2";
+            let link = Link {
+                pid: 12,
+                parent: 34,
+                started: 987,
+            };
+            assert_eq!(link_in(12, stat), Some(link));
+            assert_eq!(link_in(12, &stat.replace(") S", ") Z")), None);
+            assert_eq!(link_in(12, ""), None);
+            assert!(Proc.link(std::process::id()).is_some());
+        }
+    }
+}
