@@ -28,11 +28,16 @@ pub const RATE_LIMIT_MAX_MS: i64 = 691_200_000;
 /// By how much the beginning of runs after a rate limit is spread, in milliseconds.
 pub const RATE_LIMIT_JITTER_MS: i64 = 30_000;
 
-/// How long the first retry of a run that failed waits, in milliseconds; each further one four times as long.
+/// How long the first retry of a run that failed waits, in milliseconds; each further one four times as long. So does
+/// the second run in a row that follows one whose block was refused, that reported an error, or that lost its session.
 pub const RETRY_MS: i64 = 10_000;
 
-/// Runs that may fail in a row before a person is asked.
+/// Runs that may fail in a row before a person is asked; and those that may follow, until something is completed, runs
+/// whose block was refused, that reported an error, or that lost their session.
 pub const RETRIES_MAX: u32 = 3;
+
+/// Runs in a row that may end at a rate limit before a person is asked.
+pub const RATE_LIMITED_RUNS_MAX: u32 = 50;
 
 /// Questions and dependencies of one task at most.
 pub const ASKS_MAX: usize = 1000;

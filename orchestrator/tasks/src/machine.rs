@@ -6,8 +6,8 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
 use crate::limits::{
-    DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RETRIES_MAX, RETRY_MS,
-    STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
+    DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX,
+    RETRIES_MAX, RETRY_MS, STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
 };
 use crate::prompt::prompt_of;
 use crate::state::{Asked, GIVE_UP, Note, State, Status};
@@ -456,6 +456,7 @@ impl Task {
         }
         let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
         let is_limited = matches!(outcome, Outcome::RateLimited(_));
+        let fruitless = self.state.fruitless;
         self.record(now, Fact::RunEnded { run, outcome });
         self.watch = Watch::default();
         if self.state.ended.is_some() {
@@ -464,8 +465,15 @@ impl Task {
         if is_limited {
             self.effect(Effect::MakeCheckpoint { kind: "rate_limit" });
         }
-        if has_failed {
-            let times = self.state.failures.saturating_sub(1);
+        let times = if has_failed {
+            self.state.failures.checked_sub(1)
+        } else if !is_limited && self.state.fruitless > fruitless {
+            // The first one follows at once: most often it does better.
+            self.state.fruitless.checked_sub(2)
+        } else {
+            None
+        };
+        if let Some(times) = times {
             let wait = RETRY_MS.saturating_mul(4_i64.saturating_pow(times));
             let at = plus(now, wait);
             self.record(now, Fact::RetryPlanned { at });
@@ -485,6 +493,18 @@ impl Task {
             return Some(format!(
                 "The agent reported an error {} times and completed nothing since",
                 state.recoveries
+            ));
+        }
+        if state.fruitless > RETRIES_MAX {
+            return Some(format!(
+                "The agent began again {} times and completed nothing since",
+                state.fruitless
+            ));
+        }
+        if state.rate_limited > RATE_LIMITED_RUNS_MAX {
+            return Some(format!(
+                "The agent met a rate limit {} times in a row",
+                state.rate_limited
             ));
         }
         if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {

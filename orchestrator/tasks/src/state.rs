@@ -86,6 +86,9 @@ pub struct Run {
     carried: usize,
     /// Whether the agent has shown that it works on its prompt.
     pub is_taken: bool,
+    /// True if the agent will begin again because of it: a block was refused, an error was reported, or the session
+    /// was lost; and nothing was completed since.
+    is_fruitless: bool,
 }
 
 /// A task.
@@ -126,6 +129,10 @@ pub struct State {
     pub(crate) unknown: u32,
     /// Errors to recover from that were reported since something was completed.
     pub(crate) recoveries: u32,
+    /// Runs in a row after which the agent began again, and completed nothing.
+    pub(crate) fruitless: u32,
+    /// Runs in a row that ended at a rate limit.
+    pub(crate) rate_limited: u32,
     /// Whether the last run ended well.
     is_run_done: bool,
     pub(crate) step: Option<String>,
@@ -175,6 +182,8 @@ impl State {
             failures: 0,
             unknown: 0,
             recoveries: 0,
+            fruitless: 0,
+            rate_limited: 0,
             is_run_done: false,
             step: None,
             plan: Vec::new(),
@@ -268,6 +277,7 @@ impl State {
             }
             Fact::ErrorReported { error } => {
                 self.recoveries += 1;
+                self.is_fruitless();
                 let recovery = error.recovery.clone();
                 self.notes
                     .push(Note::Error(error.message.clone(), recovery));
@@ -283,6 +293,7 @@ impl State {
                     process: None,
                     carried: *carried,
                     is_taken: false,
+                    is_fruitless: false,
                 });
                 self.runs = self.runs.max(*run);
                 self.not_before = None;
@@ -315,6 +326,7 @@ impl State {
             Fact::SessionLost { .. } => {
                 self.session = None;
                 self.is_session_lost = true;
+                self.is_fruitless();
             }
             Fact::RunEnded { outcome, .. } => self.run_ended(outcome),
             Fact::RetryPlanned { at } => self.not_before = Some(*at),
@@ -421,6 +433,7 @@ impl State {
                 self.notes.push(Note::Rework(*phase, text.clone()));
             }
             Fact::ProtocolRefused { protocol, problem } => {
+                self.is_fruitless();
                 self.notes
                     .push(Note::Refused(protocol.clone(), problem.clone()));
             }
@@ -465,13 +478,28 @@ impl State {
 
     /// What was completed has been recovered from. What the run's prompt carries stays until that is taken.
     fn recovered(&mut self) {
-        self.recoveries = 0;
+        self.forget_restarts();
+        if let Some(run) = &mut self.run {
+            run.is_fruitless = false;
+        }
         let carried = self.run.as_ref().map_or(0, |run| run.carried);
         let mut place = 0;
         self.notes.retain(|note| {
             place += 1;
             place <= carried || !matches!(note, Note::Error(..))
         });
+    }
+
+    /// The agent will begin again because of the run that is under way.
+    fn is_fruitless(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.is_fruitless = true;
+        }
+    }
+
+    /// Runs that follow each other are counted from here.
+    fn forget_restarts(&mut self) {
+        (self.recoveries, self.fruitless, self.rate_limited) = (0, 0, 0);
     }
 
     fn fail(&mut self, reason: &str, at: Timestamp) {
@@ -486,7 +514,11 @@ impl State {
     }
 
     fn run_ended(&mut self, outcome: &Outcome) {
-        self.run = None;
+        let run = self.run.take();
+        self.fruitless += u32::from(run.is_some_and(|run| run.is_fruitless));
+        if !matches!(outcome, Outcome::RateLimited(_)) {
+            self.rate_limited = 0;
+        }
         self.is_rate_limited = false;
         self.is_run_done = *outcome == Outcome::Done;
         match outcome {
@@ -503,6 +535,7 @@ impl State {
             Outcome::RateLimited(until) => {
                 self.not_before = Some(*until);
                 self.is_rate_limited = true;
+                self.rate_limited += 1;
             }
         }
     }
@@ -521,7 +554,8 @@ impl State {
         self.session = None;
         self.is_session_lost = false;
         // How earlier runs ended says nothing of these files, and a person wanted them so.
-        (self.failures, self.unknown, self.recoveries) = (0, 0, 0);
+        (self.failures, self.unknown) = (0, 0);
+        self.forget_restarts();
         if !self.is_rate_limited {
             self.not_before = None;
         }
@@ -541,8 +575,21 @@ impl State {
             Asked::Question(_, _, Some(Answer::Withdrawn)) => false,
             Asked::Question(..) | Asked::Dependency(..) => true,
         };
-        if let Asked::Question(Origin::Supervisor, ..) = &ask.what {
-            (self.failures, self.unknown, self.recoveries) = (0, 0, 0);
+        let is_supervisors = matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
+        let is_by_person = matches!(
+            &ask.what,
+            Asked::Question(_, _, Some(Answer::Person(_)))
+                | Asked::Dependency(_, Some(Provision::Ready(_) | Provision::Secret(_)))
+        );
+        if is_supervisors {
+            (self.failures, self.unknown) = (0, 0);
+        }
+        if is_supervisors || is_by_person {
+            self.forget_restarts();
+            // What a person said is not kept waiting for a retry.
+            if !self.is_rate_limited {
+                self.not_before = None;
+            }
         }
         if told {
             self.notes.push(Note::Asked(id.to_owned()));

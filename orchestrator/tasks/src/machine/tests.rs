@@ -3,7 +3,7 @@ use goondan_cli_agents::blocks::{
     AgentError, Block, DependencyKind, DependencyRequest, ErrorKind, PhaseComplete,
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{PermissionRequest, Reset};
+use goondan_cli_agents::{PermissionRequest, RefusedBlock, Reset};
 use goondan_protocol::usage::{MicroUsd, Usage};
 
 use goondan_cli_agents::Event;
@@ -483,9 +483,11 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
     let told = "Your error \"no disk\": recover from it: Use the other one.\n";
     assert!(started(&effects).contains(told), "{effects:?}");
     task.tells(Event::Text("I do".to_owned()));
-    for _ in 0..RETRIES_MAX - 1 {
+    for wait in [RETRY_MS, RETRY_MS * 4] {
         task.tells(error(None));
-        let effects = task.ends_well();
+        assert!(task.ends_well().is_empty());
+        assert!(task.waits(wait - 1).is_empty());
+        let effects = task.waits(1);
         assert!(started(&effects).contains("try again"), "{effects:?}");
     }
     task.tells(error(None));
@@ -502,6 +504,70 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
     };
     let effects = task.does(rework);
     assert!(!started(&effects).contains("Your error"), "{effects:?}");
+}
+
+#[test]
+fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
+    let refused = || {
+        Event::Refused(RefusedBlock {
+            protocol: "ERROR".to_owned(),
+            problem: "`type` is missing".to_owned(),
+        })
+    };
+    let mut task = Driven::running(1);
+    task.tells(refused());
+    let effects = task.ends_well();
+    assert!(started(&effects).contains("`type` is missing"));
+    for wait in [RETRY_MS, RETRY_MS * 4] {
+        task.tells(refused());
+        assert!(task.ends_well().is_empty());
+        assert!(task.waits(wait - 1).is_empty());
+        started(&task.waits(1));
+    }
+    task.tells(refused());
+    task.ends_well();
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    started(&task.does(answer("q-0001", "go on")));
+    // What is completed counts, whatever was refused before it.
+    task.tells(refused());
+    task.tells(complete(1));
+    task.ends_well();
+    assert_eq!(task.task.state().fruitless, 0);
+}
+
+#[test]
+fn task_8_lost_sessions_and_rate_limits_have_an_end() {
+    // Each second run loses the session that the one before began.
+    let mut task = Driven::running(1);
+    for number in 1..=RETRIES_MAX + 1 {
+        let problem = "unreadable".to_owned();
+        let protocol = "PHASE_COMPLETE".to_owned();
+        task.tells(Event::Refused(RefusedBlock { protocol, problem }));
+        task.ends_well();
+        task.waits(RETRY_MS * 64);
+        if number > RETRIES_MAX / 2 + 1 {
+            break;
+        }
+        task.tells(Event::SessionRefused("not found".to_owned()));
+        task.exits(None);
+        task.waits(RETRY_MS * 64);
+        if task.status() == Status::WaitingQuestion {
+            break;
+        }
+        let id = format!("s{number}");
+        task.tells(Event::Session { id, model: None });
+    }
+    assert_eq!(task.status(), Status::WaitingQuestion);
+
+    let mut task = Driven::running(1);
+    for _ in 0..RATE_LIMITED_RUNS_MAX {
+        task.tells(Event::RateLimit(Reset::At(Timestamp::from_unix_millis(0))));
+        task.exits(Some(1));
+        started(&task.waits(RATE_LIMIT_JITTER_MS * 2));
+    }
+    task.tells(Event::RateLimit(Reset::Unknown));
+    task.exits(Some(1));
+    assert_eq!(task.status(), Status::WaitingQuestion);
 }
 
 #[test]
