@@ -241,7 +241,8 @@ pub const METRICS_FRESH_MS: u64 = 1_000;
 /// Spans without an end that are remembered; of the oldest the beginning is forgotten.
 pub const EXPORT_OPEN_SPANS_MAX: usize = 10_000;
 
-/// Connections to a relay that have not said yet who they are, at one time. One more is closed.
+/// Connections to a relay that have not shown a listed certificate yet, at one time. With one more, the peer that holds
+/// the most loses its oldest.
 pub const RELAY_HANDSHAKES_MAX: usize = 16;
 
 /// Time a connection to a relay has for TLS and its greeting, and a relay for its own, in milliseconds.

@@ -35,6 +35,7 @@ mod signature;
 
 pub(crate) use answer::{Answer, Refusal, refused};
 pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
+pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::Malformed;
 pub(crate) use opening::{Listening, open};

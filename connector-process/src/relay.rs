@@ -23,9 +23,9 @@ mod near;
 mod pins;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use goondan_clock::{sleep, timeout};
@@ -52,7 +52,7 @@ use crate::limits::{
     ACCEPT_RETRY_MS, RELAY_HANDSHAKE_TIMEOUT_MS, RELAY_HANDSHAKES_MAX, RELAY_REFUSALS_INTERVAL_MS,
     RELAY_REFUSALS_TOLD,
 };
-use crate::listener::{self, Listening};
+use crate::listener::{self, ConnectionLimiter, ConnectionPermit, Listening};
 
 /// The daemon's side of a relay.
 pub(crate) struct Relay {
@@ -160,20 +160,23 @@ impl Relay {
         stop: &CancellationToken,
     ) -> Option<Connected> {
         let mut arriving = JoinSet::new();
+        let limiter = ConnectionLimiter::new(RELAY_HANDSHAKES_MAX, 0);
+        let entrance = Arc::new(Entrance {
+            acceptor: self.acceptor.clone(),
+            clients: Arc::clone(&self.clients),
+            greeting: Mutex::default(),
+        });
         let mut connected: Option<Connected> = None;
         let mut refusals = LineLimit::new(RELAY_REFUSALS_TOLD, RELAY_REFUSALS_INTERVAL_MS);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return connected,
                 accepted = listener.accept() => match accepted {
-                    Ok((_, address)) if arriving.len() >= RELAY_HANDSHAKES_MAX => {
-                        let why = format!("{RELAY_HANDSHAKES_MAX} others have not said who they are");
-                        refuse(&mut refusals, address, &why);
-                    }
                     Ok((stream, address)) => {
-                        let (acceptor, clients) = (self.acceptor.clone(), Arc::clone(&self.clients));
+                        let permit = limiter.admit(address.ip());
+                        let entrance = Arc::clone(&entrance);
                         arriving.spawn(async move {
-                            let arrived = arrive((stream, address), &acceptor, &clients).await;
+                            let arrived = entrance.arrive((stream, address), &permit).await;
                             arrived.map_err(|why| (address, why))
                         });
                     }
@@ -206,41 +209,84 @@ fn refuse(refusals: &mut LineLimit, address: SocketAddr, why: &str) {
     }
 }
 
-/// Waits until somebody has shown a certificate that is listed and said hello; else says why it is refused.
-async fn arrive(
-    (stream, address): (TcpStream, SocketAddr),
-    acceptor: &TlsAcceptor,
-    clients: &[Client],
-) -> Result<Arrived, String> {
-    let arriving = async {
+/// The way in of a relay: who comes shows a certificate that is listed, and says hello.
+///
+/// Connections that have shown none compete for [`RELAY_HANDSHAKES_MAX`] places, so that those who say nothing keep
+/// out nobody: with one more, the peer that holds the most loses its oldest. A client that has shown a listed
+/// certificate keeps its place, one for each client: of two connections of one client that have not said hello, the
+/// later counts.
+struct Entrance {
+    acceptor: TlsAcceptor,
+    clients: Arc<[Client]>,
+    /// The latest connection of each client that has not said hello: ends an earlier one.
+    greeting: Mutex<HashMap<String, CancellationToken>>,
+}
+
+impl Entrance {
+    /// Waits until a client has shown a certificate that is listed and said hello; else says why it is refused.
+    async fn arrive(
+        &self,
+        (stream, address): (TcpStream, SocketAddr),
+        permit: &ConnectionPermit,
+    ) -> Result<Arrived, String> {
+        let arriving = async {
+            let (client, mut wire) = tokio::select! {
+                shown = self.show(stream) => shown?,
+                () = permit.evicted().cancelled() => {
+                    return Err("it gave way to others before it said who it is".to_owned());
+                }
+            };
+            permit.set_working();
+            let replaced = self.begin_greeting(&client);
+            let heard = tokio::select! {
+                heard = hear_hello(&mut wire) => heard,
+                () = replaced.cancelled() => {
+                    return Err(format!("`{}`: it came again before it said hello", client.name));
+                }
+            };
+            match heard {
+                Ok(()) => Ok(Arrived {
+                    client,
+                    address,
+                    wire,
+                }),
+                Err(error) => {
+                    let why = format!("`{}`: {}", client.name, error_chain(&error));
+                    // Whoever is gone need not be told.
+                    drop(decline(&mut wire, error_chain(&error)).await);
+                    Err(why)
+                }
+            }
+        };
+        timeout(Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS), arriving)
+            .await
+            .unwrap_or_else(|_elapsed| {
+                Err(format!(
+                    "it did not say who it is within {RELAY_HANDSHAKE_TIMEOUT_MS} ms"
+                ))
+            })
+    }
+
+    /// Waits until a connection has shown a certificate that is listed.
+    async fn show(&self, stream: TcpStream) -> Result<(Client, Wire), String> {
         // Without it small frames are only later.
         stream.set_nodelay(true).ok();
-        let accepted = acceptor.accept(stream).await;
+        let accepted = self.acceptor.accept(stream).await;
         let stream = accepted.map_err(|error| error_chain(&error))?;
-        let client = client_of(clients, stream.get_ref().1.peer_certificates());
+        let client = client_of(&self.clients, stream.get_ref().1.peer_certificates());
         let client = client.ok_or("it showed no certificate that is listed")?;
-        let mut wire = Wire::over(stream.into());
-        match hear_hello(&mut wire).await {
-            Ok(()) => Ok(Arrived {
-                client: client.clone(),
-                address,
-                wire,
-            }),
-            Err(error) => {
-                let why = format!("`{}`: {}", client.name, error_chain(&error));
-                // Whoever is gone need not be told.
-                drop(decline(&mut wire, error_chain(&error)).await);
-                Err(why)
-            }
+        Ok((client.clone(), Wire::over(stream.into())))
+    }
+
+    /// A client is about to say hello; what it began before ends. What is returned is set when it comes again.
+    fn begin_greeting(&self, client: &Client) -> CancellationToken {
+        let replaced = CancellationToken::new();
+        let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = greeting.insert(client.name.clone(), replaced.clone()) {
+            earlier.cancel();
         }
-    };
-    timeout(Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS), arriving)
-        .await
-        .unwrap_or_else(|_elapsed| {
-            Err(format!(
-                "it did not say who it is within {RELAY_HANDSHAKE_TIMEOUT_MS} ms"
-            ))
-        })
+        replaced
+    }
 }
 
 /// What every link of a relay has.

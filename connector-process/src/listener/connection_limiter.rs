@@ -38,7 +38,7 @@ struct OpenConnection {
 
 /// Bounds the connections of one listener, and what the bodies that they send take together.
 #[derive(Debug)]
-pub(super) struct ConnectionLimiter {
+pub(crate) struct ConnectionLimiter {
     connections_max: usize,
     body_bytes_max: usize,
     state: Mutex<State>,
@@ -54,7 +54,7 @@ struct State {
 
 impl ConnectionLimiter {
     /// A limiter for so many connections, and for so many bytes of bodies that are being sent.
-    pub(super) fn new(connections_max: usize, body_bytes_max: usize) -> Arc<Self> {
+    pub(crate) fn new(connections_max: usize, body_bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             connections_max,
             body_bytes_max,
@@ -63,7 +63,7 @@ impl ConnectionLimiter {
     }
 
     /// Admits a new connection; if there is no room for it, evicts another.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectionPermit> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectionPermit> {
         let mut state = self.lock();
         while state.open.len() >= self.connections_max && state.evict_one(|_| true) {}
         let id = state.number();
@@ -142,7 +142,7 @@ impl State {
 
 /// The permit of one open connection; given back when dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     id: u64,
     evicted: CancellationToken,
@@ -150,13 +150,13 @@ pub(super) struct ConnectionPermit {
 
 impl ConnectionPermit {
     /// Set once the connection is to be cut off.
-    pub(super) fn evicted(&self) -> &CancellationToken {
+    pub(crate) fn evicted(&self) -> &CancellationToken {
         &self.evicted
     }
 
     /// So much of the body of a request has come. Too much of all bodies, and one of their senders is
     /// cut off.
-    pub(super) fn set_sending(&self, body_bytes: usize) {
+    pub(crate) fn set_sending(&self, body_bytes: usize) {
         let mut state = self.limiter.lock();
         state.set(self.id, Activity::Sending, body_bytes);
         while state.body_bytes > self.limiter.body_bytes_max
@@ -166,12 +166,12 @@ impl ConnectionPermit {
 
     /// The body has come, and its request is worked on. What it takes is bounded by the requests in
     /// progress.
-    pub(super) fn set_working(&self) {
+    pub(crate) fn set_working(&self) {
         self.limiter.lock().set(self.id, Activity::Working, 0);
     }
 
     /// The request is answered.
-    pub(super) fn set_waiting(&self) {
+    pub(crate) fn set_waiting(&self) {
         self.limiter.lock().set(self.id, Activity::Waiting, 0);
     }
 }
