@@ -20,7 +20,7 @@ use crate::schemas;
 
 mod loopback;
 
-use self::loopback::Loopback;
+use self::loopback::{Loopback, state_of};
 
 /// Longest address that is pasted, in bytes.
 const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
@@ -141,7 +141,16 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
         (None, _) => None,
         (Some(_), None) if is_heard => None,
         (Some(_), None) => Some(read_address().await?),
-        (Some(redirect_uri), Some(listener)) => Some(listener.wait_for(redirect_uri).await?),
+        (Some(redirect_uri), Some(listener)) => {
+            let state = state_of(&begun.url).ok_or_else(|| {
+                Failure::new(
+                    Exit::Internal,
+                    "the address of the login has no `state`",
+                    "log in with `--paste`",
+                )
+            })?;
+            Some(listener.wait_for(redirect_uri, &state).await?)
+        }
     };
     let finish = FinishLogin {
         workspace_id: workspace.workspace_id,

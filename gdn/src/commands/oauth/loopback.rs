@@ -1,10 +1,15 @@
 //! Hears a browser of this machine come back from an authorization server (RFC 8252).
+//!
+//! Every program of the machine can connect. Each connection is served beside the others, and only a request with the
+//! `state` of the login ends the wait: so nothing that says nothing, or the wrong thing, is in the browser's way.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::exit::Exit;
@@ -15,6 +20,9 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Time a browser has for the head of its request, in milliseconds.
 const HEAD_TIMEOUT_MS: u64 = 5_000;
+
+/// Connections that are served at one time. One more ends the oldest.
+const CONNECTIONS_MAX: usize = 16;
 
 /// Pause after a connection that could not be taken, in milliseconds.
 const ACCEPT_PAUSE_MS: u64 = 100;
@@ -60,31 +68,107 @@ impl Loopback {
         }
     }
 
-    /// Waits for a browser that comes back to this address, and gives the address with all that the server
-    /// put behind it. Whoever asks for anything else is told that there is nothing.
-    pub(super) async fn wait_for(&self, redirect_uri: &str) -> Result<String, Failure> {
-        let path = path_of(redirect_uri);
+    /// Waits for a browser that comes back to this address with this `state`, and gives the address with all that the
+    /// server put behind it. Any other request is told that there is nothing.
+    pub(super) async fn wait_for(
+        &self,
+        redirect_uri: &str,
+        state: &str,
+    ) -> Result<String, Failure> {
+        let expected = Expected {
+            path: path_of(redirect_uri).to_owned(),
+            state: state.to_owned(),
+        };
+        let mut connections = JoinSet::new();
+        let mut handles: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            let Ok((stream, _)) = self.listener.accept().await else {
-                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
-                continue;
-            };
-            let head = timeout(Duration::from_millis(HEAD_TIMEOUT_MS), read_head(&stream)).await;
-            let Ok(Ok(head)) = head else { continue };
-            let target = target_of(&head);
-            let rest = target.and_then(|target| target.strip_prefix(path));
-            let found = rest.filter(|rest| rest.starts_with('?'));
-            let answer = match found {
-                Some(_) => answer("200 OK", PAGE),
-                None => answer("404 Not Found", "<p>There is nothing here."),
-            };
-            // The browser may have gone; what it brought counts all the same.
-            write_all(&stream, answer.as_bytes()).await.ok();
-            if let Some(rest) = found {
-                return Ok(format!("{redirect_uri}{rest}"));
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    let Ok((stream, _)) = accepted else {
+                        tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+                        continue;
+                    };
+                    handles.retain(|handle| !handle.is_finished());
+                    if handles.len() >= CONNECTIONS_MAX
+                        && let Some(oldest) = handles.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    handles.push_back(connections.spawn(serve(stream, expected.clone())));
+                }
+                // One that was ended, or whose task failed, has brought nothing.
+                Some(served) = connections.join_next() => if let Ok(Some(rest)) = served {
+                    return Ok(format!("{redirect_uri}{rest}"));
+                },
             }
         }
     }
+}
+
+/// What ends the wait.
+#[derive(Debug, Clone)]
+struct Expected {
+    path: String,
+    state: String,
+}
+
+impl Expected {
+    /// What a request has behind the address, if it is the one that is waited for.
+    fn rest_of<'t>(&self, target: &'t str) -> Option<&'t str> {
+        let rest = target.strip_prefix(self.path.as_str())?;
+        let query = rest.strip_prefix('?')?;
+        (parameter(query, "state")? == self.state.as_bytes()).then_some(rest)
+    }
+}
+
+/// Answers one request. Returns what it has behind the address, if it is the one that is waited for.
+async fn serve(stream: TcpStream, expected: Expected) -> Option<String> {
+    let limit = Duration::from_millis(HEAD_TIMEOUT_MS);
+    let head = timeout(limit, read_head(&stream)).await.ok()?.ok()?;
+    let found = target_of(&head).and_then(|target| expected.rest_of(target));
+    let answer = match found {
+        Some(_) => answer("200 OK", PAGE),
+        None => answer("404 Not Found", "<p>There is nothing here."),
+    };
+    // The browser may have gone; what it brought counts all the same.
+    drop(timeout(limit, write_all(&stream, answer.as_bytes())).await);
+    found.map(str::to_owned)
+}
+
+/// The `state` in the address of an authorization server, by which a request that comes back is recognized.
+pub(super) fn state_of(url: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let query = query.split('#').next()?;
+    String::from_utf8(parameter(query, "state")?).ok()
+}
+
+/// The first value of a parameter of a query.
+fn parameter(query: &str, name: &str) -> Option<Vec<u8>> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(found, _)| *found == name)?;
+    Some(percent_decoded(value))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let digit = |at: usize| {
+            let digit = char::from(*others.get(at)?).to_digit(16)?;
+            u8::try_from(digit).ok()
+        };
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(high << 4 | low);
+                rest = others.get(2..).unwrap_or_default();
+            }
+            (first, ..) => {
+                decoded.push(if *first == b'+' { b' ' } else { *first });
+                rest = others;
+            }
+        }
+    }
+    decoded
 }
 
 /// The port of an address of this machine.
@@ -153,6 +237,64 @@ async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sends a request and gives the first line of the answer.
+    async fn ask(port: u16, target: &str) -> String {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
+        write_all(&stream, request.as_bytes()).await.unwrap();
+        let head = read_head(&stream).await.unwrap();
+        head.lines().next().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn sys_4_only_the_logins_own_state_ends_the_wait() {
+        let loopback = Loopback::bind(0)
+            .await
+            .unwrap_or_else(|_| panic!("no port"));
+        let port = loopback.port();
+        let redirect_uri = format!("http://127.0.0.1:{port}/callback");
+        let waiting = loopback.wait_for(&redirect_uri, "s 1");
+        let others = async {
+            // Those who say nothing are in nobody's way.
+            let mut idle = Vec::new();
+            for _ in 0..2 * CONNECTIONS_MAX {
+                idle.push(
+                    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                        .await
+                        .unwrap(),
+                );
+            }
+            for wrong in [
+                "/callback?x",
+                "/callback?state=other&code=c",
+                "/favicon.ico",
+            ] {
+                assert_eq!(ask(port, wrong).await, "HTTP/1.1 404 Not Found");
+            }
+            assert_eq!(
+                ask(port, "/callback?code=c&state=s%201").await,
+                "HTTP/1.1 200 OK"
+            );
+            drop(idle);
+        };
+        let both = async { tokio::join!(waiting, others).0 };
+        // Less than the time that one of the idle ones has.
+        let limit = Duration::from_millis(HEAD_TIMEOUT_MS);
+        let came = timeout(limit, both).await.unwrap();
+        let came = came.unwrap_or_else(|_| panic!("no callback"));
+        assert_eq!(came, format!("{redirect_uri}?code=c&state=s%201"));
+    }
+
+    #[test]
+    fn sys_4_the_state_is_read_from_the_servers_address() {
+        let url = "https://as.example/authorize?client_id=a&state=a%2Fb&scope=x#state=no";
+        assert_eq!(state_of(url).unwrap(), "a/b");
+        assert_eq!(state_of("https://as.example/authorize?client_id=a"), None);
+        assert_eq!(percent_decoded("a%2"), b"a%2");
+    }
 
     #[test]
     fn sys_4_only_addresses_of_this_machine_are_listened_on() {
