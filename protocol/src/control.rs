@@ -102,8 +102,8 @@ pub use proposal::{
     EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, MergeProposal, MergedFrom,
     ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile,
     ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalReview, ProposalsPage,
-    ProposedChange, Refusal, RefusalKind, RejectProposal, RevertProposal, RunEvent, RunEventKind,
-    ShowProposal,
+    ProposedChange, Refusal, RefusalKind, RejectProposal, RevertProposal, ReviewProposal, RunEvent,
+    RunEventKind, ShowProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
@@ -302,8 +302,10 @@ methods! {
     ShowProposal = "proposal.show" -> ProposalDetail;
     /// A part of its patch.
     DiffProposal = "proposal.diff" -> ProposalDiff;
-    /// Whether it can be applied, and why not.
+    /// Whether it can be applied, and why not. Writes nothing.
     CheckProposal = "proposal.check" -> ProposalReview;
+    /// The same, as a review: what was found is put into the run's log.
+    ReviewProposal = "proposal.review" -> ProposalReview;
     /// Puts it in place, all of it or nothing. Only a person may.
     ApplyProposal = "proposal.apply" -> ProposalApplied;
     /// Turns it down. Only a person may.

@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
-    ApplyProposal, CheckProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal,
-    ProposalApplied, ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal,
-    RevertProposal, SandboxRef, ShowProposal,
+    ApplyProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal, ProposalApplied,
+    ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal, RevertProposal,
+    ReviewProposal, SandboxRef, ShowProposal,
 };
 use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -326,11 +326,11 @@ async fn diff(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
 
 async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
-    let check = CheckProposal {
+    let review = ReviewProposal {
         workspace_id: workspace.workspace_id,
         at: args.named(),
     };
-    let found = client.change(check).await?;
+    let found = client.change(review).await?;
     let output = context.output;
     output.object(schemas::PROPOSAL_CHECK, &found)?;
     if found.can_apply {

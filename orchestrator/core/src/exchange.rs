@@ -8,8 +8,8 @@ use goondan_durable::Verified;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
-    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
-    RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, RunEvent, SecretChanged,
+    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox, RejectProposal,
+    RemoveSandbox, RemoveSecret, RevertProposal, ReviewProposal, RunEvent, SecretChanged,
     SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::definition::AgentDefinition;
@@ -193,6 +193,8 @@ proposal_work! {
     Diff(DiffProposal),
     /// Look whether it can be applied.
     Check(CheckProposal),
+    /// Look, and record what was found.
+    Review(ReviewProposal),
     /// Apply it.
     Apply(ApplyProposal),
     /// Turn it down.

@@ -397,10 +397,7 @@ impl Core {
                 self.use_proposals(Asker::Client(token), ProposalWork::Prepare(call));
             }
             Call::ListSandboxes(call) => {
-                self.use_proposals(
-                    Asker::Client(token),
-                    ProposalWork::ListSandboxes(call),
-                );
+                self.use_proposals(Asker::Client(token), ProposalWork::ListSandboxes(call));
             }
             Call::ShowSandbox(call) => {
                 self.use_proposals(Asker::Client(token), ProposalWork::ShowSandbox(call));
@@ -422,6 +419,9 @@ impl Core {
             }
             Call::CheckProposal(call) => {
                 self.use_proposals(Asker::Client(token), ProposalWork::Check(call));
+            }
+            Call::ReviewProposal(call) => {
+                self.use_proposals(Asker::Client(token), ProposalWork::Review(call));
             }
             Call::ApplyProposal(call) => {
                 self.use_proposals(Asker::Client(token), ProposalWork::Apply(call));

@@ -33,7 +33,7 @@ impl Sandboxes<'_> {
                 "look at it again: `gdn proposal show`",
             ));
         }
-        let review = self.review(&open, &kept)?;
+        let review = self.examine_and_record(&open, &kept)?;
         let stands = |refusal: &Refusal| !(request.allow_moved_base && refusal.is_overridable());
         if review.refusals.iter().any(stands) {
             let refused = ProposalError::Refused {

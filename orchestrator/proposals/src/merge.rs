@@ -131,7 +131,7 @@ impl Sandboxes<'_> {
     /// Refuses a proposal that needs no merge, or that none can help.
     fn refuse_needless_merge(&mut self, open: &Open, kept: &Kept) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = &open.at;
-        let review = self.review(open, kept)?;
+        let review = self.examine_and_record(open, kept)?;
         if review.can_apply {
             return Err(ProposalError::invalid(
                 format!(

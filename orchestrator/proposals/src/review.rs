@@ -29,7 +29,7 @@ use crate::sandboxes::{Kept, Open, Sandboxes};
 use crate::wording::verdict;
 
 impl Sandboxes<'_> {
-    /// Whether a proposal can be applied, and every reason why not.
+    /// Whether a proposal can be applied, and every reason why not. Writes nothing.
     ///
     /// # Errors
     ///
@@ -37,15 +37,37 @@ impl Sandboxes<'_> {
     pub fn check(&mut self, at: &SandboxRef) -> Result<ProposalReview, ProposalError> {
         let open = self.open(at)?;
         let kept = self.kept(&open)?;
-        self.review(&open, &kept)
+        self.examine(&open, &kept)
     }
 
-    /// Looks at everything, and writes down what came of it.
-    pub(crate) fn review(
+    /// The same, as a review: the run's log has what was found (`PROP-5`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`].
+    pub fn review(&mut self, at: &SandboxRef) -> Result<ProposalReview, ProposalError> {
+        let open = self.open(at)?;
+        let kept = self.kept(&open)?;
+        self.examine_and_record(&open, &kept)
+    }
+
+    /// Checks everything, and records the verdict.
+    pub(crate) fn examine_and_record(
         &mut self,
         open: &Open,
         kept: &Kept,
     ) -> Result<ProposalReview, ProposalError> {
+        let review = self.examine(open, kept)?;
+        self.note(
+            &open.at,
+            RunEventKind::ProposalReviewed,
+            Some(kept.standing.digest.as_str()),
+            verdict(&review.refusals),
+        )?;
+        Ok(review)
+    }
+
+    fn examine(&mut self, open: &Open, kept: &Kept) -> Result<ProposalReview, ProposalError> {
         let state = kept.standing.state;
         if state != ProposalState::Open {
             return Err(ProposalError::Standing {
@@ -67,14 +89,6 @@ impl Sandboxes<'_> {
         if found_head != given_head {
             refusals.push(head_moved(given_head.as_deref(), found_head.as_deref()));
         }
-        let digest = Some(kept.standing.digest.as_str());
-        let at = &open.at;
-        self.note(
-            at,
-            RunEventKind::ProposalReviewed,
-            digest,
-            verdict(&refusals),
-        )?;
         Ok(ProposalReview {
             proposal: self.proposal_info(open, kept),
             can_apply: refusals.is_empty(),

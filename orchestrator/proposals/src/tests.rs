@@ -233,7 +233,11 @@ fn prop_3_a_proposal_is_applied_and_taken_back() {
 #[test]
 fn prop_5_the_runs_log_has_every_event() {
     let world = World::with_proposal();
+    // Who only asks leaves nothing behind.
+    let before = world.read(SANDBOXES, "r1/events.jsonl").unwrap();
     world.sandboxes().check(&at()).unwrap();
+    assert_eq!(world.read(SANDBOXES, "r1/events.jsonl").unwrap(), before);
+    world.sandboxes().review(&at()).unwrap();
     world.sandboxes().reject(&at(), "not so").unwrap();
     assert!(matches!(
         world.applied(),

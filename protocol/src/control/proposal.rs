@@ -104,6 +104,8 @@ requests_about! {
     }
     /// `proposal.check`.
     CheckProposal {}
+    /// `proposal.review`.
+    ReviewProposal {}
     /// `proposal.apply`.
     ApplyProposal {
         /// The digest of the proposal that was looked at: another one is not applied in its place.
@@ -481,7 +483,7 @@ pub struct BaseCheck {
     pub found_head: Option<String>,
 }
 
-/// Result of `proposal.check`.
+/// Result of `proposal.check` and `proposal.review`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalReview {

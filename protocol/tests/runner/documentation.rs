@@ -355,6 +355,7 @@ fn check_result(method: &str, result: &str) {
         control::ShowProposal::NAME => result_round_trip::<control::ShowProposal>(result),
         control::DiffProposal::NAME => result_round_trip::<control::DiffProposal>(result),
         control::CheckProposal::NAME => result_round_trip::<control::CheckProposal>(result),
+        control::ReviewProposal::NAME => result_round_trip::<control::ReviewProposal>(result),
         control::ApplyProposal::NAME => result_round_trip::<control::ApplyProposal>(result),
         control::RejectProposal::NAME => result_round_trip::<control::RejectProposal>(result),
         control::RevertProposal::NAME => result_round_trip::<control::RevertProposal>(result),

@@ -13,7 +13,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::{approvals, bundles};
+use crate::{approvals, bundles, proposals};
 
 /// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -147,6 +147,35 @@ impl Page {
 
 fn status() -> Value {
     json!({"method": "daemon.status", "params": {}})
+}
+
+#[test]
+fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
+    let home = proposals::home();
+    let _daemon = Daemon::serving(&home);
+    proposals::worked(&home);
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    let log = home.workspace_dir().join("sandboxes/r1/events.jsonl");
+    let lines = || std::fs::read_to_string(&log).unwrap().lines().count();
+    let workspace = &home.gdn_json(&["status"])["workspaces"][0]["workspaceId"];
+    let of = json!({"workspaceId": workspace, "sandbox": {"runId": "r1", "agentId": "coder"}});
+    for args in [&[][..], &["--write"]] {
+        let (_studio, page) = Studio::with_page(&home, args);
+        let before = lines();
+        for method in ["proposal.list", "sandbox.list"] {
+            page.result(method, &json!({"workspaceId": workspace}));
+        }
+        for method in ["proposal.show", "proposal.diff", "sandbox.show", "proposal.check"] {
+            page.result(method, &of);
+        }
+        assert_eq!(lines(), before, "{args:?}");
+        // What records a review is not for pages.
+        assert_ne!(page.call("proposal.review", &of).status, 200);
+    }
+    // A person who asks at a terminal is recorded.
+    let before = lines();
+    home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
+    assert_eq!(lines(), before + 1);
 }
 
 #[test]

@@ -151,7 +151,8 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         | Call::ListSecrets(_)
         | Call::ListGrants(_)
         | Call::ShowGrant(_)
-        // What a worker does with its own copy.
+        // What a worker does with its own copy, and whoever looks at what it made.
+        | Call::ReviewProposal(_)
         | Call::PrepareSandbox(_)
         | Call::RemoveSandbox(_)
         | Call::CreateProposal(_)
@@ -259,9 +260,15 @@ mod tests {
         assert_eq!(below.code, ErrorCode::PersonNeeded);
         let unknown = check(Standing::Unknown("its process has ended")).unwrap_err();
         assert_eq!(unknown.code, ErrorCode::PersonNeeded);
-        assert!(unknown.message.ends_with("its process has ended"), "{unknown:?}");
+        assert!(
+            unknown.message.ends_with("its process has ended"),
+            "{unknown:?}"
+        );
         let show = call("proposal.check", &json!({}));
-        let below = Peer { pid: None, standing: Standing::BelowDaemon };
+        let below = Peer {
+            pid: None,
+            standing: Standing::BelowDaemon,
+        };
         assert_eq!(check_person(below, &show), Ok(()));
     }
 }
