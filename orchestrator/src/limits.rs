@@ -61,10 +61,20 @@ pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
 /// How much of what has happened is dealt with at most before the store hears what follows from it.
 pub(crate) const SUPERVISOR_BATCH_EVENTS: usize = 64;
 
-/// Control connections at a time that have greeted. One more takes the place of the one that has had no
-/// request open for longest; if each has one open, it is refused as `overloaded`. An eighth of the file
-/// descriptors the daemon may have, if that is less.
+/// Control connections at a time that have greeted and have no request that waits. One more takes the place of the
+/// one that has had no request open for longest; if each has one open, it gets a reserved place. One client has
+/// half of them at most. An eighth of the file descriptors the daemon may have, if that is less.
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
+/// Reserved places beside these: for requests that decide something, show what waits for a decision, or administer
+/// the daemon. Another request there, and another connection, is refused as `overloaded`. A thirty-second of the file
+/// descriptors the daemon may have, if that is less.
+pub(crate) const CONTROL_CONNECTIONS_RESERVED: usize = 16;
+/// Control connections at a time with a request that waits: for an answer, a restart, a login, or whatever happens
+/// next. One more such request is refused as `overloaded`, and no other. One client has half of them at most. An
+/// eighth of the file descriptors the daemon may have, if that is less.
+pub(crate) const WAITING_CONNECTIONS: usize = 256;
+/// Requests that one control connection may have open. One more is refused as `overloaded`.
+pub(crate) const CONTROL_REQUESTS_OPEN: usize = 128;
 /// Control connections at a time that have not greeted yet. One more takes the place of the one that has
 /// been silent for longest. A sixteenth of the file descriptors the daemon may have, if that is less.
 pub(crate) const UNGREETED_CONNECTIONS: usize = 32;

@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use accepting::Accepting;
 use client::Client;
-use places::{InUse, Place, Places};
+use kinds::Kind;
+use places::{InUse, NoPlace, Place, Places};
 
 use super::ancestry::{self, Descent};
 use super::descriptors;
@@ -47,6 +48,7 @@ use goondan_core::{Input, Peer, RequestToken};
 
 mod accepting;
 pub(super) mod client;
+mod kinds;
 mod places;
 
 /// What a client of another version does.
@@ -148,6 +150,7 @@ impl Server {
             connection: connection.clone(),
             peer,
             _in_use: in_use,
+            _wait: None,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(write_frames(write, frames));
@@ -200,14 +203,14 @@ impl Server {
             Err((id, error)) => {
                 let is_other = error.code == ErrorCode::VersionMismatch;
                 client.send(&Response::new(id, Err(error)));
-                return is_other && spoken.is_of_another_version(place);
+                return is_other && spoken.is_of_another_version(place, client.peer);
             }
         };
         match (&call, &spoken.greeting) {
             (Call::Connect(connect), _) => {
                 if let Err(mismatch) = connect.version.check() {
                     client.respond(id, Err(mismatch_error(&mismatch)));
-                    return spoken.is_of_another_version(place);
+                    return spoken.is_of_another_version(place, client.peer);
                 }
             }
             (_, Greeting::None) => {
@@ -224,23 +227,30 @@ impl Server {
                 return false;
             }
         }
-        if let Err(no_place) = place.spoke() {
-            let error = ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(
-                "try again in a moment; end clients that you do not need, as `gdn logs -f`",
-            );
-            client.respond(id, Err(error));
-            return false;
-        }
+        let is_greeting = spoken.greeting == Greeting::None;
+        let placed = if is_greeting {
+            place.greet(client.peer)
+        } else {
+            Ok(())
+        };
+        let client = match placed.and_then(|()| place.begin(Kind::from(&call))) {
+            Ok(wait) => client.waiting(wait),
+            Err(no_place) => {
+                client.respond(id, Err(overloaded(no_place)));
+                // What was admitted stays, and may ask for something else.
+                return !is_greeting;
+            }
+        };
         if matches!(call, Call::Connect(_)) {
             spoken.greeting = Greeting::Same;
         }
         match call {
             Call::FollowLogs(follow) => {
-                let (hub, client) = (self.hub.clone(), client.clone());
+                let hub = self.hub.clone();
                 let following = async move { follow_logs(&hub, &client, id, &follow).await };
                 spoken.followers.spawn(following);
             }
-            call => spoken.tokens.push(self.forward(client, id, call).await),
+            call => spoken.tokens.push(self.forward(&client, id, call).await),
         }
         true
     }
@@ -281,11 +291,11 @@ enum Greeting {
 
 impl Spoken {
     /// The client is of another version; false if its connection is to end.
-    fn is_of_another_version(&mut self, place: &mut Place) -> bool {
+    fn is_of_another_version(&mut self, place: &mut Place, peer: Peer) -> bool {
         // Once is enough: it knows now.
         let is_first = self.greeting == Greeting::None;
         self.greeting = Greeting::Other;
-        is_first && place.spoke().is_ok()
+        is_first && place.greet(peer).is_ok()
     }
 }
 
@@ -340,6 +350,18 @@ fn check_peer(stream: &Stream, descent: &Descent) -> Result<Peer, String> {
 
 fn invalid(problem: &str) -> ControlError {
     ControlError::new(ErrorCode::InvalidRequest, problem)
+}
+
+/// Why a request or connection gets no place, and what to do.
+fn overloaded(no_place: NoPlace) -> ControlError {
+    let suggestion = match no_place {
+        NoPlace::Waiting(_) | NoPlace::OfOneClient(_) => {
+            "try again in a moment, or do not wait: `gdn send --no-wait`; end clients that you do not need, such as \
+             `gdn logs -f` and `gdn watch`"
+        }
+        NoPlace::Brief(_) | NoPlace::OfOneConnection(_) => "try again in a moment",
+    };
+    ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(suggestion)
 }
 
 fn mismatch_error(mismatch: &VersionMismatch) -> ControlError {

@@ -136,6 +136,8 @@ mod people;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod persons;
+#[cfg(test)]
 mod planted_files;
 #[cfg(test)]
 mod project_root;

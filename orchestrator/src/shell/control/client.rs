@@ -1,5 +1,7 @@
 //! A client that waits for answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use goondan_protocol::control::{ControlError, Response};
 use serde::Serialize;
@@ -7,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::places::InUse;
+use super::places::{InUse, Wait};
 use goondan_core::Peer;
 
 /// A client's connection, as far as answers need it.
@@ -19,9 +21,19 @@ pub(in crate::shell) struct Client {
     pub(in crate::shell) peer: Peer,
     /// Held by each request that is open, through its own copy of this client.
     pub(super) _in_use: InUse,
+    /// Held by a request that waits.
+    pub(super) _wait: Option<Arc<Wait>>,
 }
 
 impl Client {
+    /// The same client, for a request that waits if there is a place for that.
+    pub(super) fn waiting(&self, wait: Option<Arc<Wait>>) -> Self {
+        Self {
+            _wait: wait,
+            ..self.clone()
+        }
+    }
+
     /// Sends a message; a client that does not read what it is sent is cut off.
     pub(in crate::shell) fn send(&self, message: &impl Serialize) {
         match serde_json::to_vec(message) {

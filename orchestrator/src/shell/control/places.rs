@@ -1,58 +1,135 @@
-//! Who has a place among the control connections, and whose place goes to another (`CTL-1`).
+//! Places of the control connections, and whose place goes to another (`CTL-1`).
 //!
-//! A connection that has not greeted yet takes one of a few places; when all are taken, the one that has
-//! been silent for longest loses its own. With its greeting a connection moves to the other places. When
-//! all of those are taken, the one whose last request was answered longest ago loses its own; if each has
-//! a request open, the newcomer is told so. So those that hold connections and say nothing keep nobody
-//! out who has something to say.
+//! Three kinds of connections never compete for the same places:
+//!
+//! * **Ungreeted.** When all places are taken, the connection that has been silent for longest ends.
+//! * **Brief.** Greeted connections without a request that waits. When all places are taken, the one that has been
+//!   idle for longest ends; if each has a request open, a newcomer gets one of a few reserved places, in which only
+//!   requests are answered that decide something or administer the daemon ([`Kind::Decides`]).
+//! * **Waiting.** Connections with a request that waits for something outside of the daemon, such as an answer of an
+//!   agent. With all places taken, one more such request is refused, and nothing else.
+//!
+//! So whoever waits never keeps out the request that ends the wait. One process takes at most half of the brief
+//! and half of the waiting places, and everything below the daemon counts as one process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use goondan_core::{Peer, Standing};
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{CONTROL_CONNECTIONS, UNGREETED_CONNECTIONS};
+use super::kinds::Kind;
+use crate::limits::{
+    CONTROL_CONNECTIONS, CONTROL_CONNECTIONS_RESERVED, CONTROL_REQUESTS_OPEN,
+    UNGREETED_CONNECTIONS, WAITING_CONNECTIONS,
+};
 
-/// Every [`CONTROL_CONNECTIONS`] place is taken by a client that waits for an answer.
+/// Why a connection or a request gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} clients wait for answers, and there is no place for another")]
-pub(super) struct NoPlace(usize);
+pub(super) enum NoPlace {
+    /// Each brief place has a request open.
+    #[error("{0} clients have requests open, and there is no place for another")]
+    Brief(usize),
+    /// Each waiting place is taken.
+    #[error("{0} clients wait already, and there is no place for another that waits")]
+    Waiting(usize),
+    /// One process has all the places that it may have.
+    #[error("this client has {0} connections of this kind already, and may have no more")]
+    OfOneClient(usize),
+    /// One connection has too many requests open.
+    #[error("this connection has {0} requests open already")]
+    OfOneConnection(usize),
+}
 
 /// Held for each open request of a connection, beside the one that is its own.
 pub(in crate::shell) type InUse = Arc<()>;
+
+/// Who has a connection, as far as it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// A process of a person, or of an unknown client.
+    Process(u32),
+    /// Everything that the daemon's children started.
+    BelowDaemon,
+    /// The process is not known.
+    Nameless,
+}
+
+impl From<Peer> for Owner {
+    fn from(peer: Peer) -> Self {
+        match (peer.standing, peer.pid) {
+            (Standing::BelowDaemon, _) => Self::BelowDaemon,
+            // A process outside of this namespace has the number 0 like any other there.
+            (_, None | Some(0)) => Self::Nameless,
+            (_, Some(pid)) => Self::Process(pid),
+        }
+    }
+}
 
 /// The places of all connections.
 #[derive(Debug, Clone)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
+/// How many places there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sizes {
+    ungreeted: usize,
+    brief: usize,
+    reserved: usize,
+    waiting: usize,
+}
+
 #[derive(Debug)]
 struct Taken {
-    ungreeted_max: usize,
-    greeted_max: usize,
+    sizes: Sizes,
+    /// The next number of a place, or of something that a connection does; a lower one is earlier.
     next: u64,
-    /// In the order of their arrival.
-    ungreeted: BTreeMap<u64, Seat>,
-    /// In the order of their latest requests.
-    greeted: BTreeMap<u64, Seat>,
+    seats: BTreeMap<u64, Seat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Ungreeted,
+    Brief { is_reserved: bool },
+    Waiting { requests: usize },
 }
 
 #[derive(Debug)]
 struct Seat {
+    owner: Option<Owner>,
+    stage: Stage,
+    /// When it last did something.
+    spoke: u64,
     /// Ends the connection.
     end: CancellationToken,
     in_use: InUse,
 }
 
 impl Seat {
-    /// Whether no request is open: the place and the connection itself hold the only references.
-    fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.in_use) <= 2
+    /// How many requests are open: the place and the connection itself hold the other references.
+    fn requests(&self) -> usize {
+        Arc::strong_count(&self.in_use).saturating_sub(2)
+    }
+
+    fn is_brief(&self) -> bool {
+        matches!(self.stage, Stage::Brief { .. })
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting { .. })
     }
 }
 
 /// The place of one connection. It is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
+    places: Places,
+    number: u64,
+}
+
+/// Held for a request that waits. Its connection is brief again when the last of them is dropped.
+#[derive(Debug)]
+pub(in crate::shell) struct Wait {
     places: Places,
     number: u64,
 }
@@ -65,19 +142,19 @@ impl Places {
             let share = usize::try_from(open_files_limit / part).unwrap_or(max);
             share.clamp(2, max)
         };
-        Self::new(
-            share(16, UNGREETED_CONNECTIONS),
-            share(8, CONTROL_CONNECTIONS),
-        )
+        Self::new(Sizes {
+            ungreeted: share(16, UNGREETED_CONNECTIONS),
+            brief: share(8, CONTROL_CONNECTIONS),
+            reserved: share(32, CONTROL_CONNECTIONS_RESERVED),
+            waiting: share(8, WAITING_CONNECTIONS),
+        })
     }
 
-    fn new(ungreeted_max: usize, greeted_max: usize) -> Self {
+    fn new(sizes: Sizes) -> Self {
         Self(Arc::new(Mutex::new(Taken {
-            ungreeted_max,
-            greeted_max,
+            sizes,
             next: 0,
-            ungreeted: BTreeMap::new(),
-            greeted: BTreeMap::new(),
+            seats: BTreeMap::new(),
         })))
     }
 
@@ -89,77 +166,187 @@ impl Places {
     /// lose its own.
     pub(super) fn enter(&self, end: CancellationToken, in_use: InUse) -> Place {
         let mut taken = self.lock();
-        while taken.ungreeted.len() >= taken.ungreeted_max {
-            taken.end_oldest_ungreeted();
+        while taken.count(|seat| seat.stage == Stage::Ungreeted) >= taken.sizes.ungreeted {
+            taken.end_first(|seat| seat.stage == Stage::Ungreeted);
         }
-        taken.next += 1;
-        let number = taken.next;
-        taken.ungreeted.insert(number, Seat { end, in_use });
+        let number = taken.number();
+        let seat = Seat {
+            owner: None,
+            stage: Stage::Ungreeted,
+            spoke: number,
+            end,
+            in_use,
+        };
+        taken.seats.insert(number, seat);
         let places = self.clone();
         Place { places, number }
     }
 
     /// Ends the connection that has said nothing for longest, where descriptors have run out. Returns
-    /// whether there was one.
+    /// true if there was one.
     pub(super) fn make_room(&self) -> bool {
-        self.lock().end_oldest_ungreeted()
+        self.lock().end_first(|seat| seat.stage == Stage::Ungreeted)
     }
 }
 
 impl Taken {
-    fn end_oldest_ungreeted(&mut self) -> bool {
-        let oldest = self.ungreeted.pop_first();
-        oldest.is_some_and(|(_, seat)| {
-            seat.end.cancel();
-            true
-        })
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
-    fn end_longest_idle(&mut self) -> bool {
-        let idle = self.greeted.iter().find(|(_, seat)| seat.is_idle());
-        let number = idle.map(|(number, _)| *number);
-        let seat = number.and_then(|number| self.greeted.remove(&number));
+    fn count(&self, is_counted: impl Fn(&Seat) -> bool) -> usize {
+        self.seats.values().filter(|seat| is_counted(seat)).count()
+    }
+
+    /// Ends the connection of a kind that has been silent for longest; false if there is none.
+    fn end_first(&mut self, is_eligible: impl Fn(&Seat) -> bool) -> bool {
+        let eligible = self.seats.iter().filter(|(_, seat)| is_eligible(seat));
+        let first = eligible.min_by_key(|(_, seat)| seat.spoke);
+        let seat = first
+            .map(|(number, _)| *number)
+            .and_then(|number| self.seats.remove(&number));
         seat.is_some_and(|seat| {
             seat.end.cancel();
             true
         })
     }
-}
 
-impl Place {
-    /// The connection has made a request, the first of which is its greeting.
+    /// Ends the connection that has been idle for longest, of one owner or of all.
+    fn end_idle(&mut self, owner: Option<Owner>) -> bool {
+        self.end_first(|seat| {
+            let is_of_owner = owner.is_none_or(|owner| seat.owner == Some(owner));
+            seat.is_brief() && seat.requests() == 0 && is_of_owner
+        })
+    }
+
+    /// Makes room for a brief connection, unless each of the others has a request open.
     ///
     /// # Errors
     ///
-    /// If every place is taken by a client that waits for an answer.
-    pub(super) fn spoke(&mut self) -> Result<(), NoPlace> {
-        let mut taken = self.places.lock();
-        let greeted = taken.greeted.remove(&self.number);
-        let seat = match greeted {
-            Some(seat) => seat,
-            // It has lost its place already, and is about to notice.
-            None => match taken.ungreeted.remove(&self.number) {
-                None => return Ok(()),
-                Some(seat) => {
-                    if taken.greeted.len() >= taken.greeted_max && !taken.end_longest_idle() {
-                        return Err(NoPlace(taken.greeted_max));
-                    }
-                    seat
-                }
-            },
-        };
-        taken.next += 1;
-        self.number = taken.next;
-        taken.greeted.insert(self.number, seat);
+    /// If each has.
+    fn make_brief_room(&mut self, others: impl Fn(&Seat) -> bool) -> Result<(), NoPlace> {
+        let max = self.sizes.brief;
+        while self.count(|seat| seat.is_brief() && others(seat)) >= max {
+            if !self.end_idle(None) {
+                return Err(NoPlace::Brief(max));
+            }
+        }
         Ok(())
+    }
+}
+
+/// What one client may have of so many places.
+fn share_of_one(places: usize) -> usize {
+    (places / 2).max(1)
+}
+
+impl Place {
+    /// The connection has greeted. What it was is known by then.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for it.
+    pub(super) fn greet(&mut self, peer: Peer) -> Result<(), NoPlace> {
+        let mut taken = self.places.lock();
+        let owner = Owner::from(peer);
+        let Some(mut seat) = taken.seats.remove(&self.number) else {
+            // It has lost its place already, and is about to notice.
+            return Ok(());
+        };
+        let share = share_of_one(taken.sizes.brief);
+        let is_limited = owner != Owner::Nameless;
+        let is_of_owner = |seat: &Seat| seat.is_brief() && seat.owner == Some(owner);
+        while is_limited && taken.count(is_of_owner) >= share {
+            if !taken.end_idle(Some(owner)) {
+                return Err(NoPlace::OfOneClient(share));
+            }
+        }
+        let sizes = taken.sizes;
+        let is_reserved = match taken.make_brief_room(|_| true) {
+            Ok(()) => false,
+            Err(_) if taken.count(Seat::is_brief) < sizes.brief + sizes.reserved => true,
+            Err(no_place) => return Err(no_place),
+        };
+        seat.owner = Some(owner);
+        seat.stage = Stage::Brief { is_reserved };
+        seat.spoke = taken.number();
+        taken.seats.insert(self.number, seat);
+        Ok(())
+    }
+
+    /// A greeted connection makes a request of this kind. What is returned is held until it is answered.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for it.
+    pub(super) fn begin(&mut self, kind: Kind) -> Result<Option<Arc<Wait>>, NoPlace> {
+        let mut taken = self.places.lock();
+        let now = taken.number();
+        let sizes = taken.sizes;
+        let Some(seat) = taken.seats.get_mut(&self.number) else {
+            return Ok(None);
+        };
+        seat.spoke = now;
+        if seat.requests() >= CONTROL_REQUESTS_OPEN {
+            return Err(NoPlace::OfOneConnection(CONTROL_REQUESTS_OPEN));
+        }
+        let (owner, stage) = (seat.owner, seat.stage);
+        let stage = match (kind, stage) {
+            (Kind::Waits, Stage::Waiting { requests }) => Stage::Waiting {
+                requests: requests + 1,
+            },
+            (Kind::Waits, _) => {
+                if taken.count(Seat::is_waiting) >= sizes.waiting {
+                    return Err(NoPlace::Waiting(sizes.waiting));
+                }
+                let share = share_of_one(sizes.waiting);
+                let is_limited = owner.is_some_and(|owner| owner != Owner::Nameless);
+                let of_owner = |seat: &Seat| seat.is_waiting() && seat.owner == owner;
+                if is_limited && taken.count(of_owner) >= share {
+                    return Err(NoPlace::OfOneClient(share));
+                }
+                Stage::Waiting { requests: 1 }
+            }
+            (Kind::Other, Stage::Brief { is_reserved: true }) => {
+                let is_regular = |seat: &Seat| seat.stage == Stage::Brief { is_reserved: false };
+                // Its own place must not be the one that makes room.
+                let own = taken.seats.remove(&self.number);
+                let room = taken.make_brief_room(is_regular);
+                taken.seats.extend(own.map(|own| (self.number, own)));
+                room?;
+                Stage::Brief { is_reserved: false }
+            }
+            (Kind::Other | Kind::Decides, stage) => stage,
+        };
+        if let Some(seat) = taken.seats.get_mut(&self.number) {
+            seat.stage = stage;
+        }
+        let places = self.places.clone();
+        let number = self.number;
+        Ok((kind == Kind::Waits).then(|| Arc::new(Wait { places, number })))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.places.lock().seats.remove(&self.number);
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
         let mut taken = self.places.lock();
-        taken.ungreeted.remove(&self.number);
-        taken.greeted.remove(&self.number);
+        let now = taken.number();
+        if let Some(seat) = taken.seats.get_mut(&self.number)
+            && let Stage::Waiting { requests } = seat.stage
+        {
+            seat.spoke = now;
+            seat.stage = match requests.saturating_sub(1) {
+                0 => Stage::Brief { is_reserved: false },
+                requests => Stage::Waiting { requests },
+            };
+        }
     }
 }
 
@@ -167,10 +354,24 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    const SIZES: Sizes = Sizes {
+        ungreeted: 2,
+        brief: 2,
+        reserved: 1,
+        waiting: 2,
+    };
+
     struct Connection {
         place: Place,
         end: CancellationToken,
         in_use: InUse,
+    }
+
+    fn person(pid: u32) -> Peer {
+        Peer {
+            pid: Some(pid),
+            standing: Standing::Person,
+        }
     }
 
     impl Connection {
@@ -180,10 +381,22 @@ mod tests {
             Self { place, end, in_use }
         }
 
+        /// One of a process of its own.
         fn greeted(places: &Places) -> Self {
+            let pid = u32::try_from(places.lock().next).unwrap() + 1;
+            Self::of(places, person(pid)).unwrap()
+        }
+
+        fn of(places: &Places, peer: Peer) -> Result<Self, NoPlace> {
             let mut connection = Self::new(places);
-            connection.place.spoke().unwrap();
-            connection
+            connection.place.greet(peer)?;
+            Ok(connection)
+        }
+
+        /// Has a request open, for as long as what is returned lives.
+        fn asks(&mut self, kind: Kind) -> Result<(Option<Arc<Wait>>, InUse), NoPlace> {
+            let wait = self.place.begin(kind)?;
+            Ok((wait, self.in_use.clone()))
         }
 
         fn is_ended(&self) -> bool {
@@ -193,7 +406,7 @@ mod tests {
 
     #[test]
     fn ctl_1_the_longest_silent_one_gives_way_and_greeted_ones_stay() {
-        let places = Places::new(2, 4);
+        let places = Places::new(SIZES);
         let greeted = Connection::greeted(&places);
         let mute: Vec<_> = (0..5).map(|_| Connection::new(&places)).collect();
         let ended: Vec<bool> = mute.iter().map(Connection::is_ended).collect();
@@ -205,36 +418,112 @@ mod tests {
     }
 
     #[test]
-    fn ctl_1_whoever_speaks_takes_the_place_of_whoever_waits_for_nothing() {
-        let places = Places::new(2, 2);
+    fn ctl_1_an_idle_connection_gives_way_to_a_newcomer() {
+        let places = Places::new(SIZES);
         let mut first = Connection::greeted(&places);
         let second = Connection::greeted(&places);
-        first.place.spoke().unwrap();
+        drop(first.asks(Kind::Other).unwrap());
         let third = Connection::greeted(&places);
         let ended = [&first, &second, &third].map(Connection::is_ended);
         assert_eq!(ended, [false, true, false]);
-        // With a request open each, both stay, and the newcomer is told.
-        let _open = [first.in_use.clone(), third.in_use.clone()];
-        let mut fourth = Connection::new(&places);
-        assert_eq!(fourth.place.spoke(), Err(NoPlace(2)));
-        drop(third);
-        let mut fifth = Connection::new(&places);
-        assert_eq!(fifth.place.spoke(), Ok(()));
-        assert!(!first.is_ended());
+    }
+
+    #[test]
+    fn ctl_1_reserved_places_answer_what_decides() {
+        let places = Places::new(SIZES);
+        let mut busy = [Connection::greeted(&places), Connection::greeted(&places)];
+        let open = busy.each_mut().map(|it| it.asks(Kind::Other).unwrap());
+        let mut reserved = Connection::greeted(&places);
+        let refused = reserved.asks(Kind::Other).unwrap_err();
+        assert_eq!(refused, NoPlace::Brief(2));
+        let deciding = reserved.asks(Kind::Decides).unwrap();
+        let refused = Connection::of(&places, person(900)).err();
+        assert_eq!(refused, Some(NoPlace::Brief(2)));
+        drop((open, deciding));
+        drop(reserved.asks(Kind::Other).unwrap());
+        assert!(!reserved.is_ended());
+    }
+
+    #[test]
+    fn ctl_1_those_who_wait_take_no_place_of_others() {
+        let places = Places::new(SIZES);
+        let mut waiting: Vec<_> = (0..2).map(|_| Connection::greeted(&places)).collect();
+        let mut waits = Vec::new();
+        for connection in &mut waiting {
+            waits.push(connection.asks(Kind::Waits).unwrap());
+        }
+        let mut third = Connection::greeted(&places);
+        assert_eq!(
+            third.asks(Kind::Waits).unwrap_err(),
+            NoPlace::Waiting(2),
+            "one more that waits is refused"
+        );
+        drop(third.asks(Kind::Decides).unwrap());
+        drop(third.asks(Kind::Other).unwrap());
+        // A second request on the same connection takes no further place.
+        waits.push(waiting[0].asks(Kind::Waits).unwrap());
+        waits.remove(0);
+        assert_eq!(third.asks(Kind::Waits).unwrap_err(), NoPlace::Waiting(2));
+        waits.pop();
+        drop(third.asks(Kind::Waits).unwrap());
+        assert!(waiting.iter().all(|it| !it.is_ended()));
+    }
+
+    #[test]
+    fn ctl_1_one_client_takes_half_of_the_places() {
+        let sizes = Sizes {
+            brief: 4,
+            waiting: 4,
+            ..SIZES
+        };
+        let places = Places::new(sizes);
+        let below = |pid| Peer {
+            pid: Some(pid),
+            standing: Standing::BelowDaemon,
+        };
+        let mut first = Connection::of(&places, below(1)).unwrap();
+        let mut second = Connection::of(&places, below(2)).unwrap();
+        // Its own idle one gives way.
+        let open = first.asks(Kind::Other).unwrap();
+        let third = Connection::of(&places, below(3)).unwrap();
+        assert!(second.is_ended() && !first.is_ended() && !third.is_ended());
+        drop((open, third, second.asks(Kind::Other)));
+        let mut fourth = Connection::of(&places, below(4)).unwrap();
+        let waits = [&mut first, &mut fourth].map(|it| it.asks(Kind::Waits).unwrap());
+        let mut fifth = Connection::of(&places, below(5)).unwrap();
+        assert_eq!(
+            fifth.asks(Kind::Waits).unwrap_err(),
+            NoPlace::OfOneClient(2)
+        );
+        let mut person = Connection::of(&places, person(6)).unwrap();
+        drop((person.asks(Kind::Waits).unwrap(), waits));
+        // One connection has only so many requests open.
+        let many: Vec<_> = (0..CONTROL_REQUESTS_OPEN)
+            .map(|_| person.asks(Kind::Waits).unwrap())
+            .collect();
+        assert!(matches!(
+            person.asks(Kind::Decides),
+            Err(NoPlace::OfOneConnection(_))
+        ));
+        drop(many);
     }
 
     #[test]
     fn ctl_1_few_files_mean_few_places() {
-        let sizes = |limit| {
-            let places = Places::within(limit);
-            let taken = places.lock();
-            (taken.ungreeted_max, taken.greeted_max)
+        let sizes = |limit| Places::within(limit).lock().sizes;
+        let few = Sizes {
+            ungreeted: 4,
+            brief: 8,
+            reserved: 2,
+            waiting: 8,
         };
-        assert_eq!(sizes(64), (4, 8));
-        assert_eq!(sizes(8), (2, 2));
-        assert_eq!(
-            sizes(u64::MAX),
-            (UNGREETED_CONNECTIONS, CONTROL_CONNECTIONS)
-        );
+        assert_eq!(sizes(64), few);
+        let most = Sizes {
+            ungreeted: UNGREETED_CONNECTIONS,
+            brief: CONTROL_CONNECTIONS,
+            reserved: CONTROL_CONNECTIONS_RESERVED,
+            waiting: WAITING_CONNECTIONS,
+        };
+        assert_eq!(sizes(u64::MAX), most);
     }
 }
