@@ -165,7 +165,12 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
         for method in ["proposal.list", "sandbox.list"] {
             page.result(method, &json!({"workspaceId": workspace}));
         }
-        for method in ["proposal.show", "proposal.diff", "sandbox.show", "proposal.check"] {
+        for method in [
+            "proposal.show",
+            "proposal.diff",
+            "sandbox.show",
+            "proposal.check",
+        ] {
             page.result(method, &of);
         }
         assert_eq!(lines(), before, "{args:?}");
