@@ -240,13 +240,9 @@ impl<'a, G: Gate> Bundle<'a, G> {
         let trees = trees.and_then(|base| Ok((base, self.store.tree(&state.head)?)));
         // What is damaged is found, and told of, before it is mended.
         let (files, damage) = match trees {
-            Ok((base, head)) => (changed_paths(&base, &head), None),
-            Err(error) => (BTreeSet::new(), Some(error.in_words())),
+            Ok((base, head)) => (self.blame(state, &base, &head), None),
+            Err(error) => (Vec::new(), Some(error.in_words())),
         };
-        let files = files.into_iter().map(|path| BundleFile {
-            changeset_id: state.origins.get(&path).cloned(),
-            path,
-        });
         Ok(BundleStatus {
             base: state.base.clone(),
             head: state.head.clone(),
@@ -254,12 +250,56 @@ impl<'a, G: Gate> Bundle<'a, G> {
             promoted: state.promoted.clone(),
             pinned: state.pinned,
             probation: state.probation.clone(),
-            files: files.collect(),
+            files,
             conflicts: state.conflicts.clone(),
             problem: damage.or_else(|| state.problem.clone()),
             quarantined: state.quarantined.clone(),
             changesets: state.changesets.iter().rev().cloned().collect(),
         })
+    }
+
+    /// The files in which the head differs from the project, each with the changeset that made it what it is there.
+    fn blame(&self, state: &State, base: &Tree, head: &Tree) -> Vec<BundleFile> {
+        let mut trees = BTreeMap::new();
+        let paths = changed_paths(base, head).into_iter();
+        let blamed = paths.map(|path| BundleFile {
+            changeset_id: self.origin(state, head, &path, &mut trees),
+            path,
+        });
+        blamed.collect()
+    }
+
+    /// The changeset that a file of the head comes from. The last one that changed the file is not it if the bundle went
+    /// back since: then it is the newest that made the file what it is.
+    fn origin(
+        &self,
+        state: &State,
+        head: &Tree,
+        path: &str,
+        trees: &mut BTreeMap<RevisionId, Option<Tree>>,
+    ) -> Option<ChangesetId> {
+        let last = state.origins.get(path);
+        let Some(last_info) = last.and_then(|id| state.changeset(id)) else {
+            // It is older than what is remembered, or not known.
+            return last.cloned();
+        };
+        let mut makes_it = |info: &ChangesetInfo| {
+            let mut file = |revision: &RevisionId| {
+                let tree = trees
+                    .entry(revision.clone())
+                    .or_insert_with(|| self.store.tree(revision).ok());
+                tree.as_ref().map(|tree| tree.get(path).cloned())
+            };
+            let made = info.revision.as_ref().and_then(&mut file);
+            let is_made = made.is_some_and(|made| made.as_ref() == head.get(path));
+            is_made && file(&info.base).is_none_or(|before| before.as_ref() != head.get(path))
+        };
+        if makes_it(last_info) {
+            return last.cloned();
+        }
+        let mut newest = state.changesets.iter().rev();
+        let made = newest.find(|info| info.state == ChangesetState::Committed && makes_it(info));
+        made.map(|info| info.changeset_id.clone())
     }
 
     /// What became of each changeset.

@@ -418,19 +418,36 @@ impl State {
         self.forget_old()
     }
 
-    /// A person keeps what is active, or lets it change again. What waits for the next step is given up.
+    /// A person keeps what is active, or lets it change again. What an agent made, and what waits for the next step, is
+    /// given up; where a person or a failure sent the bundle back to is not.
     pub(crate) fn pin(&mut self, pinned: bool, at: Timestamp) {
         if self.pinned == pinned {
             return;
         }
         self.pinned = pinned;
-        if pinned {
+        let mut detail = format!("{} by a person", if pinned { "pinned" } else { "unpinned" });
+        if pinned && let Some(given_up) = self.pending_changeset() {
+            detail.push_str(&format!("; changeset {given_up} does not become active"));
+            self.tell_agent(format!(
+                "A person pinned your configuration as it is: your changeset {given_up} does not become active."
+            ));
             self.head = self.active.clone();
         }
-        let word = if pinned { "pinned" } else { "unpinned" };
         let phase = (StatusPhase::Activate, StatusResult::Skipped);
-        let (revision, detail) = (self.active.clone(), format!("{word} by a person"));
+        let revision = self.active.clone();
         self.log_status(phase, None, Some(revision), detail, at);
+    }
+
+    /// The changeset of an agent that becomes active with the next step, if no person decided about it.
+    fn pending_changeset(&self) -> Option<ChangesetId> {
+        let is_back = self.head == self.promoted || self.head == self.base;
+        if !self.is_pending() || is_back {
+            return None;
+        }
+        let mut newest = self.changesets.iter().rev();
+        let info = newest.find(|it| it.revision.as_ref() == Some(&self.head))?;
+        // What a person approved or reverted says so.
+        info.detail.is_empty().then(|| info.changeset_id.clone())
     }
 
     /// The project is another one: every revision is put on top of it.

@@ -104,6 +104,24 @@ fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_bac
     home.gdn(&["bundle", "blame"])
         .exits(0)
         .prints(&["prompts/poet.md", "as I was asked"]);
+    // The file is as the changeset before the bad one made it.
+    let blamed = &after["files"][0]["changesetId"];
+    let changesets = after["changesets"].as_array().unwrap();
+    let made = changesets.iter().find(|it| it["changesetId"] == *blamed);
+    assert_eq!(made.unwrap()["revision"], after["active"], "{after:#}");
+}
+
+#[test]
+fn bundle_7_a_pin_after_a_revert_keeps_where_it_went_back_to() {
+    let home = poet();
+    let _daemon = Daemon::serving(&home);
+    improve(&home);
+    home.gdn(&["bundle", "revert"]).exits(0);
+    home.gdn(&["bundle", "pin"]).exits(0);
+    assert_eq!(home.ask("main", "hello"), PROSE);
+    let pinned = status(&home);
+    assert_eq!(pinned["active"], pinned["base"]);
+    assert_eq!(pinned["pinned"], true);
 }
 
 #[test]
