@@ -133,7 +133,9 @@ impl Session<'_> {
         let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
         let mut drawn_at = Instant::now();
         let mut is_drawn = false;
-        self.draw(screen)?;
+        if !self.draw(screen) {
+            return Ok(());
+        }
         loop {
             let frame = drawn_at + Duration::from_millis(FRAME_MS);
             tokio::select! {
@@ -150,11 +152,15 @@ impl Session<'_> {
                         None => return Ok(()),
                     }
                     // A person waits for what a key does.
-                    self.draw(screen)?;
+                    if !self.draw(screen) {
+                        return Ok(());
+                    }
                     (drawn_at, is_drawn) = (Instant::now(), true);
                 }
                 () = tokio::time::sleep_until(frame.into()), if !is_drawn => {
-                    self.draw(screen)?;
+                    if !self.draw(screen) {
+                        return Ok(());
+                    }
                     (drawn_at, is_drawn) = (Instant::now(), true);
                 }
                 Some(input) = told.recv() => {
@@ -194,12 +200,12 @@ impl Session<'_> {
         is_over
     }
 
-    fn draw(&self, screen: &mut Screen) -> Result<(), Failure> {
+    /// Draws a picture; false if the terminal is closed, which takes none.
+    fn draw(&self, screen: &mut Screen) -> bool {
         let ink = ink(self.context, text::now());
-        screen
-            .terminal()
-            .draw(|frame| draw::draw(frame, &self.app, ink))?;
-        Ok(())
+        let terminal = screen.terminal();
+        let drawn = terminal.draw(|frame| draw::draw(frame, &self.app, ink));
+        drawn.is_ok()
     }
 }
 

@@ -1,5 +1,7 @@
 //! `gdn top` in a real terminal (`OBS-4`).
 
+use std::path::Path;
+
 use goondan_tests::binaries::bin;
 use goondan_tests::home::GDN;
 use goondan_tests::processes::{self, Signal};
@@ -142,4 +144,60 @@ fn obs_4_one_picture_of_top_is_text_or_json_for_a_script() {
     assert_eq!(told["conversations"][0]["instanceKey"], "main");
     assert_eq!(told["conversationsTotal"], 1);
     daemon.stop();
+}
+
+/// Closes the terminal of a program as soon as it shows a text, and prints how the program ended.
+const HANG_UP: &str = r#"
+import fcntl, os, pty, signal, struct, subprocess, sys, termios
+signal.alarm(60)
+text, program = sys.argv[1].encode(), sys.argv[2:]
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+child = subprocess.Popen(
+    program, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+)
+os.close(theirs)
+shown = b""
+while text not in shown:
+    part = os.read(ours, 4096)
+    shown += part
+    if b"\x1b[6n" in part:
+        os.write(ours, b"\x1b[1;1R")
+os.close(ours)
+print(child.wait(timeout=30))
+"#;
+
+/// A panic ends with the code 101, and nobody could read why.
+#[test]
+fn obs_4_no_command_panics_when_its_terminal_closes() {
+    if !needs::program("python3") {
+        return;
+    }
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    for (text, arguments) in [
+        ("Overview", &["top"][..]),
+        ("you>", &["chat"]),
+        ("echo one", &["watch"]),
+        ("turn", &["logs", "--follow"]),
+    ] {
+        let gdn = bin(GDN);
+        let gdn = gdn.to_str().unwrap();
+        let all = [&["-c", HANG_UP, text, gdn], arguments].concat();
+        let mut command = home.command(Path::new("python3"), &all);
+        command.env("TERM", "xterm-256color");
+        let output = command.output().unwrap();
+        let code = String::from_utf8_lossy(&output.stdout);
+        let code: i32 = code
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{arguments:?}: {output:?}"));
+        // Those that hold the terminal end by themselves or as interrupted, the others by SIGHUP.
+        assert!(
+            [0, 130, -1].contains(&code),
+            "{arguments:?} ended with {code}"
+        );
+    }
 }

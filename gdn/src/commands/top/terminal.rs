@@ -1,5 +1,6 @@
 //! The terminal while `gdn top` has it: its keys, and how it is given back whatever happens.
 
+use std::mem::ManuallyDrop;
 use std::thread;
 
 use ratatui::DefaultTerminal;
@@ -9,13 +10,16 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::input::{Key, Size};
 
 /// The whole terminal. It is given back when this goes, and when a panic happens.
+///
+/// The library's own terminal is never dropped: it reports a cursor that cannot be shown by `eprintln!`, which panics where
+/// the terminal is closed.
 #[derive(Debug)]
-pub(super) struct Screen(DefaultTerminal);
+pub(super) struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Takes the terminal.
     pub(super) fn take() -> std::io::Result<Self> {
-        ratatui::try_init().map(Self)
+        ratatui::try_init().map(|terminal| Self(ManuallyDrop::new(terminal)))
     }
 
     pub(super) fn terminal(&mut self) -> &mut DefaultTerminal {
@@ -26,6 +30,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone, after a hang-up, needs nothing.
+        drop(self.0.show_cursor());
         drop(ratatui::try_restore());
     }
 }
