@@ -177,6 +177,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
     let mut seen: HashMap<u64, u32> = HashMap::new();
     let mut last_sealed = 0;
     let mut unnumbered = 0;
+    let mut repeated = 0;
     for piece in pieces.iter() {
         reading.last_number = reading.last_number.max(piece.number);
         let span = piece.span;
@@ -188,6 +189,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
                 );
                 let kind = FindingKind::RepeatedRecord;
                 reading.findings.push(span.finding(path, kind, problem));
+                repeated += 1;
             }
             Kind::Sealed(place) => {
                 let missing = place.n.saturating_sub(last_sealed + 1 + unnumbered);
@@ -216,7 +218,8 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
             }
         }
     }
-    reading.last_number = reading.last_number.max(pieces.len() as u64);
+    // A repetition takes no number: the next record would seem to follow one that is missing.
+    reading.last_number = reading.last_number.max(pieces.len() as u64 - repeated);
     reading
 }
 

@@ -250,4 +250,40 @@ fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again
     assert_eq!(findings[0]["line"], 2);
     assert_eq!(home.ask("main", "echo three"), "three");
     assert_eq!(shape(&home.history("main")), "uauaua");
+    // Nothing seems to be missing behind it.
+    let report = home.gdn_json(&["verify"]);
+    assert!(of_severity(&report, "error").is_empty(), "{report:#}");
+}
+
+/// An outcome that cannot be read any more is lost once, and not for ever.
+#[test]
+fn msg_11_a_damaged_outcome_is_repaired_and_not_told_again() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "--event-id", "one", "echo one"])
+        .exits(0);
+    home.gdn(&["send", "--event-id", "two", "echo two"])
+        .exits(0);
+    drop(daemon.stop());
+    let inbox = home
+        .workspace_dir()
+        .join("instances/main/messages/inbox.jsonl");
+    let before = fs::read_to_string(&inbox).unwrap();
+    let done = before.lines().find(|line| line.contains("\"done\""));
+    let done = done.unwrap();
+    let damaged = done.replacen("completed", "comqleted", 1);
+    assert_ne!(done, damaged);
+    home.write(within(&home, &inbox), &before.replace(done, &damaged));
+
+    let _daemon = Daemon::start(&home);
+    home.gdn(&["verify"]).exits(15);
+    home.gdn(&["verify", "--repair"]).exits(0);
+    let report = home.gdn_json(&["verify"]);
+    assert!(of_severity(&report, "error").is_empty(), "{report:#}");
+    // The event is over, and its answer is known to be lost.
+    let again = home.gdn(&["send", "--event-id", "one", "echo one"]);
+    assert_ne!(again.code, 0, "{again:?}");
+    assert_eq!(shape(&home.history("main")), "uaua");
+    assert_eq!(home.ask("main", "echo three"), "three");
+    home.gdn(&["verify"]).exits(0);
 }

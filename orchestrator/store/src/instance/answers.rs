@@ -98,6 +98,11 @@ impl InstanceStore {
         if self.base.answers_are_known_to(&self.inbox)? {
             return Ok(());
         }
+        self.restore_every_answer()
+    }
+
+    /// The same of an inbox that was written anew, which looks whole whatever was left out.
+    pub(super) fn restore_every_answer(&mut self) -> Result<(), StoreError> {
         let unknown = Unknown::find(self.base.answers()?, self.inbox.table());
         if unknown.is_empty() {
             return Ok(());

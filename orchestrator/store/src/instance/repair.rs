@@ -54,7 +54,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
         store.rewrite_inbox()?;
     }
     // Ends that could be told from damaged records left the file with these.
-    store.restore_answers()?;
+    store.restore_every_answer()?;
     store.turn.mend(disk.as_ref())?;
     if let Some(open) = store.turn.open.clone()
         && open.attempt == 0
