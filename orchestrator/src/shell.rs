@@ -34,6 +34,7 @@ mod supply;
 mod tasks;
 mod timed_disk;
 mod usage;
+mod verification;
 mod watching;
 
 pub use daemon::main;

@@ -99,7 +99,8 @@ impl BundleError {
     #[must_use]
     pub fn to_control(&self, list: &str) -> ControlError {
         let code = match self {
-            Self::File(_) | Self::NotRemoved { .. } | Self::Damaged { .. } => ErrorCode::Storage,
+            Self::File(_) | Self::NotRemoved { .. } => ErrorCode::Storage,
+            Self::Damaged { .. } => ErrorCode::Damaged,
             Self::NoInstance => ErrorCode::InstanceNotFound,
             Self::NoBundle
             | Self::NoChangeset { .. }

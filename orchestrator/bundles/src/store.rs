@@ -15,6 +15,7 @@
 //! * What `cursor.yaml` names is durable before it is: files before their revision, a revision before the cursor.
 //! * The cursor carries the records that are not known to be in the logs; who reads it next brings them there,
 //!   each once. So no crash loses a record, or writes one twice.
+//! * What is there is known outside of `swarm-bundle/`, too ([`Register`]): cursor, revisions and logs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use goondan_durable::IoContext as _;
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::files::{ensure_dir, replace};
 use goondan_durable::journal::Journal;
+use goondan_durable::register::Register;
 use goondan_protocol::bundle::BUNDLE_RECORDS_MAX;
 use goondan_protocol::ids::{ChangesetId, RevisionId};
 use goondan_trees::Files;
@@ -42,6 +44,21 @@ const CHANGESETS_LOG: &str = "changesets.jsonl";
 /// What is set aside has this in its name.
 const ASIDE: &str = ".damaged";
 const STATUS_LOG: &str = "changeset-status.jsonl";
+const LOGS: &str = "logs";
+const REVISIONS: &str = "store/revisions";
+
+/// The name of a file of the bundle, below the conversation's directory.
+fn below(name: &str) -> String {
+    format!("{BUNDLE_DIR}/{name}")
+}
+
+fn below_logs(name: &str) -> String {
+    below(&format!("{LOGS}/{name}"))
+}
+
+fn below_revisions(name: &str) -> String {
+    below(&format!("{REVISIONS}/{name}"))
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Revision {
@@ -73,13 +90,16 @@ impl<'d> Store<'d> {
         }
     }
 
+    fn register(&self) -> Register<'d> {
+        Register::of(self.disk, &self.instance)
+    }
+
     fn blob(&self, digest: &str) -> PathBuf {
         self.dir.join("store").join("blobs").join(digest)
     }
 
     fn revision(&self, id: &RevisionId) -> PathBuf {
-        let name = format!("{id}.json");
-        self.dir.join("store").join("revisions").join(name)
+        self.dir.join(REVISIONS).join(format!("{id}.json"))
     }
 
     /// Where the working copy of a changeset is.
@@ -136,6 +156,7 @@ impl<'d> Store<'d> {
         let Some(mut state) = self.peek()? else {
             return Ok(None);
         };
+        self.note_all()?;
         self.finish(&state)?;
         state.unlogged = Unlogged::default();
         Ok(Some(state))
@@ -169,9 +190,36 @@ impl<'d> Store<'d> {
             let text = format!("the bundle would take more than {CURSOR_BYTES_MAX} bytes");
             return Err(BundleError::Invalid(text));
         }
-        self.put(&path, &text)?;
+        self.ensure(&self.dir)?;
+        self.register().replace(&below(CURSOR), &text)?;
         self.finish(state)?;
         state.unlogged = Unlogged::default();
+        Ok(())
+    }
+
+    /// Notes what a version left that kept no register.
+    fn note_all(&self) -> Result<(), BundleError> {
+        let mut names = vec![
+            below(CURSOR),
+            below_logs(CHANGESETS_LOG),
+            below_logs(STATUS_LOG),
+        ];
+        let revisions = self.dir.join(REVISIONS);
+        if self
+            .disk
+            .stat(&revisions)
+            .during("look at", &revisions)?
+            .is_some()
+        {
+            for entry in self.disk.list(&revisions).during("list", &revisions)? {
+                let name = entry.name.to_string_lossy().into_owned();
+                if entry.kind == EntryKind::File && name.ends_with(".json") {
+                    names.push(below_revisions(&name));
+                }
+            }
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.register().note_new(&names);
         Ok(())
     }
 
@@ -200,7 +248,7 @@ impl<'d> Store<'d> {
         if records.is_empty() {
             return Ok(());
         }
-        let logs = self.dir.join("logs");
+        let logs = self.dir.join(LOGS);
         self.ensure(&logs)?;
         let path = logs.join(name);
         let is_new = !self.is_file(&path)?;
@@ -223,6 +271,7 @@ impl<'d> Store<'d> {
         if is_new {
             self.disk.sync_dir(&logs).during("sync", &logs)?;
         }
+        self.register().note(&[&below_logs(name)]);
         Ok(())
     }
 
@@ -234,7 +283,7 @@ impl<'d> Store<'d> {
     }
 
     fn tail<R: DeserializeOwned>(&self, name: &str) -> Result<Vec<R>, BundleError> {
-        let path = self.dir.join("logs").join(name);
+        let path = self.dir.join(LOGS).join(name);
         if !self.is_file(&path)? {
             return Ok(Vec::new());
         }
@@ -272,6 +321,8 @@ impl<'d> Store<'d> {
         let revision = serde_json::to_vec(&Revision { files })
             .map_err(|error| Self::damaged(&path, &error))?;
         self.put(&path, &revision)?;
+        self.register()
+            .note(&[&below_revisions(&format!("{id}.json"))]);
         Ok(id)
     }
 
@@ -350,12 +401,16 @@ impl<'d> Store<'d> {
         }
         let names: BTreeSet<String> = live.iter().map(|id| format!("{id}.json")).collect();
         for (dir, keep) in [("revisions", &names), ("blobs", &blobs)] {
+            let is_revisions = dir == "revisions";
             let dir = self.dir.join("store").join(dir);
             for entry in self.disk.list(&dir).during("list", &dir)? {
                 let name = entry.name.to_string_lossy();
                 // What `gdn verify --repair` set aside is a person's to look at.
                 if !keep.contains(&*name) && !name.contains(ASIDE) {
                     let path = dir.join(&entry.name);
+                    if is_revisions {
+                        self.register().release(&below_revisions(&name))?;
+                    }
                     self.disk.remove_file(&path).during("remove", &path)?;
                 }
             }

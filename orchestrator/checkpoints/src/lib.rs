@@ -36,6 +36,7 @@ mod error;
 mod groups;
 mod id;
 mod index;
+mod known;
 pub mod limits;
 mod make;
 mod output;

@@ -30,6 +30,15 @@ impl Default for Retention {
 }
 
 impl Store {
+    /// The checkpoints that [`Self::prune`] removes now.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Io`].
+    pub fn prunable(&self, retention: Retention) -> Result<Vec<CheckpointId>, CheckpointError> {
+        Ok(doomed(&self.list()?, retention))
+    }
+
     /// Removes the oldest checkpoints that are beyond a retention; returns which. Never the newest, never the
     /// newest that is whole or that a restore would take, and never one with a name.
     ///
@@ -37,8 +46,7 @@ impl Store {
     ///
     /// [`CheckpointError::Io`]; some may be removed then.
     pub fn prune(&mut self, retention: Retention) -> Result<Vec<CheckpointId>, CheckpointError> {
-        let listed = self.list()?;
-        let doomed = doomed(&listed, retention);
+        let doomed = self.prunable(retention)?;
         for id in &doomed {
             self.remove(*id)?;
         }

@@ -77,16 +77,25 @@ impl Store {
         task_id: Option<String>,
         boot: String,
     ) -> Result<(Self, Vec<Finding>), CheckpointError> {
-        let mut store = Self {
+        let mut store = Self::unopened(scope, root, task_id, boot)?;
+        let findings = store.recover()?;
+        Ok((store, findings))
+    }
+
+    pub(crate) fn unopened(
+        scope: Scope,
+        root: Box<dyn Folder>,
+        task_id: Option<String>,
+        boot: String,
+    ) -> Result<Self, CheckpointError> {
+        Ok(Self {
             root,
             scope,
             task_id,
             boot,
             excludes: scope.excludes()?,
             index: None,
-        };
-        let findings = store.recover()?;
-        Ok((store, findings))
+        })
     }
 
     /// Lists the checkpoints, the oldest first.

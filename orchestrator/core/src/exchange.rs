@@ -167,11 +167,13 @@ macro_rules! proposal_work {
     };
 }
 
-/// Check the sandboxes of a workspace.
+/// Check the sandboxes of a workspace, its tasks, and all checkpoints.
 #[derive(Debug)]
 pub struct VerifySandboxes {
     /// The workspace.
     pub workspace_id: WorkspaceId,
+    /// Set damage aside, with what checkpoints have in its place.
+    pub repair: bool,
 }
 
 proposal_work! {

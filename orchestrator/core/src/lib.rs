@@ -61,7 +61,7 @@ pub use exchange::tasks::{
 pub use exchange::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
     MetricsReader, Now, Outcome, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken,
-    SecretWork, SecretsDone, Share, Standing, StateDone, StateWork, Supply,
+    SecretWork, SecretsDone, Share, Standing, StateDone, StateWork, Supply, VerifySandboxes,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;

@@ -206,7 +206,7 @@ impl Tasks {
     }
 
     /// Something was written, or not.
-    fn on_written(&mut self, fleet: &mut Fleet, at: &TaskRef, result: Result<(), String>) {
+    fn on_written(&mut self, fleet: &mut Fleet, at: &TaskRef, result: Result<(), ControlError>) {
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
@@ -389,6 +389,16 @@ impl Tasks {
         self.start_waiting(fleet);
     }
 
+    /// What was damaged in a workspace may be mended.
+    pub(crate) fn on_repaired(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        let now_ms = fleet.now().mono_ms;
+        if let Some(space) = self.spaces.get_mut(id) {
+            let entries = space.entries.values_mut();
+            entries.for_each(|entry| entry.hasten_reload(now_ms));
+        }
+        self.on_time(fleet);
+    }
+
     fn on_due(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         let Some(entry) = self.entry_mut(at) else {
             return;
@@ -408,6 +418,20 @@ impl Tasks {
 fn busy(at: &TaskRef, why: &str) -> ControlError {
     let text = format!("nothing can be done about task `{}` now: {why}", at.task_id);
     ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
+}
+
+/// Why something about a task was not written: a full disk, say, is no damage.
+fn not_written(at: &TaskRef, error: &ControlError) -> ControlError {
+    if error.code == ErrorCode::Damaged {
+        return damaged(at, &error.message);
+    }
+    let text = format!(
+        "nothing was done about task `{}`, because it could not be written: {}",
+        at.task_id, error.message
+    );
+    ControlError::new(error.code, text).suggest(
+        "mend the cause, such as a full disk, and try again; nothing that was acknowledged is lost",
+    )
 }
 
 /// Why nothing can be done about a task for now.

@@ -4,7 +4,7 @@
 //! ([`disk`]), whole files that are replaced at once ([`files`]) under names made of any text ([`names`]),
 //! files of lines that are appended to ([`journal`]), the checksums of such lines ([`checksum`]), files of
 //! lines that say themselves whether they are whole ([`sealed`]), and what was last known of files, in
-//! another file than these ([`manifest`]). [`batch`] is what a writer thread does with its jobs, without the
+//! another file than these ([`manifest`]), and of folders, outside of them ([`register`]). [`batch`] is what a writer thread does with its jobs, without the
 //! thread. What is wrong with a file is a [`Finding`]; that it cannot be used, a [`FileError`].
 //!
 //! # Invariants
@@ -27,6 +27,7 @@ pub mod journal;
 pub mod limits;
 pub mod manifest;
 pub mod names;
+pub mod register;
 pub mod sealed;
 
 pub use error::{FileError, IoContext};

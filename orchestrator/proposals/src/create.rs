@@ -90,8 +90,10 @@ impl Sandboxes<'_> {
         self.note_created(&open, &digest)?;
         self.publish(&open, &digest)?;
         if let Some(before) = before.filter(|before| before.digest != digest) {
+            self.forget_kept(at, Some(&before.digest))?;
             remove_all(open.below(KEPT)?.as_ref(), Path::new(&before.digest))?;
         }
+        self.note_kept(&open)?;
         self.show_open(&open)
     }
 
@@ -111,6 +113,7 @@ impl Sandboxes<'_> {
         let placed = made.and_then(|digest| {
             let to = Path::new(&digest);
             // Of a digest that no log knows nobody has heard.
+            self.forget_kept(&open.at, Some(&digest))?;
             remove_all(kept.as_ref(), to)?;
             kept.rename_new(partial, to).during("rename", to)?;
             kept.sync_dir(Path::new("")).during("sync", to)?;

@@ -225,6 +225,7 @@ impl Sandboxes<'_> {
             let (from, to) = (Path::new(&partial), Path::new(&name));
             if folder.look(to).during("look at", to)?.is_some() {
                 // What a worker did here when the workspace was this node's, before it was another's.
+                self.forget_kept(at, None)?;
                 let aside = self.free_name(folder.as_ref(), &name)?;
                 folder.rename_new(to, &aside).during("rename", to)?;
             }

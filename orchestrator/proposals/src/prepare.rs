@@ -77,6 +77,7 @@ impl Sandboxes<'_> {
             None,
             format!("{files} files"),
         )?;
+        self.note_kept(&open)?;
         Ok(detail)
     }
 
@@ -234,6 +235,7 @@ impl Sandboxes<'_> {
         remove_all(folder.as_ref(), to)?;
         self.note(at, RunEventKind::SandboxRemoved, None, "")?;
         self.forget_handed_on(at)?;
+        self.forget_kept(at, None)?;
         folder
             .rename_new(Path::new(&from), to)
             .during("rename", &run.join(&from))?;

@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use goondan_durable::disk::Disk;
+use goondan_durable::register::Register;
 use goondan_durable::sealed::{SealedLog, unsealed};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ProposalState, RunEvent, RunEventKind};
 use goondan_protocol::ids::WorkerId;
+
+use crate::place::EVENTS;
 
 /// Reads all that happened in a run, the oldest first. What cannot be read is passed over; it is kept beside
 /// the log when the next line is written.
@@ -26,12 +29,21 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileEr
 /// Writes what happened. Durable when it returns.
 pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(), FileError> {
     let is_new = disk.stat(path).during("look at", path)?.is_none();
+    let register = path.parent().map(|run| Register::of(disk, run));
     let (mut log, _) = SealedLog::open(disk, path)?;
+    if log.is_damaged()
+        && let Some(register) = &register
+    {
+        register.rewrite(EVENTS)?;
+    }
     log.mend(disk)?;
     log.append(event)?;
     log.sync()?;
     if is_new && let Some(dir) = path.parent() {
         disk.sync_dir(dir).during("sync", dir)?;
+    }
+    if let Some(register) = register {
+        register.note(&[EVENTS]);
     }
     Ok(())
 }

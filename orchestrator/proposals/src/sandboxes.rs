@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::Folder;
+use goondan_durable::register::Register;
 use goondan_protocol::control::{
     ProposalInfo, ProposalRecord, RunEvent, RunEventKind, SandboxInfo, SandboxRef,
 };
@@ -12,7 +13,10 @@ use goondan_trees::{Digest, Entry, Files};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::RECORD_BYTES_MAX;
-use crate::place::{EVENTS, INPUT, KEPT, PROPOSAL, RECORD, SANDBOX, WORK, run_dir, sandbox_dir};
+use crate::place::{
+    DETAILS, EVENTS, INPUT, KEPT, PATCH, PROPOSAL, RECORD, SANDBOX, SUMMARY, TEST_LOG, WORK,
+    run_dir, sandbox_dir, sandbox_name,
+};
 use crate::record::{Details, SandboxRecord, read_file, read_record};
 use crate::run_log::{self, Standing};
 
@@ -101,6 +105,39 @@ impl<'f> Sandboxes<'f> {
         Ok(())
     }
 
+    /// What is known of the sandboxes of a run that this machine has.
+    pub(crate) fn register(&self, run: &RunId) -> Register<'f> {
+        Register::of(self.files.disk(), &run_dir(&self.dir, run)).here()
+    }
+
+    /// Notes what a sandbox holds that goondan wrote and never changes.
+    pub(crate) fn note_kept(&self, open: &Open) -> Result<(), ProposalError> {
+        let name = sandbox_name(&open.at);
+        let mut files = vec![format!("{name}/{SANDBOX}")];
+        if let Some(standing) = self.standing(&open.at)? {
+            let kept = format!("{name}/{KEPT}/{}", standing.digest);
+            let parts = [RECORD, DETAILS, PATCH, SUMMARY, TEST_LOG];
+            files.extend(parts.map(|part| format!("{kept}/{part}")));
+        }
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        self.register(&open.at.run_id).note_new(&files);
+        Ok(())
+    }
+
+    /// Takes back what is known of a sandbox, or of a proposal of it, which is about to be removed.
+    pub(crate) fn forget_kept(
+        &self,
+        at: &SandboxRef,
+        proposal: Option<&str>,
+    ) -> Result<(), ProposalError> {
+        let name = sandbox_name(at);
+        let prefix = match proposal {
+            Some(digest) => format!("{name}/{KEPT}/{digest}/"),
+            None => format!("{name}/"),
+        };
+        Ok(self.register(&at.run_id).release(&prefix)?)
+    }
+
     pub(crate) fn project(&self) -> Result<Box<dyn Folder>, ProposalError> {
         let root = &self.project_root;
         self.files.folder(root).during("open", root)
@@ -110,6 +147,7 @@ impl<'f> Sandboxes<'f> {
     pub(crate) fn open(&mut self, at: &SandboxRef) -> Result<Open, ProposalError> {
         let open = self.look(at)?;
         self.recover(&open)?;
+        self.note_kept(&open)?;
         Ok(open)
     }
 
@@ -168,7 +206,7 @@ impl<'f> Sandboxes<'f> {
             return Err(damaged("it is not the one that was handed in"));
         }
         let record = serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
-        let details = read_record(folder.as_ref(), crate::place::DETAILS)?
+        let details = read_record(folder.as_ref(), DETAILS)?
             .ok_or_else(|| damaged("what belongs to it is not there"))?;
         Ok(Kept {
             folder,

@@ -311,7 +311,8 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         events: events.clone(),
     })
     .map_err(io)?;
-    let joint_thread = JointThread::start(layout.clone(), events.clone()).map_err(io)?;
+    let joint_thread =
+        JointThread::start(disk.clone(), layout.clone(), events.clone()).map_err(io)?;
     let oauth_thread = OAuthThread::start(projects.secrets.clone(), events.clone()).map_err(io)?;
     let supervisor = Supervisor::new(
         core,

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use goondan_checkpoints::{
@@ -14,7 +15,8 @@ use goondan_checkpoints::{
     Retention, Store, Which,
 };
 use goondan_core::{HoldId, Input, JointAbout, JointDone, JointWork, NotTakenBack};
-use goondan_durable::disk::Folder;
+use goondan_durable::disk::{Disk, Folder};
+use goondan_durable::register::Register;
 use goondan_protocol::control::{
     ControlError, ErrorCode, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
     ListInstanceCheckpoints, MessageTakenBack, OtherConfiguration,
@@ -53,14 +55,18 @@ impl JointThread {
     /// # Errors
     ///
     /// As the operating system says when it starts no more threads.
-    pub(super) fn start(layout: Layout, events: mpsc::Sender<Event>) -> io::Result<Self> {
+    pub(super) fn start(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        events: mpsc::Sender<Event>,
+    ) -> io::Result<Self> {
         let (works, waiting) = channel();
         std::thread::Builder::new()
             .name("joint".to_owned())
             .spawn(move || {
                 let boot = boot();
                 while let Ok(work) = waiting.recv() {
-                    if let Some(event) = carry_out(&layout, &boot, work) {
+                    if let Some(event) = carry_out(disk.as_ref(), &layout, &boot, work) {
                         // Nobody listens any more only when the daemon is ending.
                         drop(events.blocking_send(event));
                     }
@@ -75,11 +81,12 @@ impl JointThread {
     }
 }
 
-fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
+fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
     let open = |at: &InstanceRef| open(layout, boot, at);
+    let register = |at: &InstanceRef| Register::of(disk, &directory(layout, at)).here();
     let done = match work {
         JointWork::Make { at, hold, about } => {
-            let result = open(&at).and_then(|mut store| make(&mut store, &about));
+            let result = open(&at).and_then(|mut store| make(&mut store, &register(&at), &about));
             JointDone::Made { at, hold, result }
         }
         JointWork::List { at, token, list } => {
@@ -103,7 +110,11 @@ fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
                 sandbox: sandbox.as_deref(),
                 is_rehearsal,
             };
-            let planned = open(&at).and_then(|mut store| plan(&mut store, &ask, &about));
+            let planned = open(&at).and_then(|mut store| {
+                let planned = plan(&mut store, &ask, &about);
+                note(&store, &register(&at));
+                planned
+            });
             let result = planned.map(Box::new);
             JointDone::Planned { at, hold, result }
         }
@@ -127,7 +138,7 @@ fn carry_out(layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
             // Whatever is left is removed by the next one.
             if let Ok(mut store) = open(&at) {
                 drop(store.forget_unpacked());
-                drop(store.prune(KEPT));
+                drop(store.prune_known(KEPT, &register(&at)));
             }
             return None;
         }
@@ -161,9 +172,24 @@ fn told(error: &CheckpointError) -> ControlError {
     ControlError::new(code, text).suggest(hint)
 }
 
-fn open(layout: &Layout, boot: &str, at: &InstanceRef) -> Result<Store, ControlError> {
+fn directory(layout: &Layout, at: &InstanceRef) -> PathBuf {
     let instances = layout.instances(&at.workspace_id);
-    let path = instances.join(instance_dir_name(&at.instance_key));
+    instances.join(instance_dir_name(&at.instance_key))
+}
+
+/// Notes the checkpoints of a conversation outside of its folder. That this fails is no reason to refuse them.
+fn note(store: &Store, register: &Register<'_>) {
+    if let Err(error) = store.note(register) {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            "failed to note the joint checkpoints of a conversation; losses of them can go unnoticed"
+        );
+    }
+}
+
+fn open(layout: &Layout, boot: &str, at: &InstanceRef) -> Result<Store, ControlError> {
+    let path = directory(layout, at);
     if !path.is_dir() {
         let text = format!("there is no instance `{}`", at.instance_key);
         return Err(ControlError::new(ErrorCode::InstanceNotFound, text));
@@ -204,13 +230,18 @@ fn request<'a>(kind: &'a str, about: &JointAbout) -> MakeCheckpoint<'a> {
     }
 }
 
-fn make(store: &mut Store, about: &JointAbout) -> Result<InstanceCheckpoint, ControlError> {
+fn make(
+    store: &mut Store,
+    register: &Register<'_>,
+    about: &JointAbout,
+) -> Result<InstanceCheckpoint, ControlError> {
     let request = request("manual", about);
     let made = store
         .make(&request, about.now)
         .map_err(|error| told(&error))?;
+    note(store, register);
     // It is made, whatever becomes of the older ones.
-    if let Err(error) = store.prune(KEPT) {
+    if let Err(error) = store.prune_known(KEPT, register) {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
             error,

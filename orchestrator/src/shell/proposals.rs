@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use goondan_core::{Input, ProposalWork, ProposalsDone};
+use goondan_core::{Input, ProposalWork, ProposalsDone, VerifySandboxes};
+use goondan_durable::Verified;
 use goondan_proposals::{Files, ProposalError, Sandboxes};
 use goondan_protocol::control::{ControlError, Done, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
@@ -16,6 +17,7 @@ use serde_json::Value;
 mod git;
 
 use super::daemon_files::DaemonFiles;
+use super::verification::Verification;
 use git::Git;
 
 /// The files of sandboxes.
@@ -55,7 +57,17 @@ pub(super) fn carry_out(
     at: Timestamp,
 ) -> ProposalsDone {
     let mut sandboxes = files.sandboxes(layout, work.workspace_id(), project_root, at);
-    let answer = perform(&mut sandboxes, work).unwrap_or_else(|error| Err(error.into()));
+    let others = |request: &VerifySandboxes| {
+        let verification = Verification {
+            disk: files.files.disk(),
+            layout,
+            workspace_id: &request.workspace_id,
+            repair: request.repair,
+            now: at,
+        };
+        Ok(verification.run()?)
+    };
+    let answer = perform(&mut sandboxes, others, work).unwrap_or_else(|error| Err(error.into()));
     ProposalsDone {
         answer,
         happened: sandboxes.take_happened(),
@@ -64,7 +76,22 @@ pub(super) fn carry_out(
 
 type Answer = Result<Value, ControlError>;
 
-fn perform(sandboxes: &mut Sandboxes<'_>, work: ProposalWork) -> Result<Answer, ProposalError> {
+/// Puts what was found in sandboxes and elsewhere together. A file that is told of already is not told of again.
+fn verified((count, mut found): (u64, Verified), mut others: Verified) -> Answer {
+    let told = |path: &Path| found.findings.iter().any(|finding| finding.path == path);
+    others.findings.retain(|finding| !told(&finding.path));
+    found.files += others.files;
+    found.bytes += others.bytes;
+    found.kept.extend(others.kept);
+    found.findings.extend(others.findings);
+    answer(&(count, found))
+}
+
+fn perform(
+    sandboxes: &mut Sandboxes<'_>,
+    others: impl FnOnce(&VerifySandboxes) -> Result<Verified, ControlError>,
+    work: ProposalWork,
+) -> Result<Answer, ProposalError> {
     Ok(match work {
         ProposalWork::Prepare(request) => answer(&sandboxes.prepare(&request)?),
         ProposalWork::ListSandboxes(request) => answer(&sandboxes.list(&request)?),
@@ -82,7 +109,10 @@ fn perform(sandboxes: &mut Sandboxes<'_>, work: ProposalWork) -> Result<Answer, 
         ProposalWork::Apply(request) => answer(&sandboxes.apply(&request)?),
         ProposalWork::Reject(request) => answer(&sandboxes.reject(&request.at, &request.reason)?),
         ProposalWork::Revert(request) => answer(&sandboxes.revert(&request.at)?),
-        ProposalWork::Verify(_) => answer(&sandboxes.verify()?),
+        ProposalWork::Verify(request) => {
+            let found = sandboxes.verify()?;
+            others(&request).and_then(|others| verified(found, others))
+        }
         ProposalWork::Merge(request) => answer(&sandboxes.merge(&request, &Git)?),
     })
 }

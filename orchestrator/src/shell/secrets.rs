@@ -32,6 +32,7 @@ mod verification;
 
 use super::masking::Masks;
 use goondan_core::{SecretWork, SecretsDone, control_error};
+pub(super) use tasks::FILE as TASK_SECRETS;
 
 /// The secret store, to be written by one at a time.
 pub(super) struct SecretKeeper {

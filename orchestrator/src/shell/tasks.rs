@@ -6,7 +6,7 @@
 //! own.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -15,13 +15,14 @@ use goondan_core::{
     Input, LogText, LostSecrets, RequestToken, SecretsRead, TaskDone, TaskRef, TaskWork,
 };
 use goondan_durable::disk::Disk;
+use goondan_durable::register::Register;
 use goondan_protocol::control::ControlError;
-use goondan_store::root::Layout;
+use goondan_store::root::{Layout, TASKS_GROUP};
 use tokio::sync::mpsc;
 
 use super::event::Event;
 use super::masking::Masks;
-use super::secrets::SecretKeeper;
+use super::secrets::{SecretKeeper, TASK_SECRETS as SECRETS};
 
 mod areas;
 mod checkpoints;
@@ -52,6 +53,13 @@ impl Ground {
         self.layout
             .tasks(&at.workspace_id)
             .join(at.task_id.as_str())
+    }
+
+    /// What is known of the files of a task, outside of its work area.
+    fn register(&self, at: &TaskRef) -> Register<'_> {
+        let workspace = self.layout.workspace(&at.workspace_id);
+        let group = Path::new(TASKS_GROUP);
+        Register::in_group(self.disk.as_ref(), &workspace, group, &self.work_area(at))
     }
 
     fn report(&self, done: TaskDone) {
@@ -183,7 +191,10 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             now,
         } => {
             let work_area = ground.work_area(&at);
-            let result = ground.secrets.keep_for_task(&work_area, &id, &value.0, now);
+            let register = ground.register(&at).here();
+            let result = ground
+                .secrets
+                .keep_for_task(&work_area, &register, &id, &value.0, now);
             ground.report(TaskDone::SecretKept {
                 at,
                 token,

@@ -78,7 +78,7 @@ mod turn;
 pub use approvals::{Approval, ApprovalMark, AskedCall, DecidedCall};
 pub use arranging::{Arranged, Arrangement};
 pub use cancelling::Cancelled;
-pub(crate) use check::{check_history, check_json, check_ledger, check_log, odd};
+pub(crate) use check::{HISTORY_ADVICE, check_history, check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
 pub use inbox::{Awaited, EventState, ParkedEvent};

@@ -137,10 +137,15 @@ pub(crate) fn mark_acknowledged(found: &mut Verified) {
             FindingKind::MissingRecords | FindingKind::ReplacedFile
         );
         if is_lost && finding.line.is_none() && matches!(name, Some(AUDIT_FILE | LEDGER_FILE)) {
-            finding.severity = Severity::Warning;
-            "acknowledged: it is not reported again".clone_into(&mut finding.advice);
+            mark(finding);
         }
     }
+}
+
+/// Says of a loss that a person knows of it.
+pub(crate) fn mark(finding: &mut Finding) {
+    finding.severity = Severity::Warning;
+    "acknowledged: it is not reported again".clone_into(&mut finding.advice);
 }
 
 fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Finding>, FileError> {

@@ -31,6 +31,8 @@ const TASKS_LOCK_FILE: &str = ".goondan.pid";
 pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
 /// The audit log's name, in a workspace's folder and in the system's (`INST-6`).
 pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
+/// What the registers of tasks are grouped under, wherever the tasks' work areas are.
+pub const TASKS_GROUP: &str = "tasks";
 /// Hex digits of the name of a socket.
 const SOCKET_DIGITS: usize = 10;
 /// Largest `config.json`, in bytes.

@@ -4,9 +4,11 @@
 //! Repairing ([`crate::instance::repair`]) writes a file anew without what cannot be read of it, and
 //! keeps it as it was beside itself; it never deletes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::register::{self, REGISTERS, Register};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{self, TaskId};
@@ -18,14 +20,15 @@ use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::naming::instance_key_of;
 use crate::own_files::{self, OWN_MANIFEST};
-use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout};
+use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout, TASKS_GROUP};
 use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};
 
 /// The directory of what a workspace's connections remember.
 const CONNECTORS: &str = "connectors";
 /// The directory of a workspace's instances.
 const INSTANCES: &str = "instances";
-const TASKS: &str = "tasks";
+/// The directory of a workspace's sandboxes.
+const SANDBOXES: &str = "sandboxes";
 
 /// Checks the instance in `dir`.
 ///
@@ -53,7 +56,168 @@ pub fn workspace(
     Ok(out)
 }
 
-/// Checks the files of a workspace that belong to no instance: whose it is, its audit log, its ledger.
+/// Folders of a workspace whose existence is known outside of them ([`goondan_durable::register`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Conversations.
+    Instances,
+    /// Work areas of tasks.
+    Tasks,
+    /// Runs of workers.
+    Sandboxes,
+}
+
+impl Group {
+    const ALL: [Self; 3] = [Self::Instances, Self::Tasks, Self::Sandboxes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Instances => INSTANCES,
+            Self::Tasks => TASKS_GROUP,
+            Self::Sandboxes => SANDBOXES,
+        }
+    }
+
+    /// Where the folders are.
+    #[must_use]
+    pub fn dir(self, layout: &Layout, id: &WorkspaceId) -> PathBuf {
+        match self {
+            Self::Instances => layout.instances(id),
+            Self::Tasks => layout.tasks(id),
+            Self::Sandboxes => layout.sandboxes(id),
+        }
+    }
+}
+
+/// What a folder lacks that is known to have been in it.
+#[derive(Debug)]
+pub struct Lost<'d> {
+    register: Register<'d>,
+    /// What it is.
+    pub findings: Vec<Finding>,
+}
+
+impl Lost<'_> {
+    /// The folder.
+    #[must_use]
+    pub fn subject(&self) -> &Path {
+        self.register.subject()
+    }
+
+    /// A person knows of it: the folder is taken as it is. Returns the findings as acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn acknowledge(mut self) -> Result<Vec<Finding>, StoreError> {
+        self.register.acknowledge()?;
+        self.findings.iter_mut().for_each(own_files::mark);
+        Ok(self.findings)
+    }
+}
+
+/// The register of a folder.
+#[must_use]
+pub fn register<'d>(
+    disk: &'d dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    group: Group,
+    subject: &Path,
+) -> Register<'d> {
+    let workspace = layout.workspace(id);
+    Register::in_group(disk, &workspace, Path::new(group.name()), subject)
+}
+
+/// The folders of a workspace that lack what is known to have been in them, of files that all nodes have. A conversation
+/// that exists is checked by [`instance`](fn@instance), and not here.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn lost<'d>(
+    disk: &'d dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    groups: &[Group],
+) -> Result<Vec<Lost<'d>>, StoreError> {
+    let mut all = Vec::new();
+    for (group, register) in registers(disk, layout, id, groups)? {
+        let subject = register.subject();
+        let is_checked_elsewhere =
+            group == Group::Instances && disk.stat(subject).during("look at", subject)?.is_some();
+        let findings = match is_checked_elsewhere {
+            true => Vec::new(),
+            false => register.check()?,
+        };
+        if !findings.is_empty() {
+            all.push(Lost { register, findings });
+        }
+    }
+    Ok(all)
+}
+
+/// As [`lost`], of files that this machine alone has.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn lost_here<'d>(
+    disk: &'d dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Vec<Lost<'d>>, StoreError> {
+    let mut all = Vec::new();
+    for (_, register) in registers(disk, layout, id, &Group::ALL)? {
+        let subject = register.subject();
+        // A folder that is gone is one finding, and it is made elsewhere.
+        if disk.stat(subject).during("look at", subject)?.is_none() {
+            continue;
+        }
+        let register = register.here();
+        let findings = register.check()?;
+        if !findings.is_empty() {
+            all.push(Lost { register, findings });
+        }
+    }
+    Ok(all)
+}
+
+fn registers<'d>(
+    disk: &'d dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    groups: &[Group],
+) -> Result<Vec<(Group, Register<'d>)>, StoreError> {
+    let workspace = layout.workspace(id);
+    let mut registers = Vec::new();
+    for group in groups {
+        let dir = group.dir(layout, id);
+        for name in register::names(disk, &workspace, group.name())? {
+            let subject = dir.join(name);
+            registers.push((*group, register(disk, layout, id, *group, &subject)));
+        }
+    }
+    Ok(registers)
+}
+
+/// Checks the history of a task, and what is known of it.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn task(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    work_area: &Path,
+) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    check_task(disk, layout, id, work_area, &mut out)?;
+    Ok(out)
+}
+
+/// Checks the files of a workspace that belong to no instance and no task: whose it is, its audit log, its ledger.
 ///
 /// # Errors
 ///
@@ -161,6 +325,13 @@ fn check_workspace(
     out: &mut Verified,
 ) -> Result<(), StoreError> {
     check_own_files(disk, layout, dir, out)?;
+    let name = dir.file_name().and_then(|name| name.to_str());
+    if let Some(id) = name.and_then(|name| name.parse().ok()) {
+        check_tasks(disk, layout, &id, out)?;
+        for lost in lost(disk, layout, &id, &[Group::Instances, Group::Sandboxes])? {
+            out.findings.extend(lost.findings);
+        }
+    }
     let instances = dir.join(INSTANCES);
     let stat = disk.stat(&instances).during("look at", &instances)?;
     if stat.is_some_and(|stat| stat.kind == EntryKind::Directory) {
@@ -290,8 +461,8 @@ fn check_own_files(
             (EntryKind::File, CONFIGURATION_FILE) => check_configuration(disk, &path, out)?,
             (EntryKind::Directory, CONNECTORS) => check_connectors(disk, &path, out)?,
             (EntryKind::File, LEDGER_FILE) => instance::check_ledger(disk, &path, out)?,
-            (EntryKind::Directory, TASKS) => check_tasks(disk, &path, out)?,
-            (EntryKind::Directory, INSTANCES | "sandboxes" | "backups") => {}
+            (EntryKind::Directory, INSTANCES | TASKS_GROUP | SANDBOXES | REGISTERS | "backups") => {
+            }
             _ => out.findings.push(instance::odd(&path, kind, &name)),
         }
     }
@@ -316,11 +487,69 @@ fn check_moved_tasks(
 }
 
 /// What is kept of each task: its work area is its agent's.
-fn check_tasks(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
-    for (path, kind, name) in sorted(disk, dir)? {
-        // Others are people's own, or on their way in.
-        if kind == EntryKind::Directory && name.parse::<TaskId>().is_ok() {
-            instance::check_history(disk, &path.join(task::HISTORY), out)?;
+fn check_tasks(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    for path in tasks(disk, layout, id)? {
+        check_task(disk, layout, id, &path, out)?;
+    }
+    Ok(())
+}
+
+/// The work areas of the tasks of a workspace, and where those were that are known and gone.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn tasks(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Vec<PathBuf>, StoreError> {
+    let dir = layout.tasks(id);
+    let mut paths = BTreeSet::new();
+    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+        for (path, kind, name) in sorted(disk, &dir)? {
+            // Others are people's own, or on their way in.
+            if kind == EntryKind::Directory && name.parse::<TaskId>().is_ok() {
+                paths.insert(path);
+            }
+        }
+    }
+    let workspace = layout.workspace(id);
+    for name in register::names(disk, &workspace, TASKS_GROUP)? {
+        paths.insert(dir.join(name));
+    }
+    Ok(paths.into_iter().collect())
+}
+
+fn check_task(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    work_area: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let before = out.findings.len();
+    instance::check_history(disk, &work_area.join(task::HISTORY), out)?;
+    for finding in register(disk, layout, id, Group::Tasks, work_area).check()? {
+        // A record that was found damaged needs not be found again by its bytes.
+        let is_told = finding.kind == FindingKind::ReplacedFile
+            && out
+                .findings
+                .iter()
+                .skip(before)
+                .any(|told| told.path == finding.path);
+        if !is_told {
+            out.findings.push(finding);
+        }
+    }
+    for finding in out.findings.iter_mut().skip(before) {
+        if finding.severity == Severity::Error {
+            instance::HISTORY_ADVICE.clone_into(&mut finding.advice);
         }
     }
     Ok(())

@@ -22,6 +22,7 @@ use std::time::Instant;
 use goondan_durable::IoContext as _;
 use goondan_durable::batch::Done;
 use goondan_durable::disk::{Confirmation, Disk};
+use goondan_durable::register::Register;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 
 use crate::error::StoreError;
@@ -399,6 +400,8 @@ impl Worker {
                 return Err(StoreError::NoInstance { key });
             }
             let store = InstanceStore::open(self.disk.clone(), &dir)?;
+            // That it exists is known outside of its folder.
+            Register::of(self.disk.as_ref(), &dir).note_new(&[]);
             report_findings(instance, &store);
             let unfolded = self.unfolded.remove(instance);
             if unfolded.is_some() {

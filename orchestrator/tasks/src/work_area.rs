@@ -24,7 +24,10 @@ use crate::limits::RECENT_FACTS;
 use crate::machine::{Refused, Task};
 use crate::state::State;
 
+mod repair;
 mod views;
+
+pub use repair::{Records, Repaired, read_history};
 
 /// Directories of every work area, above before below. `src` and `tests` are for those that have them.
 const DIRECTORIES: [&str; 11] = [
@@ -68,6 +71,17 @@ pub enum WorkAreaError {
     /// There is no task.
     #[error("`{}` holds no task: `{HISTORY}` is missing or empty", .0.display())]
     NoTask(PathBuf),
+    /// There are files of something else, which a task must not take over.
+    #[error(
+        "`{}` holds files and no task; `{}` is the first of them: move them away, or take another id",
+        directory.display(), file.display()
+    )]
+    Occupied {
+        /// The directory.
+        directory: PathBuf,
+        /// The first of the files.
+        file: PathBuf,
+    },
     /// The history is not as it was written: the task cannot be known from it.
     #[error("`{}` is damaged: {problem}; restore it from a backup", path.display())]
     Damaged {
@@ -186,6 +200,8 @@ pub struct WorkArea {
     recent: VecDeque<Entry>,
     /// What the views hold, as far as that is known.
     written: [Option<Vec<u8>>; 3],
+    /// Why the views are behind the history.
+    stale: Option<WorkAreaError>,
 }
 
 impl WorkArea {
@@ -205,6 +221,13 @@ impl WorkArea {
         now: Timestamp,
     ) -> Result<(Self, Task), WorkAreaError> {
         let (task, created) = Task::create(new, now)?;
+        if let Some(file) = foreign(disk, root)? {
+            let directory = root.to_owned();
+            return Err(match file == root.join(HISTORY) {
+                true => WorkAreaError::Taken(directory),
+                false => WorkAreaError::Occupied { directory, file },
+            });
+        }
         for directory in DIRECTORIES.iter().chain([&INTEGRATION_TESTS]) {
             let path = root.join(directory);
             files::ensure_dir(disk, root, &path)?;
@@ -228,30 +251,20 @@ impl WorkArea {
             history,
             recent: VecDeque::new(),
             written: Default::default(),
+            stale: None,
         };
         area.write(disk, task.state(), &[created])?;
         Ok((area, task))
     }
 
-    /// Whether a task was being made there when the machine stopped, and nobody was told that it is: it can be made again.
+    /// True if a task was being made there when the machine stopped, and nobody was told that it exists: it can be made
+    /// again. A directory that holds any file of another making is no such one.
     ///
     /// # Errors
     ///
     /// [`WorkAreaError::File`].
     pub fn is_unfinished(disk: &dyn Disk, root: &Path) -> Result<bool, WorkAreaError> {
-        // They are written once the history has its first line.
-        for name in views::NAMES {
-            let path = root.join(name);
-            if disk.stat(&path).during("look at", &path)?.is_some() {
-                return Ok(false);
-            }
-        }
-        let path = root.join(HISTORY);
-        if disk.stat(&path).during("look at", &path)?.is_none() {
-            return Ok(true);
-        }
-        let whole_lines = Journal::open_read(disk, &path)?.scan(|_, _| {})?;
-        Ok(whole_lines == 0)
+        Ok(foreign(disk, root)?.is_none())
     }
 
     /// Makes the directories and logs that are missing in a work area that came from another node, which has its
@@ -324,17 +337,18 @@ impl WorkArea {
             history,
             recent,
             written: Default::default(),
+            stale: None,
         };
         for (known, name) in area.written.iter_mut().zip(views::NAMES) {
             *known = read_view(disk, &root.join(name))?;
         }
         let task = Task::restored(state);
-        area.write_views(disk, task.state())?;
+        area.refresh_views(disk, task.state());
         Ok((area, task, reading.findings))
     }
 
-    /// Writes facts, and how the task stands with them. Durable when it returns; only then what follows from
-    /// them may be done.
+    /// Writes facts, and how the task stands with them. The facts are durable when it returns; only then what follows
+    /// from them may be done.
     ///
     /// # Errors
     ///
@@ -356,13 +370,25 @@ impl WorkArea {
             note(&mut self.recent, entry.clone());
         }
         check_directory(disk, &self.root.join(METADATA))?;
-        self.write_views(disk, state)
+        self.refresh_views(disk, state);
+        Ok(())
     }
 
     /// The last lines of the history, the newest last.
     #[must_use]
     pub fn recent(&self) -> &VecDeque<Entry> {
         &self.recent
+    }
+
+    /// Writes how the task stands. The history has it already, so a full disk, say, is no reason to refuse what is durable:
+    /// the next write tries again.
+    fn refresh_views(&mut self, disk: &dyn Disk, state: &State) {
+        self.stale = self.write_views(disk, state).err();
+    }
+
+    /// Why the files that say how the task stands are behind its history; nothing if they are not. Returned once.
+    pub fn take_stale(&mut self) -> Option<WorkAreaError> {
+        self.stale.take()
     }
 
     fn write_views(&mut self, disk: &dyn Disk, state: &State) -> Result<(), WorkAreaError> {
@@ -419,6 +445,70 @@ fn make_logs(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
         disk.open(&path).during("open", &path)?;
     }
     Ok(())
+}
+
+/// A file in a directory that the making of a task does not leave there when it is cut short; none if there is none. A
+/// history is one as soon as it has a line.
+fn foreign(disk: &dyn Disk, root: &Path) -> Result<Option<PathBuf>, WorkAreaError> {
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        let at = root.join(&directory);
+        match disk.stat(&at).during("look at", &at)?.map(|stat| stat.kind) {
+            Some(EntryKind::Directory) => {}
+            Some(_) => return Ok(Some(at)),
+            None => continue,
+        }
+        for entry in disk.list(&at).during("list", &at)? {
+            let path = directory.join(&entry.name);
+            let is_own = match entry.kind {
+                EntryKind::Directory => is_made(&path),
+                EntryKind::File => {
+                    is_empty_log(disk, root, &path)? || is_empty_history(disk, root, &path)?
+                }
+                EntryKind::Other => path.starts_with(GUIDE),
+            };
+            if !is_own {
+                return Ok(Some(root.join(path)));
+            }
+            // A guide that was copied has files of its own.
+            if entry.kind == EntryKind::Directory && !is_guide(&path) {
+                directories.push(path);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// True for a directory of every new work area.
+fn is_made(path: &Path) -> bool {
+    let mut made = DIRECTORIES.iter().chain([&INTEGRATION_TESTS]);
+    is_guide(path) || made.any(|made| path == Path::new(made))
+}
+
+/// True for a guide that was copied, and for what of it a crash leaves.
+fn is_guide(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    path.components().count() == 1 && name.trim_start_matches('.').starts_with(GUIDE)
+}
+
+/// True for a log without a byte: all logs are made with the directories.
+fn is_empty_log(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkAreaError> {
+    if !LOG_FILES.iter().any(|log| path == Path::new(log.path())) {
+        return Ok(false);
+    }
+    let at = root.join(path);
+    let stat = disk.stat(&at).during("look at", &at)?;
+    Ok(stat.is_none_or(|stat| stat.len == 0))
+}
+
+/// True for a history without a whole line, and for the torn lines that were kept beside it.
+fn is_empty_history(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkAreaError> {
+    if path != Path::new(HISTORY) {
+        let torn = format!("{HISTORY}.torn-");
+        return Ok(path.to_string_lossy().starts_with(&torn));
+    }
+    let whole_lines = Journal::open_read(disk, &root.join(path))?.scan(|_, _| {})?;
+    Ok(whole_lines == 0)
 }
 
 /// Keeps the last of what happened.

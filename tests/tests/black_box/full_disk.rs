@@ -8,6 +8,8 @@ use std::process::Command;
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 
+use crate::tasks;
+
 /// Set for the process that runs on the small disk.
 const ON_SMALL_DISK: &str = "GOONDAN_TEST_ON_SMALL_DISK";
 
@@ -100,5 +102,29 @@ fn msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_r
     );
     let starts = daemon.log().saying("orchestrator started");
     assert_eq!(starts.len(), 1, "{starts:#?}");
+    home.gdn(&["verify"]).exits(0);
+}
+
+#[test]
+fn task_1_a_full_disk_is_no_damage_of_a_task() {
+    if std::env::var_os(ON_SMALL_DISK).is_none() {
+        on_small_disk("full_disk::task_1_a_full_disk_is_no_damage_of_a_task");
+        return;
+    }
+    let home = tasks::example();
+    let _daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    tasks::wait_for(&home, "waiting_question");
+    let filler = fill(home.path());
+    // Its history may have room for the answer; then it is given, whatever has none.
+    let answered = home.gdn(&["task", "answer", "shop", "engineers"]);
+    assert!([0, 8].contains(&answered.code), "{answered:?}");
+    std::fs::remove_file(filler).unwrap();
+    if answered.code != 0 {
+        wait_until("there is room", || {
+            home.gdn(&["task", "answer", "shop", "engineers"]).code == 0
+        });
+    }
+    tasks::wait_for(&home, "waiting_review");
     home.gdn(&["verify"]).exits(0);
 }

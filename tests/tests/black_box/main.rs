@@ -51,6 +51,7 @@ mod demo_kill;
 mod demo_nodes;
 #[cfg(test)]
 mod denials;
+mod durable_files;
 #[cfg(test)]
 mod egress;
 #[cfg(test)]

@@ -389,25 +389,31 @@ fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
 }
 
 #[test]
-fn task_1_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
+fn task_1_a_new_task_never_takes_over_a_folder_with_files() {
     let home = example();
     let daemon = Daemon::serving(&home);
-    // A file that is written behind the first line of its history has no place.
-    let in_the_way = area(&home).join(".metadata/task.json");
-    fs::create_dir_all(in_the_way.join("full")).unwrap();
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
-    let refused = home.gdn(&new);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    for said in ["task.json", "gdn task show shop"] {
-        assert!(refused.stderr.contains(said), "{refused:?}");
+    let old = area(&home).join("docs/old.md");
+    fs::create_dir_all(old.parent().unwrap()).unwrap();
+    fs::write(&old, "of somebody else").unwrap();
+    let new = ["task", "new", "Shop", "--description", "x", "--id", "shop"];
+    for _ in 0..2 {
+        home.gdn(&new)
+            .exits(10)
+            .tells(&["docs/old.md", "move them away"]);
     }
-    let refused = home.gdn(&new);
-    assert!(refused.stderr.contains("has a task `shop`"), "{refused:?}");
-    fs::remove_dir_all(&in_the_way).unwrap();
-    daemon.stop().check(false);
-    let _daemon = Daemon::serving(&home);
+    fs::remove_dir_all(area(&home)).unwrap();
+    home.gdn(&new).exits(0);
     wait_for(&home, "idle");
-    assert!(in_the_way.is_file());
+
+    // The files of a task without its history are that task's.
+    fs::write(area(&home).join("src/shop.rs"), "fn shop() {}").unwrap();
+    drop(daemon.stop());
+    fs::remove_dir_all(area(&home).join(".metadata")).unwrap();
+    let _daemon = Daemon::serving(&home);
+    assert_ne!(home.gdn(&new).code, 0);
+    let report = home.gdn(&["verify", "--json"]).exits(15).json();
+    assert!(report.to_string().contains("history.jsonl"), "{report:#}");
+    assert!(!area(&home).join(".metadata/task.json").exists());
 }
 
 #[test]

@@ -346,7 +346,7 @@ pub enum TaskDone {
         /// The task.
         at: TaskRef,
         /// Why not.
-        result: Result<(), String>,
+        result: Result<(), ControlError>,
     },
     /// Something is in a log, or was given up.
     Logged {

@@ -20,6 +20,8 @@ use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
 #[derive(Debug, Default)]
 pub(super) struct Verifying {
     outstanding: usize,
+    /// The workspace whose damage is set aside.
+    repaired: Option<WorkspaceId>,
     found: Verification,
     failure: Option<ControlError>,
 }
@@ -98,8 +100,9 @@ impl Core {
         }
         let is_whole = request.instance_key.is_none();
         let verifying = Verifying {
-            // Those of the workspace's own files, and of its sandboxes.
+            // Those of the workspace's own files, and of its sandboxes, tasks and checkpoints.
             outstanding: instances.len() + 2 * usize::from(is_whole),
+            repaired: request.repair.then(|| request.workspace_id.clone()),
             ..Verifying::default()
         };
         self.requests.verifications.insert(token, verifying);
@@ -114,6 +117,7 @@ impl Core {
             self.fleet.store(op, VerifyingOwnFiles { token, repaired });
             let work = ProposalWork::Verify(VerifySandboxes {
                 workspace_id: request.workspace_id.clone(),
+                repair: request.repair,
             });
             self.use_proposals(Asker::Verification(token), work);
         }
@@ -210,6 +214,10 @@ impl Core {
             serde_json::from_value::<(u64, Verified)>(value)
                 .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
         });
+        let verifying = self.requests.verifications.get(&token);
+        if let Some(id) = verifying.and_then(|verifying| verifying.repaired.clone()) {
+            self.tasks.on_repaired(&mut self.fleet, &id);
+        }
         let found = found.map(|(sandboxes, found)| {
             if let Some(verifying) = self.requests.verifications.get_mut(&token) {
                 verifying.found.sandboxes += sandboxes;

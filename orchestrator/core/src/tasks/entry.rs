@@ -388,6 +388,17 @@ impl Entry {
         }
     }
 
+    /// What was wrong with it may be mended: it is read again at once, if it waits for that.
+    pub(super) fn hasten_reload(&mut self, now_ms: u64) {
+        if let Body::Damaged {
+            reload_at_ms: Some(at_ms),
+            ..
+        } = &mut self.body
+        {
+            *at_ms = now_ms;
+        }
+    }
+
     /// Whether it is damaged and to be read again now, which then is under way.
     pub(super) fn begin_reload(&mut self) -> bool {
         match &mut self.body {

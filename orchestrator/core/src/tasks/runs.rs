@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision as Permission;
+use goondan_protocol::control::ControlError;
 use goondan_protocol::ipc::{ToOrchestrator, ToTask};
 use goondan_protocol::task::{
     CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
@@ -351,24 +352,24 @@ impl Tasks {
 
     /// What happened could not be written: nothing of it is acknowledged, and the task goes on from what is on
     /// disk.
-    pub(super) fn on_damaged(&mut self, fleet: &mut Fleet, at: &TaskRef, error: &str) {
+    pub(super) fn on_damaged(&mut self, fleet: &mut Fleet, at: &TaskRef, error: &ControlError) {
         let (id, task) = (&at.workspace_id, &at.task_id);
         let event = LogEvent::error("what happened to a task could not be written");
         let event = event.with("workspaceId", id.as_str());
         let event = event.with("taskId", task.as_str());
-        fleet.log(event.with("error", error));
+        fleet.log(event.with("error", error.message.as_str()));
         let running = self.run_of(fleet, at);
         let is_running = running.is_some();
         let now_ms = fleet.now().mono_ms;
         self.forget_start(at);
         if let Some(token) = self.give_up_restore(at) {
-            fleet.respond_error(token, super::damaged(at, error));
+            fleet.respond_error(token, super::not_written(at, error));
         }
         if let Some(entry) = self.entry_mut(at) {
             let reload_at_ms = (!is_running).then_some(now_ms);
-            let told = entry.damaged(error.to_owned(), reload_at_ms);
+            let told = entry.damaged(error.message.clone(), reload_at_ms);
             for asker in told {
-                Self::tell_error(fleet, &asker, super::damaged(at, error));
+                Self::tell_error(fleet, &asker, super::not_written(at, error));
             }
         }
         if let Some(run) = running

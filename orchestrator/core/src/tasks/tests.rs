@@ -168,7 +168,7 @@ fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk
     let token = world.ask("task.answer", &json!({"taskId": "t", "text": "a"}));
     world.settle();
     let error = world.answers.remove(&token).unwrap().unwrap_err();
-    assert_eq!(error.code, ErrorCode::Damaged);
+    assert_eq!(error.code, ErrorCode::Storage);
     assert!(
         world.children.is_empty(),
         "nobody listens to its run any more"

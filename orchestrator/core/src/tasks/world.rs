@@ -514,7 +514,7 @@ impl World {
             }
             TaskWork::Write { at, facts, state } => {
                 let result = if fails {
-                    Err("the disk is full".to_owned())
+                    Err(ControlError::new(ErrorCode::Storage, "the disk is full"))
                 } else {
                     self.disk.get_mut(&at.task_id).unwrap().extend(facts);
                     let (read, _) = self.read(&at.task_id).result.unwrap();

@@ -3,13 +3,16 @@
 //! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
 //! checkpoints of them, working copies of changesets, and sandboxes. Of a task, its history is replicated and how it
 //! stands; not its files, its logs, and its secrets. Of workers, what happened in their runs, and what they handed in.
+//! What is known of files ([`register`]) is replicated if they are.
 //!
 //! [`Disk`]: goondan_durable::disk::Disk
+//! [`register`]: goondan_durable::register
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use goondan_durable::register::{HERE, REGISTERS};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
 use goondan_replication::operation::RelativePath;
@@ -79,6 +82,12 @@ enum Rule {
     Sandboxes,
     /// The directory of a run.
     Run,
+    /// The directory of registers.
+    Registers,
+    /// The registers of one kind of folder.
+    RegisterGroup,
+    /// The registers of one folder.
+    Register,
 }
 
 impl Rule {
@@ -90,7 +99,12 @@ impl Rule {
             Self::Workspace if name == INSTANCES => Self::Instances,
             Self::Workspace if name == TASKS => Self::Tasks,
             Self::Workspace if name == SANDBOXES => Self::Sandboxes,
+            Self::Workspace if name == REGISTERS => Self::Registers,
             Self::Workspace => Self::Whole,
+            Self::Registers => Self::RegisterGroup,
+            Self::RegisterGroup => Self::Register,
+            Self::Register if name == HERE => Self::Apart,
+            Self::Register => Self::Whole,
             Self::Instances => Self::Instance,
             Self::Instance if APART_OF_INSTANCE.iter().any(|apart| name == *apart) => Self::Apart,
             Self::Instance if name == BUNDLE => Self::Bundle,
@@ -133,7 +147,10 @@ pub(crate) fn is_mixed(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
 /// Whether the same parts of a directory are replicated under both names.
 pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     let rule = |path: &RelativePath| rule_of(path.as_str().split('/'));
-    let is_one_of_many = !matches!(rule(one), Rule::Instances | Rule::Tasks | Rule::Sandboxes);
+    let is_one_of_many = !matches!(
+        rule(one),
+        Rule::Instances | Rule::Tasks | Rule::Sandboxes | Rule::Registers
+    );
     rule(one) == rule(other) && is_one_of_many
 }
 
@@ -222,6 +239,9 @@ mod tests {
             "sandboxes",
             "sandboxes/r/events.jsonl",
             "sandboxes/r/.handed-on/coder.json",
+            "known",
+            "known/tasks/t",
+            "known/tasks/t/files.jsonl",
         ] {
             let path = RelativePath::new(replicated).unwrap();
             assert!(is_replicated(&path), "{replicated}");
@@ -229,6 +249,7 @@ mod tests {
         for apart in [
             "sandboxes/r/coder",
             "sandboxes/r/coder/kept/d/proposal.json",
+            "known/tasks/t/here.jsonl",
             "tasks/t/src",
             "tasks/t/.logs/agent.log",
             "tasks/t/.metadata/secrets.yaml",

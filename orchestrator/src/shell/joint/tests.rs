@@ -49,6 +49,10 @@ struct Seen {
 }
 
 impl World {
+    fn register(&self) -> Register<'_> {
+        Register::of(&self.disk, &Path::new(INSTANCES).join("main")).here()
+    }
+
     /// A conversation of two turns with a checkpoint between them, and an event that waits.
     fn new() -> (Self, Seen) {
         let disk = SimulatedDisk::new();
@@ -63,7 +67,7 @@ impl World {
         world.turn("e1", &[("notes", json!({"seen": 1}))], true);
         let about = world.about();
         let mut store = world.checkpoints().unwrap();
-        make(&mut store, &about).unwrap();
+        make(&mut store, &world.register(), &about).unwrap();
         let then = world.seen();
         world.write("two\n");
         world.write_file("work/later.txt", "later\n");
@@ -318,7 +322,7 @@ fn ckpt_6_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none() {
         let made = world
             .checkpoints()
             .ok()
-            .and_then(|mut store| make(&mut store, &about).ok());
+            .and_then(|mut store| make(&mut store, &world.register(), &about).ok());
         let is_whole = !world.disk.is_down();
         for crash in [
             Crash::LoseUnsynced,

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Entry, EntryKind};
+use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::SecretsRotated;
 use goondan_protocol::time::Timestamp;
@@ -185,10 +186,27 @@ impl SecretKeeper {
         let document = Document::open(&bytes, identities).map_err(bad)?;
         let text = document.seal(identities, at).map_err(bad)?;
         debug_assert!(text.len() <= SECRET_DOCUMENT_BYTES_MAX);
-        files::replace(self.disk.as_ref(), path, text.as_bytes())?;
+        self.replace_document(path, text.as_bytes())?;
         let written = self.bytes_at(path)?.unwrap_or_default();
         Document::open(&written, &identities.current()).map_err(bad)?;
         Ok(true)
+    }
+
+    /// Replaces a document. What was provided for a task is known outside of its work area, too.
+    fn replace_document(&self, path: &Path, content: &[u8]) -> Result<(), KeepError> {
+        let disk = self.disk.as_ref();
+        let task = path
+            .ancestors()
+            .nth(2)
+            .filter(|_| path.ends_with(super::tasks::FILE));
+        let register = task.map(|task| Register::of(disk, task).here());
+        match register {
+            Some(register) if register.exists()? => {
+                register.replace(super::tasks::FILE, content)?
+            }
+            Some(_) | None => files::replace(disk, path, content)?,
+        }
+        Ok(())
     }
 
     /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.

@@ -61,8 +61,9 @@ fn filled() -> SimulatedDisk {
     }
     let metadata = format!("{TASK}/.metadata");
     files::ensure_dir(&disk, Path::new("/s"), Path::new(&metadata)).unwrap();
+    let register = Register::of(&disk, Path::new(TASK)).here();
     keeper
-        .keep_for_task(Path::new(TASK), "key", VALUE, at())
+        .keep_for_task(Path::new(TASK), &register, "key", VALUE, at())
         .unwrap();
     for left in ["secrets/a.sops.yaml.tmp", "identity.age.tmp"] {
         let path = Path::new("/s/system").join(left);

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 
 use goondan_core::Clear;
 use goondan_durable::disk::read_all;
+use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::ControlError;
 use goondan_protocol::ids::SecretKey;
@@ -18,7 +19,7 @@ use secrecy::ExposeSecret as _;
 use super::{KeepError, SecretKeeper};
 
 /// Where a work area has them.
-pub(super) const FILE: &str = ".metadata/secrets.yaml";
+pub(in crate::shell) const FILE: &str = ".metadata/secrets.yaml";
 
 impl SecretKeeper {
     /// Keeps a value for a task, under the id of the dependency it is for. Durable when it returns. What is
@@ -26,18 +27,20 @@ impl SecretKeeper {
     pub(in crate::shell) fn keep_for_task(
         &self,
         work_area: &Path,
+        register: &Register<'_>,
         id: &str,
         value: &str,
         at: Timestamp,
     ) -> Result<(), ControlError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.masks.add_value(value);
-        Ok(self.try_keep(work_area, id, value, at)?)
+        Ok(self.try_keep(work_area, register, id, value, at)?)
     }
 
     fn try_keep(
         &self,
         work_area: &Path,
+        register: &Register<'_>,
         id: &str,
         value: &str,
         at: Timestamp,
@@ -69,7 +72,7 @@ impl SecretKeeper {
         let key = SecretKey::new(id).map_err(|_| KeepError::NoKey(id.to_owned()))?;
         document.set(&key, value).map_err(refused)?;
         let text = document.seal(&identities, at).map_err(refused)?;
-        Ok(files::replace(disk, &path, text.as_bytes())?)
+        Ok(register.replace(FILE, text.as_bytes())?)
     }
 
     pub(super) fn bytes_at(&self, path: &Path) -> Result<Option<Vec<u8>>, KeepError> {

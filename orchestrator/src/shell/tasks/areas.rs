@@ -13,12 +13,13 @@ use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
 use goondan_tasks::words::{LogLine, happening};
-use goondan_tasks::work_area::{CopyGuide, Guide, WorkArea, WorkAreaError};
+use goondan_tasks::work_area::{CopyGuide, Guide, HISTORY, WorkArea, WorkAreaError};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
 
 use super::Ground;
+use super::SECRETS;
 use super::checkpoints::{self, RESTORING};
 use super::logs::{self, Sizes};
 use crate::limits::TASK_AREAS_OPEN_MAX;
@@ -47,12 +48,23 @@ fn text_of(error: &WorkAreaError) -> String {
 /// Why a work area was not made, as a client is told it.
 pub(super) fn refused(error: &WorkAreaError) -> ControlError {
     let code = match error {
-        WorkAreaError::Taken(_) => ErrorCode::TaskTaken,
+        WorkAreaError::Taken(_) | WorkAreaError::Occupied { .. } => ErrorCode::TaskTaken,
         WorkAreaError::Damaged { .. } | WorkAreaError::NoTask(_) => ErrorCode::Damaged,
         WorkAreaError::Refused(_) => ErrorCode::TaskRefused,
         WorkAreaError::File(_) | WorkAreaError::Guide(_) => ErrorCode::Storage,
     };
     ControlError::new(code, text_of(error))
+}
+
+/// Logs that what tells how a task stands is behind its history.
+fn report_stale(at: &TaskRef, area: &mut WorkArea) {
+    if let Some(error) = area.take_stale() {
+        tracing::warn!(
+            task_id = %at.task_id,
+            error = &error as &dyn std::error::Error,
+            "failed to write how a task stands; its history is durable, and the next write tries again"
+        );
+    }
 }
 
 impl Areas {
@@ -92,11 +104,11 @@ impl Areas {
             match TaskId::try_from(name) {
                 Ok(task) => {
                     let at = TaskRef::new(id, &task);
-                    if self.is_unfinished(&at) {
+                    if self.is_unfinished(&at) || self.is_unknown(&at) {
                         tracing::warn!(
                             workspace_id = %id,
                             task_id = %task,
-                            "a task was being made when the daemon ended, and is none; it can be made again"
+                            "a folder among the tasks holds none; if one was being made when the daemon ended, it can be made again"
                         );
                     } else {
                         found.push(self.load(&at));
@@ -136,6 +148,14 @@ impl Areas {
         WorkArea::is_unfinished(self.ground.disk.as_ref(), &root).unwrap_or(false)
     }
 
+    /// True if a folder has no history, and nothing is known of a task in it. What cannot be looked at is told when it is
+    /// read.
+    fn is_unknown(&self, at: &TaskRef) -> bool {
+        let history = self.ground.work_area(at).join(HISTORY);
+        let is_missing = matches!(self.ground.disk.stat(&history), Ok(None));
+        is_missing && matches!(self.ground.register(at).exists(), Ok(false))
+    }
+
     /// Reads a task, and keeps its work area open if it may still change.
     pub(super) fn load(&mut self, at: &TaskRef) -> FoundTask {
         let root = self.ground.work_area(at);
@@ -164,7 +184,18 @@ impl Areas {
 
     fn try_load(&self, at: &TaskRef) -> Result<(WorkArea, State), WorkAreaError> {
         let root = self.ground.work_area(at);
-        let (area, task, findings) = WorkArea::load(self.ground.disk.as_ref(), &root)?;
+        let register = self.ground.register(at);
+        // A history that lost its end looks whole, and what it lacks would be done a second time.
+        if let Some(lost) = register.compare()?.into_iter().next() {
+            return Err(WorkAreaError::Damaged {
+                path: lost.path,
+                problem: lost.problem,
+            });
+        }
+        let (mut area, task, findings) = WorkArea::load(self.ground.disk.as_ref(), &root)?;
+        report_stale(at, &mut area);
+        register.note_new(&[HISTORY]);
+        register.here().note_new(&[SECRETS]);
         if !task.state().status().is_final() {
             WorkArea::make_directories(self.ground.disk.as_ref(), &root)?;
         }
@@ -196,7 +227,9 @@ impl Areas {
     ) -> Result<(), Box<NotCreated>> {
         let created = self.try_create(at, new, guide, now);
         let area = created.map_err(|error| {
-            let found = (!self.is_unfinished(at)).then(|| self.load(at));
+            // Files of something else are no task, and stay none.
+            let is_none = matches!(error, WorkAreaError::Occupied { .. }) || self.is_unfinished(at);
+            let found = (!is_none).then(|| self.load(at));
             let error = refused(&error);
             Box::new(NotCreated { error, found })
         })?;
@@ -217,12 +250,18 @@ impl Areas {
     ) -> Result<WorkArea, WorkAreaError> {
         let Ground { disk, layout, .. } = &self.ground;
         let root = self.ground.work_area(at);
+        // What is known of a folder that is gone is not of this one.
+        let register = self.ground.register(at);
+        register.begin_again()?;
+        register.here().begin_again()?;
         goondan_durable::files::ensure_dir(disk.as_ref(), layout.above_tasks(), &root)?;
         let folder = RealFolder::open(&root).during("open", &root)?;
         let copier = guide.map(GuideFolder::open).transpose()?;
         let guide = guide.zip(copier.as_ref());
         let guide = guide.map(|(path, copier)| Guide { path, copier });
-        let (area, _) = WorkArea::create(disk.as_ref(), &folder, &root, new, guide, now)?;
+        let (mut area, _) = WorkArea::create(disk.as_ref(), &folder, &root, new, guide, now)?;
+        report_stale(at, &mut area);
+        self.ground.register(at).note(&[HISTORY]);
         Ok(area)
     }
 
@@ -262,15 +301,18 @@ impl Areas {
         at: &TaskRef,
         state: &State,
         facts: &[Entry],
-    ) -> Result<(), String> {
+    ) -> Result<(), ControlError> {
         let disk = self.ground.disk.clone();
-        let written = self
-            .area(at)
-            .and_then(|open| open.area.write(disk.as_ref(), state, facts));
+        let written = self.area(at).and_then(|open| {
+            open.area.write(disk.as_ref(), state, facts)?;
+            report_stale(at, &mut open.area);
+            Ok(())
+        });
         if let Err(error) = written {
             self.open.remove(at);
-            return Err(text_of(&error));
+            return Err(refused(&error));
         }
+        self.ground.register(at).note(&[HISTORY]);
         for entry in facts {
             self.log_fact(at, entry);
         }

@@ -124,7 +124,20 @@ fn list_hint(task: &str) -> String {
 
 fn open(ground: &Ground, boot: &str, at: &TaskRef) -> Result<Store, ControlError> {
     let path = ground.work_area(at);
-    open_at(&path, at.task_id.as_str(), boot)
+    let store = open_at(&path, at.task_id.as_str(), boot)?;
+    note(ground, at, &store);
+    Ok(store)
+}
+
+/// Notes the checkpoints of a task outside of its work area. That this fails is no reason to refuse them.
+fn note(ground: &Ground, at: &TaskRef, store: &Store) {
+    if let Err(error) = store.note(&ground.register(at).here()) {
+        tracing::warn!(
+            task_id = %at.task_id,
+            error = &error as &dyn std::error::Error,
+            "failed to note the checkpoints of a task; losses of them can go unnoticed"
+        );
+    }
 }
 
 fn open_at(path: &Path, task: &str, boot: &str) -> Result<Store, ControlError> {
@@ -220,8 +233,10 @@ fn make(
     let made = store
         .make(&request, now)
         .map_err(|error| told(&error, at.task_id.as_str()))?;
+    note(ground, at, &store);
     // It is made, whatever becomes of the older ones.
-    if let Err(error) = store.prune(Retention::default()) {
+    let register = ground.register(at).here();
+    if let Err(error) = store.prune_known(Retention::default(), &register) {
         tracing::warn!(
             task_id = %at.task_id,
             error = &error as &dyn std::error::Error,
@@ -300,6 +315,7 @@ fn restore(
             "a restore kept aside what was written at that very moment"
         );
     }
+    note(ground, at, &store);
     let all = list(&store, at.task_id.as_str())?;
     Ok(told_of(restored, &all))
 }

@@ -12,7 +12,7 @@ use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::TaskId;
 use goondan_tasks::plain_area::{PlainArea, PlainWorker};
 use goondan_tasks::words::happening;
-use goondan_tasks::work_area::{Guide, WorkArea, WorkAreaError, put_guide};
+use goondan_tasks::work_area::{Guide, HISTORY, WorkArea, WorkAreaError, put_guide};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
@@ -59,7 +59,7 @@ pub(super) fn import(
     let copied = copy(&source, &parent, &tasks.join(&staging), &staging);
     let imported = copied.and_then(|()| {
         translate(disk, &tasks.join(&staging), worker)?;
-        check(ground, path, &tasks, &staging, guides)
+        check(ground, id, path, &staging, guides)
     });
     if imported.is_err() {
         let staged = tasks.join(&staging);
@@ -129,12 +129,13 @@ fn translate(
 
 fn check(
     ground: &Ground,
+    id: &WorkspaceId,
     path: &Path,
-    tasks: &Path,
     staging: &str,
     guides: &BTreeMap<AgentName, PathBuf>,
 ) -> Result<FoundTask, ControlError> {
     let disk = ground.disk.as_ref();
+    let tasks = &ground.layout.tasks(id);
     let staged = tasks.join(staging);
     let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
         // The copy is gone when somebody reads this.
@@ -165,6 +166,13 @@ fn check(
     if there.is_some() {
         return Err(taken(&task_id));
     }
+    // What is known of a folder that is gone is not of this one.
+    let at = TaskRef::new(id, &task_id);
+    let register = ground.register(&at);
+    register
+        .begin_again()
+        .and_then(|()| register.clone().here().begin_again())
+        .map_err(|error| storage("note", &root, &error))?;
     // By the disk, which takes down what comes for other nodes.
     disk.rename(&staged, &root)
         .map_err(|error| match error.kind() {
@@ -174,6 +182,7 @@ fn check(
     disk.sync_dir(tasks)
         .map_err(|error| storage("sync", tasks, &error))?;
     drop(WorkArea::load(disk, &root).map_err(|error| refused(&error))?);
+    register.note(&[HISTORY]);
     Ok(FoundTask {
         task_id,
         result: Ok((state, recent)),
@@ -203,6 +212,10 @@ pub(super) fn remove(
         disk.sync_dir(path)
             .map_err(|error| storage("sync", path, &error))
     };
+    ground
+        .register(at)
+        .forget()
+        .map_err(|error| storage("forget", &work_area, &error))?;
     if !with_backup {
         disk.remove_tree(&work_area)
             .map_err(|error| storage("remove", &work_area, &error))?;

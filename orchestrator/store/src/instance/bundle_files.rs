@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
-use goondan_durable::{Finding, FindingKind, IoContext as _, Verified, files};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, Verified, files};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -81,7 +81,7 @@ fn check_revision(
         let blob = blobs.join(&digest);
         if is_digest(&digest) && disk.stat(&blob).during("look at", &blob)?.is_none() {
             let finding = Finding::new(&blob, FindingKind::MissingFile, "a revision names it");
-            let finding = finding.advice(ADVICE);
+            let finding = finding.severity(Severity::Error).advice(ADVICE);
             if !out.findings.contains(&finding) {
                 out.findings.push(finding);
             }

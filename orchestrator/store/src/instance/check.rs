@@ -6,6 +6,7 @@ use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::files::TEMP_SUFFIX;
 use goondan_durable::journal::Journal;
 use goondan_durable::manifest::{self, Claim, Content, Standing, is_same};
+use goondan_durable::register::Register;
 use goondan_durable::{
     FileError, Finding, FindingKind, IoContext as _, Severity, Verified, sealed,
 };
@@ -42,6 +43,7 @@ const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 /// Looks at every file of the instance in `dir`, but for its bundle.
 pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     check_metadata(disk, dir, out)?;
+    out.findings.extend(Register::of(disk, dir).check()?);
     let messages = dir.join(MESSAGES);
     if disk.stat(&messages).during("look at", &messages)?.is_none() {
         let problem = "there are no messages";
@@ -218,14 +220,17 @@ pub(crate) fn check_ledger(
     }
 }
 
+/// What to do about a history that lost anything.
+pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its work area from a backup, or \
+                                         `gdn verify --repair` takes what is missing from its checkpoints";
+
 /// What happened to a task (`TASK-1`).
 pub(crate) fn check_history(
     disk: &dyn Disk,
     path: &Path,
     out: &mut Verified,
 ) -> Result<(), StoreError> {
-    let advice = "the task cannot be used; restore its work area from a backup";
-    check_sealed(disk, path, advice, out).map(drop)
+    check_sealed(disk, path, HISTORY_ADVICE, out).map(drop)
 }
 
 /// A file of sealed records, and what is read of it; nothing if it cannot be read.

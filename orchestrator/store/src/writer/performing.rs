@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, Severity, Verified};
 use goondan_protocol::control::{ExportPart, Imported, RewindRecord};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
@@ -23,7 +24,7 @@ use crate::instance::{
     OpenTurn, Page, Pins,
 };
 use crate::own_files::{self, OwnFiles};
-use crate::verify;
+use crate::verify::{self, Group};
 
 impl Perform<Accept> for Worker {
     fn perform(&mut self, accept: Accept) -> Result<Accepted, StoreError> {
@@ -64,7 +65,14 @@ impl Worker {
         let instances = self.layout.instances(&instance.workspace_id);
         let staging = format!(".new-{}", uuid::Uuid::now_v7());
         let key: &InstanceKey = &instance.instance_key;
-        InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)
+        let dir = self.dir_of(instance);
+        let register = Register::of(self.disk.as_ref(), &dir);
+        // What is known of a folder that is gone is not of this one.
+        register.begin_again()?;
+        register.clone().here().begin_again()?;
+        let store = InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)?;
+        register.note_new(&[]);
+        Ok(store)
     }
 }
 
@@ -259,6 +267,7 @@ impl Perform<VerifyInstance> for Worker {
         if verify.repair && verified.worst() > Some(Severity::Info) {
             let was_kept = self.open.remove(at).is_some_and(|held| held.is_kept);
             verified.kept = instance::repair(&self.disk, &dir, verify.at)?;
+            Register::of(self.disk.as_ref(), &dir).acknowledge()?;
             self.held(at)?.is_kept |= was_kept;
         }
         Ok(Box::new(verified))
@@ -272,6 +281,13 @@ impl Perform<VerifyWorkspaceFiles> for Worker {
         if verify.repair {
             self.workspace_files.acknowledge(disk, layout, id)?;
             own_files::mark_acknowledged(&mut found);
+        }
+        let groups = [Group::Instances, Group::Sandboxes];
+        for lost in verify::lost(disk, layout, id, &groups)? {
+            found.findings.extend(match verify.repair {
+                true => lost.acknowledge()?,
+                false => lost.findings,
+            });
         }
         Ok(Box::new(found))
     }
@@ -304,6 +320,10 @@ impl Perform<Import> for Worker {
         let staging = format!(".new-{}", uuid::Uuid::now_v7());
         let whose = (key, &import.agent);
         let disk = self.disk.as_ref();
+        let dir = self.dir_of(&import.instance);
+        let register = Register::of(disk, &dir);
+        register.begin_again()?;
+        register.clone().here().begin_again()?;
         let imported = instance::import(
             disk,
             &instances,
@@ -312,7 +332,8 @@ impl Perform<Import> for Worker {
             import.at,
             &staging,
         )?;
-        let metadata = Metadata::read(disk, &self.dir_of(&import.instance))?;
+        let metadata = Metadata::read(disk, &dir)?;
+        register.note_new(&[]);
         self.index.put(&import.instance, &metadata);
         Ok(imported)
     }
@@ -366,6 +387,7 @@ impl Perform<Delete> for Worker {
         self.unfolded.remove(instance);
         self.resting.remove(instance);
         let dir = self.dir_of(instance);
+        Register::of(self.disk.as_ref(), &dir).forget()?;
         let trash = format!(".removed-{}", uuid::Uuid::now_v7());
         let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
         self.index.remove(instance);

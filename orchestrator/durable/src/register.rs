@@ -1,0 +1,539 @@
+//! What is known of the files of a conversation, a task or a run, outside of its folder (`MSG-11`).
+//!
+//! A folder that was removed, or a file in it that was cut, emptied or put back as it once was, looks whole by itself. So
+//! each such folder has a *register* beside the others of its workspace, which holds [manifests](crate::manifest):
+//!
+//! ```text
+//! <workspace>/<group>/<name>/…                the folder
+//! <workspace>/known/<group>/<name>/
+//! ├── files.jsonl                             that the folder exists, and how far its files are durable
+//! └── here.jsonl                              the same of its files that are this machine's alone
+//! ```
+//!
+//! # Invariants
+//!
+//! * A claim is written behind the sync that it speaks of, and is not synced itself: it costs no sync, and a crash leaves
+//!   it behind the file, which says nothing against the file.
+//! * A claim is taken back, durably, before a file that it speaks of is written anew or removed.
+//! * A file that is replaced as a whole meets its old claim or its new one at every moment ([`Register::replace`]).
+//! * A claim that a file does not meet stays, or is remembered as a finding, until a person acknowledges it.
+//! * One caller at a time changes a register: callers on several threads wait for each other, those of one register only.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, EntryKind};
+use crate::error::{FileError, IoContext as _};
+use crate::files;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::journal::Journal;
+use crate::manifest::{
+    Claim, Content, Manifest, Running, Standing, State, is_same, standing, standing_of_missing,
+};
+
+/// The directory of registers, in that of a workspace.
+pub const REGISTERS: &str = "known";
+/// What is known of files that all machines have that have the workspace.
+const FILES: &str = "files.jsonl";
+/// What is known of files that this machine alone has.
+pub const HERE: &str = "here.jsonl";
+
+/// Claims of the files of a folder, by their paths below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Known {
+    files: BTreeMap<String, Claim>,
+    /// Of files that are being replaced: what they hold next.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    next: BTreeMap<String, Claim>,
+}
+
+impl State for Known {
+    fn files(&self) -> &BTreeMap<String, Claim> {
+        &self.files
+    }
+
+    fn files_mut(&mut self) -> &mut BTreeMap<String, Claim> {
+        &mut self.files
+    }
+}
+
+/// The locks of the registers that are being changed.
+static LOCKS: Mutex<BTreeMap<PathBuf, Weak<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+
+/// The lock of the register at `path`.
+fn lock_of(path: &Path) -> Arc<Mutex<()>> {
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lock) = locks.get(path).and_then(Weak::upgrade) {
+        return lock;
+    }
+    locks.retain(|_, lock| lock.strong_count() > 0);
+    let lock = Arc::new(Mutex::new(()));
+    locks.insert(path.to_owned(), Arc::downgrade(&lock));
+    lock
+}
+
+fn hold(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is known of the files of one folder.
+#[derive(Debug, Clone)]
+pub struct Register<'d> {
+    disk: &'d dyn Disk,
+    /// The folder.
+    subject: PathBuf,
+    /// Where its registers are.
+    dir: PathBuf,
+    name: &'static str,
+}
+
+impl<'d> Register<'d> {
+    /// The register of the folder `<workspace>/<group>/<name>`.
+    #[must_use]
+    pub fn of(disk: &'d dyn Disk, subject: &Path) -> Self {
+        let group = subject.parent().unwrap_or(Path::new("/"));
+        let workspace = group.parent().unwrap_or(Path::new("/"));
+        let name = group.file_name().unwrap_or_default();
+        Self::in_group(disk, workspace, Path::new(name), subject)
+    }
+
+    /// The register of a folder of a workspace, wherever the folder is.
+    #[must_use]
+    pub fn in_group(disk: &'d dyn Disk, workspace: &Path, group: &Path, subject: &Path) -> Self {
+        let name = subject.file_name().unwrap_or_default();
+        Self {
+            disk,
+            subject: subject.to_owned(),
+            dir: workspace.join(REGISTERS).join(group).join(name),
+            name: FILES,
+        }
+    }
+
+    /// The register of those of its files that other machines do not have.
+    #[must_use]
+    pub fn here(mut self) -> Self {
+        self.name = HERE;
+        self
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn subject(&self) -> &Path {
+        &self.subject
+    }
+
+    /// Records that a file is known to have held; none if nothing is known of it.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn records(&self, name: &str) -> Result<Option<u64>, FileError> {
+        let known = self.read()?.state.files;
+        Ok(known.get(name).map(|claim| claim.records))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(self.name)
+    }
+
+    /// True if anything is known of the folder.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn exists(&self) -> Result<bool, FileError> {
+        let path = self.path();
+        Ok(self.disk.stat(&path).during("look at", &path)?.is_some())
+    }
+
+    /// Notes that the folder exists, and how its files are now, which must be durable. Each grows only at its end, or
+    /// never changes. That this fails is no reason to refuse what is durable.
+    pub fn note(&self, names: &[&str]) {
+        let noted = self.change(|known, manifest| {
+            for name in names {
+                self.extend(known, manifest, name)?;
+            }
+            Ok(())
+        });
+        self.report(noted);
+    }
+
+    /// As [`Self::note`], of the files nothing is known of yet.
+    pub fn note_new(&self, names: &[&str]) {
+        let noted = self.exists().and_then(|exists| {
+            let known = self.read()?.state.files;
+            let is_new = |name: &&&str| !known.contains_key(**name);
+            let new: Vec<&str> = names.iter().filter(is_new).copied().collect();
+            if !(exists && new.is_empty()) {
+                self.note(&new);
+            }
+            Ok(())
+        });
+        self.report(noted);
+    }
+
+    fn report(&self, noted: Result<(), FileError>) {
+        if let Err(error) = noted {
+            tracing::warn!(
+                path = %self.path().display(),
+                error = &error as &dyn std::error::Error,
+                "failed to note how far files are durable; losses of them can go unnoticed"
+            );
+        }
+    }
+
+    /// Writes a file anew, as [`files::replace`] does. After a crash at any moment it meets its claim.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`]; the old content is still there then.
+    pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), FileError> {
+        let mut running = Running::default();
+        running.add(content);
+        let next = running.claim();
+        self.change_durably(|known, manifest| {
+            self.settle(known, manifest, name)?;
+            // What is not known yet is not claimed before it is there.
+            if known.files.contains_key(name) {
+                known.next.insert(name.to_owned(), next);
+            }
+            Ok(())
+        })?;
+        files::replace(self.disk, &self.subject.join(name), content)?;
+        let settled = self.change(|known, _| {
+            known.next.remove(name);
+            known.files.insert(name.to_owned(), next);
+            Ok(())
+        });
+        self.report(settled);
+        Ok(())
+    }
+
+    /// Ends a replacement of which it was not noted that it ended, and remembers what the file lacks before its content
+    /// goes.
+    fn settle(
+        &self,
+        known: &mut Known,
+        manifest: &mut Manifest<Known>,
+        name: &str,
+    ) -> Result<(), FileError> {
+        let path = self.subject.join(name);
+        if let Some(next) = known.next.remove(name)
+            && self.standing(&path, next)? == Standing::Whole
+        {
+            known.files.insert(name.to_owned(), next);
+        }
+        let Some(claim) = known.files.get(name).copied() else {
+            return Ok(());
+        };
+        let finding = self.standing(&path, claim)?.finding(&path, claim);
+        manifest.remember(finding.as_slice())
+    }
+
+    /// Takes back what is claimed of a file that is about to be written anew, and remembers what it lacks. Durable when it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn rewrite(&self, name: &str) -> Result<(), FileError> {
+        if !self.exists()? {
+            return Ok(());
+        }
+        self.change_durably(|known, manifest| {
+            self.settle(known, manifest, name)?;
+            known.files.remove(name);
+            Ok(())
+        })
+    }
+
+    /// Begins with a folder that is about to take the place of one that is gone, which is remembered. Durable when it
+    /// returns. Does nothing if nothing is known, or the folder exists.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn begin_again(&self) -> Result<(), FileError> {
+        if !(self.exists()? && self.is_folder_gone()?) {
+            return Ok(());
+        }
+        self.change_durably(|known, manifest| {
+            manifest.remember(&[self.folder_finding()])?;
+            *known = Known::default();
+            Ok(())
+        })
+    }
+
+    /// Takes back what is claimed of files whose names begin so: they are about to be written anew, or removed. Durable
+    /// when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn release(&self, prefix: &str) -> Result<(), FileError> {
+        if !self.exists()? {
+            return Ok(());
+        }
+        self.change_durably(|known, _| {
+            known.files.retain(|name, _| !name.starts_with(prefix));
+            known.next.retain(|name, _| !name.starts_with(prefix));
+            Ok(())
+        })
+    }
+
+    /// Forgets the folder, which is about to be removed. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn forget(&self) -> Result<(), FileError> {
+        let lock = lock_of(&self.path());
+        let _held = hold(&lock);
+        let dir = &self.dir;
+        if self.disk.stat(dir).during("look at", dir)?.is_none() {
+            return Ok(());
+        }
+        self.disk.remove_tree(dir).during("remove", dir)?;
+        let above = dir.parent().unwrap_or(Path::new("/"));
+        self.disk.sync_dir(above).during("sync", above)
+    }
+
+    /// Compares the files with what is claimed of them, and returns what does not meet its claim, and what did not and
+    /// was not acknowledged. Changes nothing, and may run while others write.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn check(&self) -> Result<Vec<Finding>, FileError> {
+        let mut findings = self.compare()?;
+        for finding in self.read()?.unacknowledged {
+            if !findings.iter().any(|found| is_same(found, &finding)) {
+                findings.push(finding);
+            }
+        }
+        Ok(findings)
+    }
+
+    /// As [`Self::check`], of the files as they are: what was found earlier is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn compare(&self) -> Result<Vec<Finding>, FileError> {
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
+        let state = self.read()?.state;
+        let mut findings = Vec::new();
+        if self.is_folder_gone()? {
+            // It may have been removed since it was looked up.
+            if self.exists()? {
+                findings.push(self.folder_finding());
+            }
+            return Ok(findings);
+        }
+        for (name, claim) in &state.files {
+            findings.extend(self.confirmed(&state, name, *claim)?);
+        }
+        Ok(findings)
+    }
+
+    /// A person knows of what is lost: the files are taken as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn acknowledge(&self) -> Result<(), FileError> {
+        if !self.exists()? {
+            return Ok(());
+        }
+        if self.is_folder_gone()? {
+            return self.forget();
+        }
+        let state = self.read()?.state;
+        let lock = lock_of(&self.path());
+        let _held = hold(&lock);
+        let mut manifest = self.open()?;
+        let mut known = manifest.state().clone();
+        for (name, claim) in &state.files {
+            if self.finding_of(&state, name, *claim)?.is_some() {
+                known.files.remove(name);
+                self.extend(&mut known, &mut manifest, name)?;
+            }
+        }
+        manifest.note(known);
+        manifest.acknowledge(self.disk)
+    }
+
+    fn is_folder_gone(&self) -> Result<bool, FileError> {
+        let stat = self.disk.stat(&self.subject);
+        let stat = stat.during("look at", &self.subject)?;
+        Ok(stat.is_none_or(|stat| stat.kind != EntryKind::Directory))
+    }
+
+    fn folder_finding(&self) -> Finding {
+        let problem = "the folder was removed, and everything in it is lost";
+        Finding::new(&self.subject, FindingKind::MissingFile, problem).severity(Severity::Error)
+    }
+
+    /// What is wrong with a file; nothing if its claim was taken back or extended meanwhile.
+    fn confirmed(
+        &self,
+        state: &Known,
+        name: &str,
+        claim: Claim,
+    ) -> Result<Option<Finding>, FileError> {
+        let Some(finding) = self.finding_of(state, name, claim)? else {
+            return Ok(None);
+        };
+        let again = self.read()?.state;
+        let is_same_claim =
+            again.files.get(name) == Some(&claim) && again.next.get(name) == state.next.get(name);
+        Ok(is_same_claim.then_some(finding))
+    }
+
+    fn finding_of(
+        &self,
+        state: &Known,
+        name: &str,
+        claim: Claim,
+    ) -> Result<Option<Finding>, FileError> {
+        let path = self.subject.join(name);
+        let standing = self.standing(&path, claim)?;
+        if standing == Standing::Whole {
+            return Ok(None);
+        }
+        if let Some(next) = state.next.get(name)
+            && self.standing(&path, *next)? == Standing::Whole
+        {
+            return Ok(None);
+        }
+        Ok(standing.finding(&path, claim))
+    }
+
+    fn standing(&self, path: &Path, claim: Claim) -> Result<Standing, FileError> {
+        match self.open_read(path)? {
+            Some(mut journal) => standing(&mut journal, claim),
+            None => Ok(standing_of_missing(claim)),
+        }
+    }
+
+    /// A file, if there is one: anything else in its place is not what was written.
+    fn open_read(&self, path: &Path) -> Result<Option<Journal>, FileError> {
+        let stat = self.disk.stat(path).during("look at", path)?;
+        match stat.map(|stat| stat.kind) {
+            Some(EntryKind::File) => Ok(Some(Journal::open_read(self.disk, path)?)),
+            Some(EntryKind::Directory | EntryKind::Other) | None => Ok(None),
+        }
+    }
+
+    /// Claims what a file holds beyond its claim. What it lacks is remembered first.
+    fn extend(
+        &self,
+        known: &mut Known,
+        manifest: &mut Manifest<Known>,
+        name: &str,
+    ) -> Result<(), FileError> {
+        let path = self.subject.join(name);
+        let Some(mut journal) = self.open_read(&path)? else {
+            return Ok(());
+        };
+        let len = journal.len();
+        let claim = known.files.get(name).copied();
+        let mut running = match claim {
+            Some(claim) if claim.bytes <= len => Running::from(claim),
+            Some(claim) => {
+                let finding = standing(&mut journal, claim)?.finding(&path, claim);
+                manifest.remember(finding.as_slice())?;
+                Running::default()
+            }
+            None => Running::default(),
+        };
+        running.read_to(&mut journal, len)?;
+        known.files.insert(name.to_owned(), running.claim());
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Content<Known>, FileError> {
+        Content::read(self.disk, &self.path())
+    }
+
+    fn open(&self) -> Result<Manifest<Known>, FileError> {
+        let path = self.path();
+        if self.disk.stat(&path).during("look at", &path)?.is_none() {
+            self.make_dir(&self.dir)?;
+        }
+        Manifest::open(self.disk, &path)
+    }
+
+    /// Makes a directory and those above it. They are not synced: a register that a crash takes claims nothing.
+    fn make_dir(&self, dir: &Path) -> Result<(), FileError> {
+        if self.disk.stat(dir).during("look at", dir)?.is_some() {
+            return Ok(());
+        }
+        if let Some(above) = dir.parent() {
+            self.make_dir(above)?;
+        }
+        self.disk.create_dir(dir).during("create", dir)
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Known, &mut Manifest<Known>) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let lock = lock_of(&self.path());
+        let _held = hold(&lock);
+        let mut manifest = self.open()?;
+        let mut known = manifest.state().clone();
+        change(&mut known, &mut manifest)?;
+        manifest.note(known);
+        manifest.compact(self.disk)
+    }
+
+    fn change_durably(
+        &self,
+        change: impl FnOnce(&mut Known, &mut Manifest<Known>) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let lock = lock_of(&self.path());
+        let _held = hold(&lock);
+        let mut manifest = self.open()?;
+        let mut known = manifest.state().clone();
+        change(&mut known, &mut manifest)?;
+        if known != *manifest.state() {
+            manifest.note_durably(self.disk, known)?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of the folders of a group that are known to exist.
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub fn names(disk: &dyn Disk, workspace: &Path, group: &str) -> Result<Vec<OsString>, FileError> {
+    let dir = workspace.join(REGISTERS).join(group);
+    let stat = disk.stat(&dir).during("look at", &dir)?;
+    if stat.is_none_or(|stat| stat.kind != EntryKind::Directory) {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in disk.list(&dir).during("list", &dir)? {
+        let register = dir.join(&entry.name).join(FILES);
+        // What is known here alone is of a folder that another machine removed.
+        if disk.stat(&register).during("look at", &register)?.is_some() {
+            names.push(entry.name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+#[path = "register_tests.rs"]
+mod tests;

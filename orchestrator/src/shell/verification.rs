@@ -1,0 +1,217 @@
+//! Checking the files of tasks and of checkpoints, and what this machine alone knows of files; setting damage aside
+//! (`MSG-11`). What takes as long as files are large is done here, and not by the threads that write.
+
+use std::path::{Path, PathBuf};
+
+use goondan_checkpoints::{CheckpointError, Store};
+use goondan_durable::disk::{Disk, EntryKind};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, Verified};
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::time::Timestamp;
+use goondan_store::root::Layout;
+use goondan_store::verify::{self, Group};
+use goondan_store::{StoreError, workspace};
+use goondan_tasks::work_area::{HISTORY, Records, WorkArea, WorkAreaError, read_history};
+use goondan_trees::{PathProblem, RealFolder, RelativePath};
+
+/// Begins the names of the folders that checkpoints are unpacked in; the next start removes those that a crash left.
+const STAGING_PREFIX: &str = ".import-repair-";
+
+/// Why files cannot be checked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VerifyError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    File(#[from] goondan_durable::FileError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Task(#[from] WorkAreaError),
+    #[error(transparent)]
+    Path(#[from] PathProblem),
+}
+
+impl From<VerifyError> for ControlError {
+    fn from(error: VerifyError) -> Self {
+        Self::new(ErrorCode::Storage, goondan_log::error_chain(&error))
+    }
+}
+
+/// The files of one workspace.
+pub(super) struct Verification<'a> {
+    pub(super) disk: &'a dyn Disk,
+    pub(super) layout: &'a Layout,
+    pub(super) workspace_id: &'a WorkspaceId,
+    /// Set damage aside.
+    pub(super) repair: bool,
+    pub(super) now: Timestamp,
+}
+
+impl Verification<'_> {
+    /// Checks all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`VerifyError`] if folders cannot be listed, or a repair cannot be written.
+    pub(super) fn run(&self) -> Result<Verified, VerifyError> {
+        let mut out = Verified::default();
+        // Histories before checkpoints: what is damaged of these is of no use for them, and is set aside.
+        let tasks = verify::tasks(self.disk, self.layout, self.workspace_id)?;
+        for work_area in &tasks {
+            self.check_task(work_area, &mut out)?;
+        }
+        for work_area in &tasks {
+            self.check_checkpoints(Group::Tasks, work_area, &mut out)?;
+        }
+        let instances = self.layout.instances(self.workspace_id);
+        let (instances, _) = workspace::list_instances(self.disk, &instances)?;
+        for metadata in instances {
+            let name = goondan_store::naming::instance_dir_name(&metadata.instance_key);
+            let dir = self.layout.instances(self.workspace_id).join(name);
+            self.check_checkpoints(Group::Instances, &dir, &mut out)?;
+        }
+        for lost in verify::lost_here(self.disk, self.layout, self.workspace_id)? {
+            out.findings.extend(match self.repair {
+                true => lost.acknowledge()?,
+                false => lost.findings,
+            });
+        }
+        Ok(out)
+    }
+
+    fn check_task(&self, work_area: &Path, out: &mut Verified) -> Result<(), VerifyError> {
+        let found = verify::task(self.disk, self.layout, self.workspace_id, work_area)?;
+        out.files += found.files;
+        out.bytes += found.bytes;
+        let mut findings = found.findings;
+        let is_damaged = findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error);
+        if self.repair && is_damaged {
+            self.repair_task(work_area, &mut findings, &mut out.kept)?;
+        }
+        out.findings.append(&mut findings);
+        Ok(())
+    }
+
+    /// Makes a history whole again with what checkpoints hold of it.
+    fn repair_task(
+        &self,
+        work_area: &Path,
+        findings: &mut [Finding],
+        kept: &mut Vec<PathBuf>,
+    ) -> Result<(), VerifyError> {
+        let (disk, layout, id) = (self.disk, self.layout, self.workspace_id);
+        let register = verify::register(disk, layout, id, Group::Tasks, work_area);
+        if !is_directory(disk, work_area)? {
+            register.acknowledge()?;
+            return Ok(mark(findings, "acknowledged: it is not reported again"));
+        }
+        let mut records = Records::default();
+        if let Some(history) = read_history(disk, &work_area.join(HISTORY))? {
+            records.add(&history);
+        }
+        let claimed = register.records(HISTORY)?.unwrap_or_default();
+        if records.missing(claimed.max(1)) > 0 {
+            self.add_from_checkpoints(work_area, claimed, &mut records)?;
+        }
+        match WorkArea::repair(disk, work_area, records, &register, self.now) {
+            Ok(repaired) => {
+                kept.extend(repaired.kept);
+                mark(
+                    findings,
+                    &match repaired.lost {
+                        0 => "repaired with what its checkpoints hold".to_owned(),
+                        lost => format!(
+                            "{lost} records are lost; the task is paused: look at its work area, then resume it"
+                        ),
+                    },
+                );
+            }
+            // No copy says which task it is.
+            Err(WorkAreaError::NoTask(_)) => {
+                for finding in findings {
+                    "no checkpoint has its first record: restore the work area from a backup, or move it away"
+                        .clone_into(&mut finding.advice);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Adds what the histories in checkpoints hold, the newest first, until nothing is missing.
+    fn add_from_checkpoints(
+        &self,
+        work_area: &Path,
+        claimed: u64,
+        records: &mut Records,
+    ) -> Result<(), VerifyError> {
+        let file = RelativePath::new(HISTORY.as_bytes())?;
+        let store = look(Group::Tasks, work_area)?;
+        let name = format!("{STAGING_PREFIX}{}", uuid::Uuid::now_v7().simple());
+        let staging = work_area.with_file_name(name);
+        self.disk.create_dir(&staging).during("create", &staging)?;
+        let found = RealFolder::open(&staging)
+            .during("open", &staging)
+            .map_err(VerifyError::from)
+            .and_then(|into| {
+                store.find_file(&file, &into, || -> Result<bool, VerifyError> {
+                    let copy = read_history(self.disk, &staging.join(HISTORY))?;
+                    records.add(&copy.unwrap_or_default());
+                    Ok(records.missing(claimed.max(1)) == 0)
+                })
+            });
+        self.disk.remove_tree(&staging).during("remove", &staging)?;
+        found
+    }
+
+    fn check_checkpoints(
+        &self,
+        group: Group,
+        subject: &Path,
+        out: &mut Verified,
+    ) -> Result<(), VerifyError> {
+        if !is_directory(self.disk, subject)? {
+            return Ok(());
+        }
+        let store = look(group, subject)?;
+        let mut findings = store.check(subject)?;
+        if self.repair && !findings.is_empty() {
+            let (disk, layout, id) = (self.disk, self.layout, self.workspace_id);
+            let register = verify::register(disk, layout, id, group, subject).here();
+            let aside = store.set_aside(subject, &register)?;
+            mark(&mut findings, "set aside");
+            out.kept.extend(aside);
+        }
+        out.findings.append(&mut findings);
+        Ok(())
+    }
+}
+
+/// The checkpoints of a work area or a conversation.
+fn look(group: Group, subject: &Path) -> Result<Store, VerifyError> {
+    let folder = RealFolder::open(subject).during("open", subject)?;
+    let task = (group == Group::Tasks).then(|| {
+        let name = subject.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    });
+    Ok(Store::look(Box::new(folder), task)?)
+}
+
+fn is_directory(disk: &dyn Disk, path: &Path) -> Result<bool, VerifyError> {
+    let stat = disk.stat(path).during("look at", path)?;
+    Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory))
+}
+
+/// Says of what was found what became of it.
+fn mark(findings: &mut [Finding], advice: &str) {
+    for finding in findings {
+        if finding.kind != FindingKind::TornTail {
+            finding.severity = finding.severity.min(Severity::Warning);
+            advice.clone_into(&mut finding.advice);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A table over every file of two workspaces that have one of each: a conversation with a bundle and a joint checkpoint,
+//! a sandbox with a proposal, a task with checkpoints and a secret. Each file is removed, emptied, cut at its last line
+//! and changed by one bit, and `gdn verify` reports it, unless the list here says why it need not (`MSG-11`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+use crate::bundles::poet;
+use crate::tasks::{self, example};
+
+/// Files below the System Root that a verification does not need, with the reason of each.
+const DERIVED: [(&str, &str); 19] = [
+    ("state/config.json", "a person's own"),
+    (
+        "system/identity.age",
+        "a changed key opens no secret, which is found",
+    ),
+    ("/workspace.json", "a person may edit it: that is a warning"),
+    ("/logs/", "log of the daemon"),
+    ("/run/", "socket and lock of the daemon"),
+    ("system/format.json", "written again by each start"),
+    ("system/workspaces/", "copy of workspace.json"),
+    ("known/", "what is known of the other files"),
+    (
+        "manifest.jsonl",
+        "the same, of conversations and audit logs",
+    ),
+    (
+        "configuration.json",
+        "a fallback, sealed itself, written again by each start",
+    ),
+    (
+        "usage.jsonl",
+        "noted every 16 KiB, so that a reply costs nothing more",
+    ),
+    ("messages/llm.jsonl", "for people, not synced"),
+    ("messages/runtime-events.jsonl", "for people, not synced"),
+    ("messages/base.sums.jsonl", "made again from base.jsonl"),
+    ("swarm-bundle/base.ref", "written again from cursor.yaml"),
+    ("swarm-bundle/head.ref", "written again from cursor.yaml"),
+    ("swarm-bundle/effective/", "copy of a revision, for people"),
+    (
+        "swarm-bundle/changesets/",
+        "working copies, which agents write",
+    ),
+    (".checkpoints/index", "spares work, written again"),
+];
+
+/// Files of a task or a sandbox that belong to an agent or are written from others.
+const OF_AGENTS: [&str; 10] = [
+    "tasks/shop/docs/",
+    "tasks/shop/.logs/",
+    "tasks/shop/.metadata/task.json",
+    "tasks/shop/.metadata/agent-state.json",
+    "tasks/shop/.metadata/tokens.json",
+    ".checkpoints/latest.json",
+    "/work/",
+    "/coder/proposal/",
+    "instances/main/metadata.json",
+    "/published",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    Removed,
+    Emptied,
+    Cut,
+    Flipped,
+}
+
+impl Damage {
+    const ALL: [Self; 4] = [Self::Removed, Self::Emptied, Self::Cut, Self::Flipped];
+
+    /// What a file holds then; none if it is not there.
+    fn of(self, content: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Removed => None,
+            Self::Emptied => Some(Vec::new()),
+            Self::Cut => {
+                // A whole line less, where there are more: nothing is torn then.
+                let end = content.len().saturating_sub(1);
+                let line = content[..end].iter().rposition(|byte| *byte == b'\n');
+                Some(content[..line.map_or(content.len() / 2, |at| at + 1)].to_vec())
+            }
+            Self::Flipped => {
+                let mut content = content.to_vec();
+                let middle = content.len() / 2;
+                content[middle] ^= 1;
+                Some(content)
+            }
+        }
+    }
+}
+
+/// Every file below the System Root that is not empty, but for those that are derived.
+fn durable_files(home: &Home) -> Vec<PathBuf> {
+    let root = home.state_root();
+    let mut files = Vec::new();
+    let mut directories = vec![root.clone()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let below = format!("state/{}", path.strip_prefix(&root).unwrap().display());
+            let is_derived = DERIVED.iter().any(|(part, _)| below.contains(part));
+            let is_of_agents = OF_AGENTS.iter().any(|part| below.contains(part));
+            if kind.is_dir() {
+                directories.push(path);
+            } else if kind.is_file()
+                && !is_derived
+                && !is_of_agents
+                && entry.metadata().unwrap().len() > 0
+            {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// True if a report names a file, or the folder of it, as damaged.
+fn names(report: &Value, file: &Path) -> bool {
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    findings.any(|finding| {
+        let path = Path::new(finding["path"].as_str().unwrap());
+        finding["severity"] == "error" && (file.starts_with(path) || path.starts_with(file))
+    })
+}
+
+/// Damages each file in each way, and puts it back.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the damage of a test need not last"
+)]
+fn check_every_loss(home: &Home) -> usize {
+    let files = durable_files(home);
+    let daemon = Daemon::serving(home);
+    home.gdn(&["verify", "--all"])
+        .exits(0)
+        .prints(&["every file is as it was written"]);
+    let mut missed = Vec::new();
+    for file in &files {
+        let content = fs::read(file).unwrap();
+        let mode = fs::metadata(file).unwrap().permissions();
+        for damage in Damage::ALL {
+            // What goondan froze cannot be written by its owner.
+            if fs::write(file, &content).is_err() {
+                let mut writable = mode.clone();
+                std::os::unix::fs::PermissionsExt::set_mode(&mut writable, 0o600);
+                fs::set_permissions(file, writable).unwrap();
+            }
+            match damage.of(&content) {
+                None => fs::remove_file(file).unwrap(),
+                Some(content) => fs::write(file, content).unwrap(),
+            }
+            let ran = home.gdn(&["verify", "--all", "--json"]);
+            if ran.code != 15 || !names(&ran.json(), file) {
+                missed.push(format!("{damage:?} {} (exit {})", file.display(), ran.code));
+            }
+            fs::write(file, &content).unwrap();
+            fs::set_permissions(file, mode.clone()).unwrap();
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}\nof {files:#?}");
+    home.gdn(&["verify", "--all"])
+        .exits(0)
+        .prints(&["every file is as it was written"]);
+    drop(daemon);
+    files.len()
+}
+
+#[test]
+fn msg_11_every_loss_in_a_conversation_with_a_bundle_is_found() {
+    let home = poet();
+    home.write("project/src/a.txt", "one\n");
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "hello");
+    home.ask("main", "answer in verse");
+    home.gdn(&["instance", "checkpoint", "main"]).exits(0);
+    let prepare = [
+        "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
+    ];
+    let prepared = home.gdn_json(&prepare);
+    let work = prepared["workDir"].as_str().unwrap();
+    let within = Path::new(work).strip_prefix(home.path()).unwrap();
+    home.write(within.join("src/a.txt").to_str().unwrap(), "two\n");
+    home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    drop(daemon.stop());
+    assert!(check_every_loss(&home) > 14);
+}
+
+#[test]
+fn msg_11_every_loss_in_a_task_with_checkpoints_is_found() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    for (status, step, _) in tasks::STEPS {
+        tasks::wait_for(&home, status);
+        step(&home);
+    }
+    tasks::wait_for(&home, "completed");
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    drop(daemon.stop());
+    assert!(check_every_loss(&home) > 8);
+}
+
+/// Flips one bit of a record in the middle of a history.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the damage of a test need not last"
+)]
+fn damage_history(home: &Home, line: usize) {
+    let history = tasks::area(home).join(".metadata/history.jsonl");
+    let text = fs::read_to_string(&history).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = &mut lines[line];
+    *line = line.replacen("\"timestamp\":\"2", "\"timestamp\":\"3", 1);
+    fs::write(&history, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn msg_11_a_damaged_history_is_repaired_from_a_checkpoint() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    tasks::wait_for(&home, "waiting_question");
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    let before = home.gdn_json(&["task", "show", "shop"]);
+    drop(daemon.stop());
+    damage_history(&home, 2);
+    let daemon = Daemon::serving(&home);
+    assert!(home.gdn(&["task", "answer", "shop", "engineers"]).code == 15);
+    home.gdn(&["verify"]).exits(15);
+    home.gdn(&["verify", "--repair"]).exits(0);
+    home.gdn(&["verify"]).exits(0);
+    tasks::wait_for(&home, "waiting_question");
+    let after = home.gdn_json(&["task", "show", "shop"]);
+    assert_eq!(after["asks"], before["asks"]);
+    home.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
+    tasks::wait_for(&home, "waiting_review");
+    drop(daemon);
+}
+
+#[test]
+fn msg_11_a_history_nobody_has_whole_pauses_its_task() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    tasks::wait_for(&home, "waiting_question");
+    drop(daemon.stop());
+    // The example makes checkpoints by itself.
+    let checkpoints = tasks::area(&home).join(".checkpoints");
+    fs::remove_dir_all(&checkpoints).unwrap();
+    damage_history(&home, 2);
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["verify"]).exits(15);
+    home.gdn(&["verify", "--repair"])
+        .exits(0)
+        .prints(&["the task is paused"]);
+    home.gdn(&["verify"]).exits(0);
+    wait_until("the task is read again", || {
+        home.gdn_json(&["task", "show", "shop"])["info"]["status"] == "paused"
+    });
+}
