@@ -163,7 +163,7 @@ fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
         std::collections::hash_map::Entry::Occupied(mut known) => match (known.get_mut(), value) {
             (MetricValue::Number(known), MetricValue::Number(value)) => {
                 *known = match metric {
-                    Metric::EventOldestAge => value.max(*known),
+                    Metric::EventOldestAge | Metric::UnacknowledgedTime => value.max(*known),
                     _ => known.plus(value),
                 };
             }

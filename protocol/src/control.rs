@@ -144,7 +144,7 @@ pub use wire::{
 pub use workspace::{
     AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
     ListWorkspaces, OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted,
-    UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
+    Unacknowledged, UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
 };
 
 /// A method of the control API.

@@ -123,8 +123,11 @@ impl Node {
                 let replica = replicas.iter().find(|it| it["node"] == node);
                 replica.map(|it| it["position"].as_u64().unwrap())
             };
-            let owner = workspace["owner"].as_str().unwrap().to_owned();
-            of(other).is_some() && of(other) == of(&owner)
+            // None has it while it is moved.
+            let Some(owner) = workspace["owner"].as_str() else {
+                return false;
+            };
+            of(other).is_some() && of(other) == of(owner)
         });
     }
 

@@ -16,7 +16,7 @@ use crate::network::Machine;
 use crate::wait::{wait_for, wait_until};
 
 /// Who owns the databases.
-pub(crate) const ROLE: &str = "goondan";
+pub const ROLE: &str = "goondan";
 
 /// Certificates for `localhost`, and who signed them.
 const FIXTURES: &str = concat!(

@@ -1,7 +1,7 @@
 //! What does not run as it should, told by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
 
 use goondan_protocol::control::{
-    DaemonStatus, ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo,
+    DaemonStatus, ProcessState, Readiness, Unacknowledged, UnhealthyProcess, WorkspaceInfo,
 };
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
@@ -60,6 +60,9 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remar
             text,
         });
     };
+    if let Some(silence) = &workspace.unacknowledged {
+        warn(format!(": {}", unacknowledged(silence)));
+    }
     for process in &workspace.unhealthy {
         warn(format!(": {}", text::printable(&told(process))));
     }
@@ -143,6 +146,13 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
     texts.into_iter().map(remark).collect()
 }
 
+/// `nothing is acknowledged for 12 s: password authentication failed`.
+pub(super) fn unacknowledged(silence: &Unacknowledged) -> String {
+    let age = text::age(silence.since, text::now());
+    let reason = text::one_line(&silence.reason);
+    format!("nothing is acknowledged for {age}: {reason}")
+}
+
 /// `2 events are parked: their turns crash whoever works on them`.
 fn parked(workspace: &WorkspaceInfo) -> String {
     match workspace.parked_events {
@@ -201,6 +211,12 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
     if unwell.iter().any(|w| w.problem.is_some()) {
         hints.push("see what is wrong with a configuration: `gdn validate`".to_owned());
     }
+    if unwell.iter().any(|w| w.unacknowledged.is_some()) {
+        let doctor = context.daemon_command("doctor");
+        hints.push(format!(
+            "see what is wrong with the server of the log: `{doctor}`"
+        ));
+    }
     if unwell.iter().any(|w| w.unhealthy_total > 0) {
         let (ps, logs) = (
             context.daemon_command("ps --all"),
@@ -221,7 +237,9 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
             let problem = problem.filter_map(|problem| problem.message.lines().next());
             let processes = workspace.unhealthy.iter().map(told);
             let parked = (workspace.parked_events > 0).then(|| parked(workspace));
-            problem.map(str::to_owned).chain(processes).chain(parked)
+            let silence = workspace.unacknowledged.as_ref().map(unacknowledged);
+            let problem = problem.map(str::to_owned).chain(silence);
+            problem.chain(processes).chain(parked)
         })
         .filter(|_| context.output.is_json())
         .collect();

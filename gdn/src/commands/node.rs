@@ -11,11 +11,13 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::draining::while_draining;
+use super::health;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::table::{Cell, Column, Table};
+use crate::output::{style, text};
 use crate::schemas;
 
 /// How long it is waited until another node runs a workspace that was moved, in milliseconds.
@@ -102,8 +104,14 @@ async fn move_one(
         let own = all.node.as_deref();
         let mut workspaces = all.workspaces.into_iter();
         let found = workspaces.find(|it| it.workspace_id == workspace_id);
+        if found.as_ref().is_some_and(|it| it.is_here) {
+            return Err(Failure::new(
+                Exit::Degraded,
+                format!("no other node took workspace {workspace_id} over; it runs here again"),
+                "see why on the other node: `gdn node list`, `gdn logs`",
+            ));
+        }
         let owner = found.and_then(|it| it.owner);
-        // As far as its log was read here: that it was given up, and not yet who took it, is this node still.
         if let Some(owner) = owner.filter(|owner| Some(owner.as_str()) != own) {
             break owner;
         }
@@ -176,6 +184,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
         &json!({
             "node": all.node,
             "isConnected": all.is_connected,
+            "trouble": all.trouble,
             "isDraining": all.is_draining,
             "nodes": all.nodes,
             "workspaces": all.workspaces,
@@ -193,13 +202,30 @@ async fn list(context: &Context) -> Result<(), Failure> {
         output.data("")?;
         output.data(workspaces(&all.workspaces).render(output.canvas()))?;
     }
-    if !all.is_connected {
-        output.note(
-            "warning: goondan-replica does not run: nothing is acknowledged. See why: `gdn logs`",
-        );
+    if let Some(trouble) = &all.trouble {
+        let trouble = text::one_line(trouble);
+        output.note(format!(
+            "warning: the log's server does not answer {}: {trouble}",
+            all.node.as_deref().unwrap_or("this node")
+        ));
+    }
+    for workspace in &all.workspaces {
+        if let Some(silence) = &workspace.unacknowledged {
+            let told = health::unacknowledged(silence);
+            output.note(format!("warning: {}: {told}", workspace.workspace_id));
+        }
     }
     if all.is_draining {
         output.note(format!("{own} takes no workspace that another node can run; it does again with `gdn node drain --undo`"));
+    }
+    for workspace in &all.workspaces {
+        if let Some(why) = &workspace.unfit {
+            let why = text::one_line(why);
+            output.note(format!(
+                "warning: {}: {own} could not run it, and does not take it over: {why}",
+                workspace.workspace_id
+            ));
+        }
     }
     for workspace in all.workspaces.iter().filter(|it| it.is_failed) {
         output.note(format!(
@@ -246,6 +272,11 @@ fn workspaces(workspaces: &[ReplicatedWorkspace]) -> Table {
     ]);
     for workspace in workspaces {
         let owner = workspace.owner.as_deref().unwrap_or("-");
+        let runs_on = match &workspace.owner {
+            Some(owner) if workspace.is_owner_heard => Cell::from(owner),
+            Some(owner) => Cell::styled(format!("{owner} (not heard)"), style::WARN),
+            None => Cell::from("-"),
+        };
         let followers = workspace.replicas.iter().filter(|it| it.node != owner);
         let followers: Vec<String> = followers
             .map(|it| match workspace.head.saturating_sub(it.position) {
@@ -255,7 +286,7 @@ fn workspaces(workspaces: &[ReplicatedWorkspace]) -> Table {
             .collect();
         table.row([
             Cell::from(&workspace.workspace_id),
-            owner.into(),
+            runs_on,
             workspace.epoch.to_string().into(),
             workspace.head.to_string().into(),
             followers.join(", ").into(),

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use goondan_config::{Bundle, Lifecycle, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
-use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, Unacknowledged, Watching, WorkspaceProblem,
+};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::task::TaskId;
@@ -127,6 +129,8 @@ pub(crate) struct Workspace {
     /// Whether that is the last known good one, since the project's own is not valid.
     pub(crate) is_last_known_good: bool,
     pub(crate) problem: Option<WorkspaceProblem>,
+    /// Since when its log confirms nothing.
+    pub(crate) unacknowledged: Option<Unacknowledged>,
     /// How changes of its files are noticed.
     pub(crate) watching: Watching,
     /// What it was read from last.
@@ -166,6 +170,7 @@ impl Workspace {
             since: None,
             is_last_known_good: false,
             problem: None,
+            unacknowledged: None,
             watching: Watching::Off,
             sources,
             may_be_kept: false,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
-use goondan_protocol::control::{Call, ControlError, Watching};
+use goondan_protocol::control::{Call, ControlError, Unacknowledged, Watching};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
@@ -59,6 +59,8 @@ pub enum Input {
         /// How that ended.
         result: Result<(), ControlError>,
     },
+    /// The workspaces of which nothing is acknowledged, since their logs confirm nothing.
+    Unacknowledged(BTreeMap<WorkspaceId, Unacknowledged>),
     /// What a connection remembers was read or kept, or could not be.
     ConnectionState {
         /// The workspace.

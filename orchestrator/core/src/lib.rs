@@ -137,6 +137,7 @@ impl Core {
                 workspace_id,
                 result,
             } => self.on_workspace_written(&workspace_id, &result),
+            Input::Unacknowledged(workspaces) => self.fleet.on_unacknowledged(&workspaces),
             Input::ConnectionState {
                 workspace_id,
                 connection,

@@ -15,14 +15,27 @@ ORDER BY 1";
 /// The oldest version that this was tried with.
 const OLDEST_VERSION: u32 = 15;
 
-/// What is told of a server that does not answer.
-pub(crate) fn unreachable() -> Finding {
+/// What is told of a server that does not answer, for this reason.
+pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
     Finding {
         what: "connection".to_owned(),
-        found: "none".to_owned(),
+        found: trouble.unwrap_or_else(|| "none".to_owned()),
         verdict: Verdict::Bad,
-        advice: "the server does not answer, or no host of the URL takes writes: the log of `goondan-replica` says \
-                 why; until then nothing is acknowledged"
+        advice: "the server does not answer, or no host of the URL takes writes; until then nothing is acknowledged. A \
+                 password that was changed on the server is read again once it stands in `config.json`"
+            .to_owned(),
+    }
+}
+
+/// What is told of a server that is read and confirms nothing, for this reason.
+pub(crate) fn unconfirmed(trouble: String) -> Finding {
+    Finding {
+        what: "commits".to_owned(),
+        found: trouble,
+        verdict: Verdict::Bad,
+        advice: "nothing is acknowledged until the server confirms it: bring a synchronous standby of \
+                 `synchronous_standby_names` back; or, as a decision of a person, run without one: `ALTER SYSTEM SET \
+                 synchronous_standby_names = ''; SELECT pg_reload_conf();`"
             .to_owned(),
     }
 }

@@ -81,24 +81,27 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ConnectFault`] of the last host.
+    /// [`ConnectFault`] of the first host that refuses who asks, or else of the last host.
     pub(crate) async fn make(
         settings: &Settings,
         purpose: Purpose,
         statements: &[&'static str],
     ) -> Result<Self, ConnectFault> {
         let mut fault = ConnectFault::Lost;
+        // A standby refuses everybody, which says nothing of the password that another host refuses.
+        let says_less = |fault: &ConnectFault| !fault.is_of_credentials();
         for host in settings.hosts() {
             let deadline = Duration::from_millis(CONNECT_DEADLINE_MS);
             let made = timeout(deadline, Self::make_at(host, purpose, statements)).await;
             match made {
                 Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(other)) => fault = other,
-                Err(_elapsed) => {
+                Ok(Err(other)) if says_less(&fault) => fault = other,
+                Err(_elapsed) if says_less(&fault) => {
                     fault = ConnectFault::Late {
                         host: host.name.clone(),
                     };
                 }
+                Ok(Err(_)) | Err(_) => {}
             }
         }
         Err(fault)

@@ -56,3 +56,17 @@ pub(crate) enum ConnectFault {
     )]
     LateAnswer,
 }
+
+/// The class of SQLSTATE that says that whoever asks may not come in.
+const INVALID_AUTHORIZATION: &str = "28";
+
+impl ConnectFault {
+    /// True if the server does not take the user or the password.
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        let Self::Refused { source, .. } = self else {
+            return false;
+        };
+        let code = source.code().map(|code| code.code());
+        code.is_some_and(|code| code.starts_with(INVALID_AUTHORIZATION))
+    }
+}

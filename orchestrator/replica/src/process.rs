@@ -82,7 +82,7 @@ fn serve() -> ExitCode {
             )));
             let settings = Settings::read(welcome.server.expose(), &welcome.node);
             let settings = settings.map_err(ProcessError::Settings)?;
-            let served = session::run(settings, incoming, outgoing).await;
+            let served = session::run(settings, welcome.node.clone(), incoming, outgoing).await;
             served.map_err(ProcessError::Link)
         });
         // A host name that is still being looked up must not hold the exit up.

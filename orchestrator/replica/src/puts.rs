@@ -31,7 +31,7 @@ use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RECORDS_MAX, GATHER_MS, LATE_STATEMENTS_MAX, PUT_LANES, QUESTIONS_MAX,
 };
 use crate::page::PAGE;
-use crate::settings::Settings;
+use crate::settings::CurrentSettings;
 use crate::upstream::{Said, Upstream};
 
 mod batch;
@@ -69,15 +69,16 @@ impl Job {
 #[derive(Clone)]
 pub(crate) struct Puts {
     lanes: Arc<[mpsc::Sender<Job>]>,
+    said: Said,
 }
 
 impl Puts {
     /// Whoever takes them, and those who do the work: to be run beside it.
-    pub(crate) fn new(settings: &Arc<Settings>, doubts: &Doubts) -> (Self, Vec<Writer>) {
+    pub(crate) fn new(settings: &CurrentSettings, doubts: &Doubts) -> (Self, Vec<Writer>) {
         let said = Said::default();
         let lane = |_| {
             let (jobs, waiting) = mpsc::channel(QUESTIONS_MAX);
-            let settings = Arc::clone(settings);
+            let settings = settings.clone();
             let writer = Writer {
                 upstream: Upstream::new(settings, Purpose::Puts, STATEMENTS, said.clone()),
                 doubts: doubts.clone(),
@@ -90,7 +91,12 @@ impl Puts {
         };
         let (lanes, writers): (Vec<_>, Vec<_>) = (0..PUT_LANES).map(lane).unzip();
         let lanes = lanes.into();
-        (Self { lanes }, writers)
+        (Self { lanes, said }, writers)
+    }
+
+    /// Why nothing can be put; none if nothing stands in the way.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.said.trouble()
     }
 
     /// Offers a record; answers by the deadline.

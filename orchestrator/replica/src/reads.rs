@@ -24,7 +24,7 @@ use crate::doubts::Doubts;
 use crate::limits::{HEARD_DAYS, SWEEP_RECORDS_MAX};
 use crate::page::{PAGE, page, position, seq};
 use crate::puts::Puts;
-use crate::settings::Settings;
+use crate::settings::CurrentSettings;
 use crate::upstream::{Said, Upstream};
 
 mod heads;
@@ -87,6 +87,7 @@ pub(crate) struct Reads {
     connection: watch::Receiver<Option<Arc<Connection>>>,
     doubts: Doubts,
     puts: Puts,
+    said: Said,
 }
 
 /// Keeps the connection: to be run beside those who ask.
@@ -107,16 +108,18 @@ impl Keeper {
 
 impl Reads {
     /// Whoever asks, and whoever keeps the connection.
-    pub(crate) fn new(settings: Arc<Settings>, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
+    pub(crate) fn new(settings: CurrentSettings, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
         let (sender, connection) = watch::channel(None);
+        let said = Said::default();
         let keeper = Keeper {
-            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS, Said::default()),
+            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS, said.clone()),
             connection: sender,
         };
         let reads = Self {
             connection,
             doubts,
             puts,
+            said,
         };
         (reads, keeper)
     }
@@ -222,15 +225,25 @@ impl Reads {
         noted(self.ask(FORGET_SNAPSHOTS, &values).await)
     }
 
-    /// Looks at the server's settings.
+    /// Why nothing can be put or read; none if nothing stands in the way.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.puts.trouble().or_else(|| self.said.trouble())
+    }
+
+    /// Looks at the server's settings, and at whether it confirms what is put.
     pub(crate) async fn check(&self) -> Vec<Finding> {
-        let Some(connection) = self.connection() else {
-            return vec![check::unreachable()];
+        let found = match self.connection() {
+            Some(connection) => {
+                let rows = self.ask(check::LOOK, &[]).await;
+                rows.map(|rows| check::findings(connection.host(), &rows))
+            }
+            None => None,
         };
-        match self.ask(check::LOOK, &[]).await {
-            Some(rows) => check::findings(connection.host(), &rows),
-            None => vec![check::unreachable()],
-        }
+        let Some(mut findings) = found else {
+            return vec![check::unreachable(self.trouble())];
+        };
+        findings.extend(self.puts.trouble().map(check::unconfirmed));
+        findings
     }
 
     fn connection(&self) -> Option<Arc<Connection>> {

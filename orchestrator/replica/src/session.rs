@@ -11,8 +11,10 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_clock::timeout;
 use goondan_log::error_chain;
+use goondan_protocol::secret::SecretValue;
 use goondan_replication::limits::ANSWER_DEADLINE_MS;
 use goondan_replication::log::{PutAnswer, ReadAnswer};
+use goondan_replication::names::NodeId;
 use goondan_replication::wire::{Answer, Ask, Request, Response};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinSet;
@@ -22,10 +24,13 @@ use crate::limits::{ANSWERS_WAITING_MAX, QUESTIONS_MAX, READS_AT_ONCE_MAX, WRITE
 use crate::link::{Incoming, LinkError, Outgoing};
 use crate::puts::Puts;
 use crate::reads::Reads;
-use crate::settings::Settings;
+use crate::settings::{CurrentSettings, Settings};
 
 /// Who answers, and how much room there is.
 struct Desk {
+    settings: CurrentSettings,
+    /// Whose name connections have.
+    node: NodeId,
     puts: Puts,
     reads: Reads,
     /// Bytes that may wait to be written.
@@ -42,12 +47,13 @@ struct Desk {
 /// [`LinkError`] if the daemon cannot be understood, or the socket fails.
 pub(crate) async fn run(
     settings: Settings,
+    node: NodeId,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
-    let (settings, doubts) = (Arc::new(settings), Doubts::default());
+    let (settings, doubts) = (CurrentSettings::new(settings), Doubts::default());
     let (puts, writers) = Puts::new(&settings, &doubts);
-    let (reads, keeper) = Reads::new(settings, doubts, puts.clone());
+    let (reads, keeper) = Reads::new(settings.clone(), doubts, puts.clone());
     let (answers, waiting) = mpsc::channel(ANSWERS_WAITING_MAX);
     let mut workers = JoinSet::new();
     for writer in writers {
@@ -62,6 +68,8 @@ pub(crate) async fn run(
     });
     workers.spawn(write(outgoing, waiting));
     let desk = Arc::new(Desk {
+        settings,
+        node,
         puts,
         reads,
         write_bytes: Semaphore::new(WRITE_BYTES_MAX),
@@ -134,6 +142,29 @@ impl Desk {
                 self.reads.forget_snapshots(&workspace, &before).await
             }
             Ask::Check => Answer::Checked(self.reads.check().await),
+            Ask::Standing => Answer::Standing(self.reads.trouble()),
+            Ask::Server(url) => self.use_server(&url),
+        }
+    }
+
+    /// Has connections that are made later be made by another URL.
+    fn use_server(&self, url: &SecretValue) -> Answer {
+        match Settings::read(url.expose(), &self.node) {
+            Ok(settings) => {
+                self.settings.replace(settings);
+                tracing::info!(
+                    "the URL of the log's server was changed; the next connection uses it"
+                );
+                Answer::Noted
+            }
+            Err(fault) => {
+                let error = error_chain(&fault);
+                tracing::error!(
+                    error,
+                    "the new URL of the log's server cannot be used; the one before is used on"
+                );
+                Answer::Unavailable
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_replication::names::NodeId;
@@ -90,6 +91,28 @@ const NOT_SUPPORTED: [&str; 26] = [
 pub(crate) struct Settings {
     /// One for each host, in the order of the URL.
     hosts: Vec<HostSettings>,
+}
+
+/// The settings that hold for the next connection: a password may be rotated while the program runs.
+#[derive(Clone)]
+pub(crate) struct CurrentSettings(Arc<Mutex<Arc<Settings>>>);
+
+impl CurrentSettings {
+    /// With these to begin with.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self(Arc::new(Mutex::new(Arc::new(settings))))
+    }
+
+    /// Those for a connection that is made now.
+    pub(crate) fn get(&self) -> Arc<Settings> {
+        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
+    }
+
+    /// Has connections that are made later use others.
+    pub(crate) fn replace(&self, settings: Settings) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
 }
 
 /// How to connect to one host.

@@ -1,8 +1,8 @@
 //! Keeps one connection: makes it, makes it anew when it is lost, ever more rarely, and says once what has changed.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_clock::sleep_until;
@@ -12,13 +12,14 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Purpose};
 use crate::fault::ConnectFault;
-use crate::settings::Settings;
+use crate::settings::CurrentSettings;
 
 /// What was said last of a server, and how many connections to it are good; shared by those that are for the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
     last: Arc<AtomicU8>,
     good: Arc<AtomicUsize>,
+    trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl Said {
@@ -28,11 +29,21 @@ impl Said {
     fn is_news(&self, what: u8) -> bool {
         self.last.swap(what, Ordering::Relaxed) != what
     }
+
+    /// Why the server does not answer; none while it does.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
 }
 
 /// A connection that is kept.
 pub(crate) struct Upstream {
-    settings: Arc<Settings>,
+    settings: CurrentSettings,
     purpose: Purpose,
     statements: &'static [&'static str],
     state: State,
@@ -58,7 +69,7 @@ enum State {
 impl Upstream {
     /// One that begins to connect at once.
     pub(crate) fn new(
-        settings: Arc<Settings>,
+        settings: CurrentSettings,
         purpose: Purpose,
         statements: &'static [&'static str],
         said: Said,
@@ -150,6 +161,7 @@ impl Upstream {
             return;
         }
         self.is_good = true;
+        self.said.set_trouble(None);
         self.said.good.fetch_add(1, Ordering::Relaxed);
         if self.said.is_news(Said::ANSWERS) {
             let (host, link) = (self.host.as_deref(), self.purpose.name());
@@ -158,8 +170,7 @@ impl Upstream {
     }
 
     fn connect(&mut self) {
-        let (settings, purpose, statements) =
-            (Arc::clone(&self.settings), self.purpose, self.statements);
+        let (settings, purpose, statements) = (self.settings.get(), self.purpose, self.statements);
         let mut attempt = JoinSet::new();
         attempt.spawn(async move { Connection::make(&settings, purpose, statements).await });
         self.state = State::Connecting(attempt);
@@ -172,8 +183,15 @@ impl Upstream {
         }
         // While another connection is good, the server is there; it may not finish statements all the same.
         let is_alone = self.said.good.load(Ordering::Relaxed) == 0;
-        if (is_alone || self.is_late) && self.said.is_news(Said::DOES_NOT) {
-            let (reason, link) = (error_chain(fault), self.purpose.name());
+        let counts = is_alone || self.is_late;
+        let reason = error_chain(fault);
+        // A connection that was lost says less than why there is no other one.
+        let says_more = !matches!(fault, ConnectFault::Lost) || self.said.trouble().is_none();
+        if counts && says_more {
+            self.said.set_trouble(Some(reason.clone()));
+        }
+        if counts && self.said.is_news(Said::DOES_NOT) {
+            let link = self.purpose.name();
             tracing::warn!(
                 reason,
                 link,

@@ -34,6 +34,7 @@ mod snapshots;
 mod snapshotting;
 
 use hearing::Hearing;
+pub use hearing::Successors;
 use places::{Place, Role};
 
 /// What happens to a node.
@@ -74,6 +75,16 @@ pub enum Input {
         workspace: WorkspaceId,
         /// To which node.
         to: NodeId,
+    },
+    /// A workspace that was to be given up is to stay, if no record says yet that it was.
+    Keep(WorkspaceId),
+    /// Whether this node could run a workspace: why not, if it could not. One that it could not run is not taken over,
+    /// and others do not hear that it is followed here.
+    Fit {
+        /// Which.
+        workspace: WorkspaceId,
+        /// Why not.
+        unfit: Option<String>,
     },
     /// [`Effect::Files`] is done.
     FilesDone {
@@ -218,8 +229,12 @@ pub struct Standing {
     pub is_stopped: bool,
     /// Whether this node's disk has failed; it begins anew in a while.
     pub is_failed: bool,
-    /// Who owns it, as far as the log was read.
+    /// Who owns it, as far as the log was read; none while it is given up and not taken yet.
     pub owner: Option<NodeId>,
+    /// Whether that is this node, or was heard lately.
+    pub is_owner_heard: bool,
+    /// Why this node could not run it, and so does not take it over.
+    pub unfit: Option<String>,
     /// The epoch of the last seal.
     pub epoch: Epoch,
     /// How far this node is.
@@ -258,6 +273,7 @@ enum Asked {
     List,
     Beat,
     Check,
+    Standing,
     Trim(WorkspaceId),
     ForgetSnapshots,
     Forwarded(u64),
@@ -275,6 +291,7 @@ impl Asked {
             | Self::List
             | Self::Beat
             | Self::Check
+            | Self::Standing
             | Self::Trim(_)
             | Self::ForgetSnapshots
             | Self::Forwarded(_) => None,
@@ -291,9 +308,13 @@ pub struct Node {
     asked: HashMap<u64, Asked>,
     requests: u64,
     is_connected: bool,
+    /// Why the log's server does not answer, as the program that speaks to it said last.
+    trouble: Option<String>,
     drains: bool,
     snapshot_records: u64,
     hearing: Hearing,
+    /// When the last thing happened.
+    now_ms: u64,
     heads_due_ms: u64,
     beat_due_ms: u64,
     list_due_ms: u64,
@@ -312,8 +333,10 @@ impl Node {
             asked: HashMap::new(),
             requests: 0,
             is_connected: false,
+            trouble: None,
             drains: false,
             snapshot_records: SNAPSHOT_RECORDS,
+            now_ms,
             heads_due_ms: now_ms,
             beat_due_ms: now_ms,
             list_due_ms: now_ms,
@@ -346,9 +369,9 @@ impl Node {
         self.drains
     }
 
-    /// The nodes that a workspace which this node owns can be moved to, the best first; none if it does not own it.
+    /// The nodes that a workspace which this node owns can be moved to; none if it does not own it.
     #[must_use]
-    pub fn successors(&self, now_ms: u64, workspace: &WorkspaceId) -> Option<Vec<NodeId>> {
+    pub fn successors(&self, now_ms: u64, workspace: &WorkspaceId) -> Option<Successors> {
         let place = self.places.get(workspace)?;
         let Role::Owner(owner) = &place.role else {
             return None;
@@ -385,12 +408,18 @@ impl Node {
         places
             .map(|(workspace, place)| {
                 let chain = place.chain();
+                let owner = chain.owner().filter(|owner| owner.released.is_none());
+                let owner = owner.map(|owner| &owner.node);
+                let is_heard =
+                    |owner: &NodeId| self.hearing.is_heard(self.now_ms, workspace, owner);
                 Standing {
                     workspace: workspace.clone(),
                     is_owned: place.is_owned(),
                     is_stopped: place.is_stopped(),
                     is_failed: place.is_failed(),
-                    owner: chain.owner().map(|owner| owner.node.clone()),
+                    owner: owner.cloned(),
+                    is_owner_heard: place.is_owned() || owner.is_some_and(is_heard),
+                    unfit: place.unfit.clone(),
                     epoch: chain.epoch(),
                     position: chain.position(),
                     head: place.head.max(chain.position()),
@@ -409,14 +438,24 @@ impl Node {
         })
     }
 
-    /// Whether the log answers for all workspaces that it owns: else nothing of some is acknowledged for now.
-    #[must_use]
-    pub fn is_answered(&self) -> bool {
-        let mut roles = self.places.values().map(|place| &place.role);
-        roles.all(|role| match role {
-            Role::Owner(owner) => self.is_connected && owner.is_answered(),
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => true,
+    /// The workspaces that it owns and whose logs have confirmed nothing of what they were asked, and since when:
+    /// nothing of them is acknowledged.
+    pub fn unanswered(&self) -> impl Iterator<Item = (&WorkspaceId, u64)> {
+        let places = self.places.iter();
+        places.filter_map(|(workspace, place)| match &place.role {
+            Role::Owner(owner) => Some((workspace, owner.unanswered_since_ms()?)),
+            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => None,
         })
+    }
+
+    /// Why the log's server does not answer, as far as that is known; none if nothing stands in the way.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        if self.is_connected {
+            self.trouble.as_deref()
+        } else {
+            Some("goondan-replica, which speaks to the log's server, does not run")
+        }
     }
 
     /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
@@ -429,6 +468,7 @@ impl Node {
 
     /// Takes in what happened at a time, in running milliseconds; returns what is to be done, in order.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
+        self.now_ms = now_ms;
         match input {
             Input::Joined { chain, files } => self.joined(now_ms, chain, files),
             Input::Wanted(workspace) => self.wanted(now_ms, &workspace),
@@ -461,6 +501,13 @@ impl Node {
                 self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
             }
             Input::Release { workspace, to } => self.release(now_ms, &workspace, to),
+            Input::Keep(workspace) => self.keep(now_ms, &workspace),
+            Input::Fit { workspace, unfit } => {
+                if let Some(place) = self.places.get_mut(&workspace) {
+                    place.unfit = unfit;
+                }
+                self.rank_of(now_ms, &workspace);
+            }
             Input::FilesDone { workspace, outcome } => {
                 self.files_done(now_ms, &workspace, outcome);
             }
@@ -505,6 +552,7 @@ impl Node {
         if self.heads_due_ms <= now_ms {
             self.heads_due_ms = now_ms.saturating_add(HEADS_MS);
             self.ask_for_heads();
+            self.ask(Asked::Standing, Ask::Standing);
         }
         if self.beat_due_ms <= now_ms {
             self.beat_due_ms = now_ms.saturating_add(HEARTBEAT_MS);
@@ -524,14 +572,16 @@ impl Node {
         }
     }
 
-    /// Lets this node be heard of each workspace; one that drains, of those alone that it owns: so nobody waits for it.
+    /// Lets this node be heard of each workspace that it owns or could run; one that drains, of those alone that it owns:
+    /// so nobody waits for it.
     fn beat(&mut self) {
         let drains = self.drains;
         let heard = self.places.iter().filter_map(|(workspace, place)| {
             let chain = place.chain();
             let owns = place.is_owned();
             let is_idle = place.is_stopped() || place.is_failed();
-            (!is_idle && (owns || !drains)).then(|| Beat {
+            let could_run = !drains && place.unfit.is_none();
+            (!is_idle && (owns || could_run)).then(|| Beat {
                 workspace: workspace.clone(),
                 node: self.id.clone(),
                 life: self.life,
@@ -587,7 +637,11 @@ impl Node {
                     self.effects.push(Effect::Forwarded { id, answer: None });
                 }
                 Asked::Trim(workspace) => self.trim_ended(&workspace),
-                Asked::Heads | Asked::List | Asked::Beat | Asked::ForgetSnapshots => {}
+                Asked::Heads
+                | Asked::List
+                | Asked::Beat
+                | Asked::Standing
+                | Asked::ForgetSnapshots => {}
             }
         }
     }

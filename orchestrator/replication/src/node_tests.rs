@@ -198,6 +198,8 @@ impl World {
                 Answer::Noted
             }
             Ask::Check => Answer::Checked(Vec::new()),
+            Ask::Standing => Answer::Standing(None),
+            Ask::Server(_) => Answer::Noted,
             Ask::Trim { workspace, before } => {
                 let log = self.logs.entry(workspace).or_default();
                 Answer::Trimmed(log.trim(before.at, before.hash))
@@ -374,7 +376,7 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
     world.pass(2_000);
     let at = world.now_ms;
     let successors = world.shells[0].node.successors(at, &workspace("w"));
-    assert_eq!(successors.unwrap().len(), 2);
+    assert_eq!(successors.unwrap().near.len(), 2);
     assert_eq!(world.shells[1].node.successors(at, &workspace("w")), None);
     let release = |to: &str| Input::Release {
         workspace: workspace("w"),
@@ -399,6 +401,66 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
     let owner = standing[0].owner.clone().unwrap();
     assert!([node("a"), node("c")].contains(&owner), "{owner}");
     assert_eq!(standing[0].epoch, Epoch(3));
+}
+
+#[test]
+fn a_node_that_could_not_run_a_workspace_is_not_given_it_and_takes_none() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    let fit = |unfit: Option<&str>| Input::Fit {
+        workspace: workspace("w"),
+        unfit: unfit.map(str::to_owned),
+    };
+    world.give(1, fit(Some("a secret is missing")));
+    world.give(2, fit(Some("a secret is missing")));
+    world.pass(10_000);
+    let successors = world.shells[0]
+        .node
+        .successors(world.now_ms, &workspace("w"));
+    assert_eq!(successors, Some(Successors::default()));
+    world.shells[0].is_still = true;
+    world.pass(30_000);
+    assert_eq!(world.owners("w"), [0], "it would run nowhere");
+    assert!(world.shells[1].node.standings()[0].unfit.is_some());
+    assert!(!world.shells[1].node.standings()[0].is_owner_heard);
+    world.give(2, fit(None));
+    world.pass(10_000);
+    assert_eq!(world.owners("w"), [0, 2]);
+}
+
+#[test]
+fn a_node_that_is_far_behind_is_not_given_a_workspace() {
+    let mut hearing = Hearing::new(node("a"));
+    for count in 0..2 {
+        for (name, position) in [("b", 4_000), ("c", 5_999)] {
+            let beat = Beat {
+                workspace: workspace("w"),
+                node: node(name),
+                life: Life(1),
+                epoch: Epoch(1),
+                position: Position(position),
+                owns: false,
+            };
+            hearing.hear(0, &Heard { beat, count });
+        }
+    }
+    let successors = hearing.successors(0, &workspace("w"), Position(6_000));
+    assert_eq!(successors.near, [node("c")]);
+    assert_eq!(successors.far_behind, [(node("b"), 2_000)].into());
+}
+
+#[test]
+fn a_workspace_that_was_to_be_given_up_can_stay() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    world.pass(2_000);
+    // Nothing is offered to a log that does not answer.
+    world.give(0, Input::Keep(workspace("w")));
+    assert!(world.has_seen(0, &Effect::Own(workspace("w"))));
+    world.batch(0, "w", 2);
+    world.pass(2_000);
+    assert_eq!(world.owners("w"), [0]);
+    assert_eq!(world.digest(1, "w"), world.digest(0, "w"));
 }
 
 #[test]

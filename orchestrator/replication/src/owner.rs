@@ -81,6 +81,8 @@ pub enum Input {
         /// To which node; any, if none is named.
         to: Option<NodeId>,
     },
+    /// It is not to be given up after all, if that was not offered to the log yet.
+    Keep,
     /// Time has passed.
     Tick,
 }
@@ -200,6 +202,8 @@ pub struct Owner {
     /// A snapshot that is kept, until the log says so: its record's place and its digest.
     snapshot: Option<(Position, Hash)>,
     release: Option<Option<NodeId>>,
+    /// Whether the log was offered the record that says so: what was offered once is never taken back.
+    offers_release: bool,
     /// While looked for: the first of the acknowledged records known to be lost, others standing in their place.
     taken_from: Option<Position>,
     /// Whether the last record was seen to stand since one was met that does not follow it.
@@ -209,6 +213,8 @@ pub struct Owner {
     /// Questions in a row that came to nothing.
     failures: u32,
     heard_ms: u64,
+    /// Since when the log has confirmed nothing of what it was asked.
+    unanswered_since_ms: Option<u64>,
     effects: Vec<Effect>,
 }
 
@@ -225,12 +231,14 @@ impl Owner {
             progress: HashMap::new(),
             snapshot: None,
             release: None,
+            offers_release: false,
             taken_from: None,
             is_sure: false,
             phase: Phase::Idle,
             attempts: 0,
             failures: 0,
             heard_ms: now_ms,
+            unanswered_since_ms: None,
             effects: Vec::new(),
         }
     }
@@ -262,16 +270,23 @@ impl Owner {
             && self.queue.batches() < QUEUED_BATCHES_MAX
     }
 
-    /// Whether the log answers: else nothing is acknowledged for now.
+    /// Since when the log has confirmed nothing of what it was asked: nothing is acknowledged for that long. A log that
+    /// is read all the same does not confirm what waits.
     #[must_use]
-    pub fn is_answered(&self) -> bool {
-        self.phase != Phase::Over && self.failures == 0
+    pub fn unanswered_since_ms(&self) -> Option<u64> {
+        self.unanswered_since_ms
     }
 
     /// Whether the files are what the log says: nothing is on its way.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.offered.is_none() && self.queue.is_empty() && self.snapshot.is_none()
+    }
+
+    /// Whether it is being given up.
+    #[must_use]
+    pub fn is_releasing(&self) -> bool {
+        self.release.is_some()
     }
 
     /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
@@ -321,6 +336,11 @@ impl Owner {
             }
             Input::SnapshotKept { at, digest } => self.snapshot = Some((at, digest)),
             Input::Release { to } => self.release = Some(to),
+            Input::Keep => {
+                if !self.offers_release {
+                    self.release = None;
+                }
+            }
             Input::Tick => self.tick(now_ms),
         }
         if self.phase == Phase::Idle {
@@ -369,6 +389,7 @@ impl Owner {
             return;
         };
         let attempt = self.attempt();
+        self.unanswered_since_ms.get_or_insert(now_ms);
         self.phase = Phase::Putting {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
@@ -412,6 +433,7 @@ impl Owner {
             }
         }
         let to = self.release.clone()?;
+        self.offers_release = true;
         self.offer(Body::Released { to }, Vec::new())
     }
 

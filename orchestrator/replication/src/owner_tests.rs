@@ -200,14 +200,14 @@ fn a_log_that_cannot_be_reached_is_asked_more_and_more_rarely() {
                 .give(Input::Put(attempt, PutAnswer::Unavailable))
                 .is_empty()
         );
-        assert!(!bench.owner.is_answered());
+        assert!(bench.owner.unanswered_since_ms().is_some());
         let before_ms = bench.now_ms;
         asked = bench.tick();
         waits.push(bench.now_ms - before_ms);
     }
     assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000]);
     assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
-    assert!(bench.owner.is_answered());
+    assert_eq!(bench.owner.unanswered_since_ms(), None);
 }
 
 #[test]

@@ -108,6 +108,11 @@ pub enum Ask {
     },
     /// Whether the server is set as its records need it; answered by [`Answer::Checked`].
     Check,
+    /// Why nothing can be put or read now, as far as that is known; answered by [`Answer::Standing`].
+    Standing,
+    /// Where the log is from now on, with the password of its server: for connections that are made later. Answered by
+    /// [`Answer::Noted`].
+    Server(SecretValue),
 }
 
 /// A snapshot whose parts are kept.
@@ -180,6 +185,8 @@ pub enum Answer {
     Part(Option<Vec<u8>>),
     /// What was looked at.
     Checked(Vec<Finding>),
+    /// Why nothing can be put or read; none if nothing stands in the way.
+    Standing(Option<String>),
     /// The server cannot be reached, or did not answer in time; or more was asked than is worked on at once.
     Unavailable,
 }

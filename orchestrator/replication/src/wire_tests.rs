@@ -123,6 +123,16 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             vec![],
         ),
         (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),
+        (
+            Ask::Standing,
+            r#"{"id":1,"message":{"ask":"standing"}}"#,
+            vec![],
+        ),
+        (
+            Ask::Server(SecretValue::new("postgres://h/d".to_owned())),
+            r#"{"id":1,"message":{"ask":"server","server":"postgres://h/d"}}"#,
+            vec![],
+        ),
     ]
 }
 
@@ -206,6 +216,14 @@ fn answers() -> Vec<(Answer, &'static str)> {
         (
             Answer::Checked(vec![finding]),
             r#"{"id":1,"message":{"answer":"checked","findings":[{"what":"fsync","found":"off","verdict":"bad","advice":"a"}]}}"#,
+        ),
+        (
+            Answer::Standing(Some("t".to_owned())),
+            r#"{"id":1,"message":{"answer":"standing","trouble":"t"}}"#,
+        ),
+        (
+            Answer::Standing(None),
+            r#"{"id":1,"message":{"answer":"standing","trouble":null}}"#,
         ),
         (
             Answer::Unavailable,

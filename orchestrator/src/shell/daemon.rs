@@ -397,7 +397,9 @@ fn has_left(layout: &Layout) -> StartFailure {
         hint: None,
     }
     .hint(format!(
-        "put `replication` back; or leave the other nodes for good: `rm '{}'/*.json`",
+        "put `replication` back; or leave the other nodes for good, of which none may follow what runs here any more: \
+         move what they run out of `{}`, as two copies of it would run, then `rm '{}'/*.json`",
+        layout.workspaces().display(),
         dir.display()
     ))
 }

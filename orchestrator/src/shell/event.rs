@@ -1,6 +1,7 @@
 //! What happens outside the core and is brought to the supervisor, which tells the core.
 
 use goondan_protocol::control::{Call, ControlError};
+use goondan_protocol::ids::WorkspaceId;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -21,6 +22,13 @@ pub(super) enum Event {
         client: Client,
         id: u64,
         call: Box<Call>,
+    },
+    /// A workspace was given up to another node, or was not.
+    HandedOver {
+        workspace_id: WorkspaceId,
+        /// Who waits, if the core does not.
+        token: Option<RequestToken>,
+        result: Result<(), ControlError>,
     },
     /// The answer to a request, made outside the core.
     Answer {

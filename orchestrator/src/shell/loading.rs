@@ -414,6 +414,45 @@ impl Projects {
         (sources, found)
     }
 
+    /// Whether a workspace of another node could run here, with what this node has: its project, its environment files and
+    /// its secrets, or the last known good configuration. Nothing is changed. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not, in words.
+    pub(super) fn check_runnable(&self, record: &WorkspaceRecord) -> Result<(), String> {
+        let root = &record.project_root;
+        let package = goondan_config::package_name(root).unwrap_or_default();
+        let project = ProjectIdentity::new(root, package.as_deref());
+        let secrets = Reader::new(&self.vault, &project);
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(&record.env_files)
+            .with_secrets(&secrets);
+        let loaded = loader.load(root);
+        self.masks.add(&loaded.secrets);
+        let Err(problems) = loaded.bundle else {
+            return Ok(());
+        };
+        let why = invalid(&problems, &loaded.secrets, root).message;
+        if self.is_strict {
+            return Err(why);
+        }
+        let kept = configuration::read(self.disk.as_ref(), &self.layout, &record.workspace_id);
+        let Ok(Some(kept)) = kept else {
+            return Err(why);
+        };
+        let project = ProjectIdentity::new(root, record.package.as_deref());
+        let secrets = Reader::new(&self.vault, &project);
+        let files = kept.files.iter();
+        let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(&record.env_files)
+            .with_secrets(&secrets);
+        let loaded = loader.load_kept(root, &files.collect());
+        self.masks.add(&loaded.secrets);
+        loaded.bundle.map(drop).map_err(|_problems| why)
+    }
+
     /// Keeps the files of a configuration that runs, unless a later one was kept meanwhile. Blocks.
     pub(super) fn keep(
         &self,

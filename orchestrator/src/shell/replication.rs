@@ -120,6 +120,7 @@ pub(super) fn prepare(
         recording: Arc::new(recording),
         machine,
         pid: Arc::default(),
+        unacknowledged: Arc::default(),
     };
     let prepared = Prepared {
         welcome: Welcome {
@@ -154,6 +155,7 @@ pub(super) fn start(
         hub: with.hub,
         pid: handle.pid.clone(),
         machine: handle.machine.clone(),
+        layout: with.projects.layout.clone(),
     };
     tasks.spawn(link.run(with.ending));
     // The second half of such an id is by chance.
@@ -171,7 +173,7 @@ pub(super) fn start(
     if let Some(records) = prepared.snapshot_after_records {
         node = node.with_snapshots_after(records.get());
     }
-    let machine = Machine::new(node, files, handle.recording.clone(), deposed);
+    let machine = Machine::new(node, files, handle, deposed);
     machine.start(prepared.incoming)?;
     Ok(why)
 }

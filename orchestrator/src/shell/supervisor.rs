@@ -15,13 +15,14 @@ use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     Call, ControlError, Done, ErrorCode, MoveWorkspace, ProcessesPage, WatchProcesses,
 };
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::metrics::{MetricsSnapshot, Sample};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::writer::{Completion, Job, Worker};
 use goondan_writers::Writers;
 use sd_notify::NotifyState;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -37,7 +38,7 @@ use super::memory::{self, Families};
 use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
-use super::replication::handle::Replication;
+use super::replication::handle::{Replication, UnacknowledgedWorkspaces};
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -72,6 +73,8 @@ pub(super) struct Supervisor {
     launcher: Arc<Launcher>,
     /// Where workspaces have nodes beside this one.
     replication: Option<Replication>,
+    /// The workspaces of which nothing is acknowledged, as the core was told last.
+    unacknowledged: Arc<UnacknowledgedWorkspaces>,
     pub(super) reports: Reports,
     pub(super) writers: Writers<Worker>,
     pub(super) disk: Arc<dyn Disk>,
@@ -117,6 +120,7 @@ impl Supervisor {
             core,
             launcher,
             replication: projects.replication.clone(),
+            unacknowledged: Arc::default(),
             reports,
             writers,
             disk: projects.disk.clone(),
@@ -237,6 +241,32 @@ impl Supervisor {
                 call,
             } => self.on_request(token, client, id, call),
             Event::Answer { token, result } => self.respond(token, result),
+            Event::HandedOver {
+                workspace_id,
+                token,
+                result,
+            } => self.on_handed_over(workspace_id, token, result),
+        }
+    }
+
+    /// A workspace was given up to another node. If it was not, it is run here again once all that waited for its end
+    /// has been told.
+    fn on_handed_over(
+        &mut self,
+        workspace_id: WorkspaceId,
+        token: Option<RequestToken>,
+        result: Result<(), ControlError>,
+    ) {
+        let kept = result.is_err().then(|| workspace_id.clone());
+        match token {
+            Some(token) => self.respond(token, result.map(|()| json!({}))),
+            None => self.step(Input::WorkspaceWritten {
+                workspace_id,
+                result,
+            }),
+        }
+        if let (Some(id), Some(replication)) = (kept, &self.replication) {
+            replication.keep(&id);
         }
     }
 
@@ -321,12 +351,15 @@ impl Supervisor {
             self.measure();
         }
         self.ticks = self.ticks.wrapping_add(1);
-        if let Some(replication) = self
-            .replication
-            .as_ref()
-            .filter(|_| self.core.is_stopping())
-        {
-            replication.stopping();
+        if let Some(replication) = self.replication.clone() {
+            if self.core.is_stopping() {
+                replication.stopping();
+            }
+            let found = replication.unacknowledged();
+            if self.unacknowledged != found {
+                self.unacknowledged = found.clone();
+                self.step(Input::Unacknowledged(found.as_ref().clone()));
+            }
         }
         self.step(Input::Tick);
         if self.process_watches.is_due() {

@@ -395,6 +395,20 @@ fn lock(path: &Path, locked: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
+/// What `config.json` says of replication now. The daemon works with what the file said at its start, but for the
+/// password of the server, which may be rotated.
+///
+/// # Errors
+///
+/// [`FileError`] if it cannot be read, or is none.
+pub fn replication_config(layout: &Layout) -> Result<Option<ReplicationConfig>, FileError> {
+    let path = layout.config_file();
+    if RealDisk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(None);
+    }
+    parse_config(&path).map(|config| config.replication)
+}
+
 fn read_config(layout: &Layout) -> Result<SystemConfig, FileError> {
     let path = layout.config_file();
     let disk = RealDisk;
@@ -402,12 +416,16 @@ fn read_config(layout: &Layout) -> Result<SystemConfig, FileError> {
         files::replace(&disk, &path, b"{}\n")?;
         return Ok(SystemConfig::default());
     }
-    let mut file = disk.open_read(&path).during("open", &path)?;
-    let bytes = read_all(file.as_mut(), CONFIG_BYTES_MAX).during("read", &path)?;
+    parse_config(&path)
+}
+
+fn parse_config(path: &Path) -> Result<SystemConfig, FileError> {
+    let mut file = RealDisk.open_read(path).during("open", path)?;
+    let bytes = read_all(file.as_mut(), CONFIG_BYTES_MAX).during("read", path)?;
     serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
         line: u64::try_from(error.line()).unwrap_or(0),
         problem: error.to_string(),
-        path,
+        path: path.to_owned(),
     })
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::WorkspaceId;
 use crate::limits::MAX_NODES_PAGE;
 
+use super::Unacknowledged;
 use super::paging::page_of;
 
 /// `node.list`: the nodes, and one page of the workspaces with who has them, by their names.
@@ -29,6 +30,9 @@ pub struct NodesPage {
     /// Whether the program that speaks to the log's server runs.
     #[serde(default)]
     pub is_connected: bool,
+    /// Why the log's server does not answer; none while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// Whether the daemon that answers is to take no workspace over that another one can run.
     #[serde(default)]
     pub is_draining: bool,
@@ -59,11 +63,18 @@ pub struct NodeInfo {
 pub struct ReplicatedWorkspace {
     /// Which.
     pub workspace_id: WorkspaceId,
-    /// The node that runs it, as far as its log was read; none before the first.
+    /// The node that runs it, as far as its log was read; none before the first, and while it is given up and no other
+    /// node has taken it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Whether that is the daemon that answers.
     pub is_here: bool,
+    /// Whether that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
+    #[serde(default)]
+    pub is_owner_heard: bool,
+    /// Why the daemon that answers could not run it, and so does not take it over; none if it could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfit: Option<String>,
     /// Whether a person has to decide what becomes of the files that the daemon that answers has.
     pub is_stopped: bool,
     /// Whether its disk has failed; it begins anew with the workspace some seconds later.
@@ -75,6 +86,9 @@ pub struct ReplicatedWorkspace {
     pub head: u64,
     /// How far each node has followed it.
     pub replicas: Vec<ReplicaInfo>,
+    /// Since when the daemon that answers, which runs it, can acknowledge nothing; none while it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unacknowledged: Option<Unacknowledged>,
 }
 
 /// How far a node has followed a log.

@@ -88,6 +88,10 @@ pub struct WorkspaceInfo {
     /// How many there are, those that are not listed included.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bundle_problems_total: usize,
+    /// Since when nothing of it is acknowledged, since its log confirms nothing; none while it does, and where there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unacknowledged: Option<Unacknowledged>,
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
@@ -146,11 +150,24 @@ pub struct UnhealthyProcess {
     pub detail: Option<String>,
 }
 
+/// The log of a workspace confirms nothing (`REP-1`): whoever hands something in waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unacknowledged {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why, as far as that is known.
+    pub reason: String,
+}
+
 impl WorkspaceInfo {
     /// Whether all of it runs as it should.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.problem.is_none() && self.unhealthy_total == 0 && self.parked_events == 0
+        self.problem.is_none()
+            && self.unacknowledged.is_none()
+            && self.unhealthy_total == 0
+            && self.parked_events == 0
     }
 
     /// The conversation that is meant: the one that was named, or the project's own, or `main`.

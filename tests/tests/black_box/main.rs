@@ -165,6 +165,10 @@ mod replicated_work;
 #[cfg(test)]
 mod replication;
 #[cfg(test)]
+mod replication_moves;
+#[cfg(test)]
+mod replication_outage;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod rewinding;

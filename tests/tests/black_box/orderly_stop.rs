@@ -130,7 +130,9 @@ fn sup_6_a_connector_that_dies_while_a_daemon_stops_starts_again() {
     let daemon = in_a_turn(&home, &telegram);
     let pid = connector(&home).unwrap();
     processes::signal(daemon.pid(), Signal::SIGTERM);
-    daemon.log().wait_for("it stops", |line| line["message"] == "the daemon is stopping");
+    daemon.log().wait_for("it stops", |line| {
+        line["message"] == "the daemon is stopping"
+    });
     processes::signal(pid, Signal::SIGKILL);
     wait_until("another one runs", || {
         connector(&home).is_some_and(|other| other != pid)
@@ -146,7 +148,9 @@ fn sup_6_calls_to_a_connection_that_was_removed_are_made_until_the_turn_ends() {
     let project = project(&telegram);
     let home = Home::new(&project);
     let _daemon = in_a_turn(&home, &telegram);
-    let (before, _) = project.split_once(&format!("---\napiVersion: goondan.ai/v1\n{CONNECTION}")).unwrap();
+    let (before, _) = project
+        .split_once(&format!("---\napiVersion: goondan.ai/v1\n{CONNECTION}"))
+        .unwrap();
     let without = before.replace(
         "    - {kind: Tool, name: telegram, package: \"@goondan/base\"}\n",
         "",

@@ -123,6 +123,13 @@ impl Fleet {
             labels.clone(),
             usize::from(is_unwell),
         );
+        let since = workspace.unacknowledged.as_ref().map(|it| it.since);
+        let silent_ms = since.map_or(0, |since| {
+            let ms = self.now.wall.as_unix_millis() - since.as_unix_millis();
+            u64::try_from(ms).unwrap_or(0)
+        });
+        let silence = Micros::millis(silent_ms);
+        samples.number(Metric::UnacknowledgedTime, labels.clone(), silence);
         let parked = workspace.parked.values().sum();
         samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
         let entries = workspace.instances.values();

@@ -234,6 +234,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .map(|(key, problem)| (key.clone(), problem.clone()))
             .collect(),
         bundle_problems_total: workspace.bundle_problems.len(),
+        unacknowledged: workspace.unacknowledged.clone(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
 use goondan_protocol::control::{
-    ControlError, ErrorCode, OpenWorkspace, Watching, WorkspaceProblem,
+    ControlError, ErrorCode, OpenWorkspace, Unacknowledged, Watching, WorkspaceProblem,
 };
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
@@ -67,6 +67,32 @@ impl Fleet {
         });
         workspace.record = record;
         workspace.sources = sources.clone();
+    }
+
+    /// Notes of which workspaces nothing is acknowledged, and tells people of what changed.
+    pub(crate) fn on_unacknowledged(&mut self, silent: &BTreeMap<WorkspaceId, Unacknowledged>) {
+        let mut events = Vec::new();
+        for (id, workspace) in &mut self.workspaces {
+            let now = silent.get(id);
+            match (&workspace.unacknowledged, now) {
+                (None, Some(now)) => events.push(
+                    LogEvent::error(
+                        "nothing is acknowledged: the workspace's log confirms nothing",
+                    )
+                    .with("workspaceId", id.as_str())
+                    .with("reason", now.reason.clone()),
+                ),
+                (Some(_), None) => events.push(
+                    LogEvent::info("the workspace's log confirms again what is written")
+                        .with("workspaceId", id.as_str()),
+                ),
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+            workspace.unacknowledged = now.cloned();
+        }
+        for event in events {
+            self.log(event);
+        }
     }
 
     /// A workspace that is closed is not known any more.

@@ -429,7 +429,11 @@ impl World {
                     ToChild::Agent(ToAgent::CallResult(result)) => {
                         if let CallOutcome::Error(error) = &result.outcome {
                             let why = &error.message;
-                            assert!(!why.contains("it is being stopped"), "{}: {why}", child.owner);
+                            assert!(
+                                !why.contains("it is being stopped"),
+                                "{}: {why}",
+                                child.owner
+                            );
                         }
                     }
                     ToChild::Agent(ToAgent::AgentAnswer(answer)) => {

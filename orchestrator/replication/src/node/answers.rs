@@ -53,8 +53,12 @@ impl Node {
                 self.effects.push(Effect::Checked(Some(findings)));
             }
             (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
+            (Asked::Standing, Answer::Standing(trouble)) => self.trouble = trouble,
             // They are asked again soon.
-            (Asked::Heads | Asked::List | Asked::Beat | Asked::ForgetSnapshots, _) => {}
+            (
+                Asked::Heads | Asked::List | Asked::Beat | Asked::Standing | Asked::ForgetSnapshots,
+                _,
+            ) => {}
         }
     }
 
@@ -122,7 +126,11 @@ impl Node {
     }
 
     pub(super) fn rank_of(&mut self, now_ms: u64, workspace: &WorkspaceId) {
-        let chain = self.places.get(workspace).map(Place::chain);
+        let place = self.places.get(workspace);
+        if place.is_some_and(|place| place.unfit.is_some()) {
+            return self.tell_standby(now_ms, workspace, standby::Input::Rank(None));
+        }
+        let chain = place.map(Place::chain);
         let owner = chain.and_then(Chain::owner).map(|owner| owner.node.clone());
         let mut rank = self.hearing.rank(now_ms, workspace, owner.as_ref());
         // Whoever drains comes behind all others.

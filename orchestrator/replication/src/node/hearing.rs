@@ -17,6 +17,15 @@ struct Last {
     at_ms: Option<u64>,
 }
 
+/// The nodes that a workspace could be moved to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Successors {
+    /// Those that have followed it nearly to its end, the best first.
+    pub near: Vec<NodeId>,
+    /// Those that are far behind, and by how many records.
+    pub far_behind: BTreeMap<NodeId, u64>,
+}
+
 /// What nodes last said.
 #[derive(Debug)]
 pub(super) struct Hearing {
@@ -83,29 +92,35 @@ impl Hearing {
         others.map(|(_, last)| last.position).collect()
     }
 
-    /// The other nodes that were lately heard to follow a workspace, those that are near its end first, and of them in the
-    /// order in which they are to have it.
+    /// The other nodes that were lately heard to follow a workspace, in the order in which they are to have it; those that
+    /// are far behind its end apart, with how far.
     pub(super) fn successors(
         &self,
         now_ms: u64,
         workspace: &WorkspaceId,
         head: Position,
-    ) -> Vec<NodeId> {
+    ) -> Successors {
         let last = self.last.get(workspace).into_iter().flatten();
-        let near = Position(head.0.saturating_sub(NEAR_RECORDS));
         let heard =
             last.filter(|(node, _)| **node != self.own && self.is_heard(now_ms, workspace, node));
-        let heard: BTreeMap<&NodeId, bool> = heard
-            .map(|(node, last)| (node, last.position < near))
+        let behind: BTreeMap<&NodeId, u64> = heard
+            .map(|(node, last)| (node, head.0.saturating_sub(last.position.0)))
             .collect();
         let mut nodes = Nodes::default();
-        for node in heard.keys() {
+        for node in behind.keys() {
             // Of more than there may be, some are not counted.
             nodes.join((*node).clone()).ok();
         }
-        let mut order = nodes.order(workspace);
-        order.sort_by_key(|node| heard.get(node).copied());
-        order
+        let mut successors = Successors::default();
+        for node in nodes.order(workspace) {
+            match behind.get(&node) {
+                Some(records) if *records > NEAR_RECORDS => {
+                    successors.far_behind.insert(node, *records);
+                }
+                Some(_) | None => successors.near.push(node),
+            }
+        }
+        successors
     }
 
     /// How many nodes were heard lately, this one among them.

@@ -38,6 +38,8 @@ pub(super) struct Place {
     pub(super) head: Position,
     /// Whether a client wants to work with it here.
     pub(super) is_wanted: bool,
+    /// Why this node could not run it.
+    pub(super) unfit: Option<String>,
     /// Whether it is being given up.
     is_releasing: bool,
     pub(super) snapshots: Snapshots,
@@ -54,6 +56,7 @@ impl Place {
             role,
             head: noted,
             is_wanted: false,
+            unfit: None,
             is_releasing: false,
             snapshots: Snapshots::default(),
             is_told_to: false,
@@ -297,6 +300,18 @@ impl Node {
         self.tell_owner(now_ms, workspace, owner::Input::Release { to });
     }
 
+    /// It stays here after all, if it is not given up already.
+    pub(super) fn keep(&mut self, now_ms: u64, workspace: &WorkspaceId) {
+        self.tell_owner(now_ms, workspace, owner::Input::Keep);
+        let Some(place) = self.places.get_mut(workspace) else {
+            return;
+        };
+        if matches!(&place.role, Role::Owner(owner) if !owner.is_releasing()) {
+            place.is_releasing = false;
+            self.effects.push(Effect::Own(workspace.clone()));
+        }
+    }
+
     /// From owner to standby: the files are what the log says.
     fn released(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
@@ -309,9 +324,9 @@ impl Node {
         let files = Files::AsNoted;
         let standby = Standby::new(self.id.clone(), self.life, chain.clone(), files, now_ms);
         let head = place.head;
-        let is_wanted = place.is_wanted;
+        let (is_wanted, unfit) = (place.is_wanted, place.unfit.take());
         *place = Place::new(Role::Standby(Box::new(standby)), chain.position(), now_ms);
-        (place.head, place.is_wanted) = (head, is_wanted);
+        (place.head, place.is_wanted, place.unfit) = (head, is_wanted, unfit);
         self.effects.push(Effect::Released(chain));
         self.rank_of(now_ms, workspace);
         self.tell_standby(now_ms, workspace, standby::Input::Told);

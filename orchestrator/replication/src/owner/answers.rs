@@ -45,6 +45,9 @@ impl Owner {
         } else if before == Some(expected) || self.target() == Position::START.next() {
             self.failures = 0;
             self.heard_ms = now_ms;
+            if self.offered.is_none() && self.kept.again().is_none() {
+                self.unanswered_since_ms = None;
+            }
         } else {
             self.behind(now_ms, head);
         }
@@ -54,6 +57,7 @@ impl Owner {
     fn stands(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
         self.failures = 0;
+        self.unanswered_since_ms = None;
         if let Some(from) = self.taken_from {
             let to = self.chain.position();
             return self.depose(Deposed::TailTaken { from, to });
@@ -181,6 +185,7 @@ impl Owner {
 
     /// A question came to nothing; `in_doubt` if the record may stand all the same.
     pub(super) fn failed(&mut self, now_ms: u64, in_doubt: bool) {
+        self.unanswered_since_ms.get_or_insert(now_ms);
         let doublings = self.failures.min(u64::BITS / 2);
         self.failures = self.failures.saturating_add(1);
         if in_doubt && doublings == 0 {

@@ -42,6 +42,9 @@ enum Head {
     Checked {
         findings: Vec<Finding>,
     },
+    Standing {
+        trouble: Option<String>,
+    },
     Unavailable {},
 }
 
@@ -79,6 +82,9 @@ impl Response {
             Answer::Part(None) => Head::NoPart {},
             Answer::Checked(findings) => Head::Checked {
                 findings: findings.clone(),
+            },
+            Answer::Standing(trouble) => Head::Standing {
+                trouble: trouble.clone(),
             },
             Answer::Unavailable => Head::Unavailable {},
         };
@@ -140,6 +146,7 @@ fn answer(head: Head, pieces: &[&[u8]]) -> Result<Answer, WireFault> {
         (Head::Noted {}, []) => Answer::Noted,
         (Head::NoPart {}, []) => Answer::Part(None),
         (Head::Checked { findings }, []) => Answer::Checked(findings),
+        (Head::Standing { trouble }, []) => Answer::Standing(trouble),
         (Head::Unavailable {}, []) => Answer::Unavailable,
         _ => return Err(WireFault::Pieces),
     };

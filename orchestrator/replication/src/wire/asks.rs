@@ -1,6 +1,7 @@
 //! Requests as frames.
 
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::secret::SecretValue;
 use serde::{Deserialize, Serialize};
 
 use super::{Ask, Beat, KeptSnapshot, Part, Request, WireFault, pieces};
@@ -48,6 +49,10 @@ enum Head {
         before: Snapshot,
     },
     Check {},
+    Standing {},
+    Server {
+        server: SecretValue,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -128,6 +133,10 @@ impl Request {
                 before: Snapshot::of(before),
             },
             Ask::Check => Head::Check {},
+            Ask::Standing => Head::Standing {},
+            Ask::Server(server) => Head::Server {
+                server: server.clone(),
+            },
         };
         pieces::write(self.id, head, bytes.as_slice())
     }
@@ -185,6 +194,8 @@ impl Ask {
                 before: before.read()?,
             }),
             (Head::Check {}, []) => Ok(Self::Check),
+            (Head::Standing {}, []) => Ok(Self::Standing),
+            (Head::Server { server }, []) => Ok(Self::Server(server)),
             _ => Err(WireFault::Pieces),
         }
     }
@@ -200,7 +211,9 @@ impl Ask {
             | Self::List { .. }
             | Self::ReadPart(_)
             | Self::ForgetSnapshots { .. }
-            | Self::Check => true,
+            | Self::Check
+            | Self::Standing
+            | Self::Server(_) => true,
         };
         is_good.then_some(()).ok_or(WireFault::TooMuch)
     }

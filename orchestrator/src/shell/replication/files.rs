@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use goondan_core::{Input, LoadPurpose, Loaded, control_error};
 use goondan_durable::disk::{Disk, EntryKind};
@@ -32,6 +33,7 @@ use tokio::sync::mpsc;
 use super::messages::{Job, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
 use super::{importing, verifying};
+use crate::limits::FITNESS_LOOK_MS;
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 use crate::shell::proposals;
@@ -58,6 +60,12 @@ pub(super) struct FilesThread {
     failed: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
+    /// Those whose logs are followed here.
+    joined: BTreeSet<WorkspaceId>,
+    /// Why this node could not run them, as the machine was told last.
+    unfit: HashMap<WorkspaceId, Option<String>>,
+    /// When that was last looked at.
+    looked_at: Option<Instant>,
 }
 
 impl FilesThread {
@@ -93,6 +101,9 @@ impl FilesThread {
             importing: HashSet::new(),
             failed: HashSet::new(),
             ahead: HashMap::new(),
+            joined: BTreeSet::new(),
+            unfit: HashMap::new(),
+            looked_at: None,
         };
         let builder = thread::Builder::new().name("replica files".to_owned());
         builder.spawn(move || this.run(&waiting))?;
@@ -101,7 +112,13 @@ impl FilesThread {
 
     fn run(mut self, waiting: &Receiver<Job>) {
         self.join_all();
-        while let Ok(job) = waiting.recv() {
+        loop {
+            self.look_for_fitness();
+            let job = match waiting.recv_timeout(Duration::from_millis(FITNESS_LOOK_MS)) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             match job {
                 Job::Join(workspace) => self.join(&workspace),
                 Job::Work(workspace, work) => self.work(workspace, work),
@@ -126,6 +143,43 @@ impl FilesThread {
                     return;
                 }
             }
+        }
+    }
+
+    /// Looks whether this node could run the workspaces that it stands by for: one that could not is not to take them over.
+    /// Not more often than every so many milliseconds.
+    fn look_for_fitness(&mut self) {
+        let due = Duration::from_millis(FITNESS_LOOK_MS);
+        if self.looked_at.is_some_and(|at| at.elapsed() < due) {
+            return;
+        }
+        self.looked_at = Some(Instant::now());
+        for workspace in self.joined.clone() {
+            let unfit = if self.owned.contains(&workspace) {
+                None
+            } else {
+                self.why_unfit(&workspace)
+            };
+            if self.unfit.get(&workspace) != Some(&unfit) {
+                if let Some(why) = &unfit {
+                    tracing::warn!(
+                        workspace_id = %workspace,
+                        why,
+                        "this node could not run the workspace, and does not take it over"
+                    );
+                }
+                self.unfit.insert(workspace.clone(), unfit.clone());
+                drop(self.machine.send(Message::Fit(workspace, unfit)));
+            }
+        }
+    }
+
+    /// Why this node could not run a workspace; none if it could, or if the workspace is not to run.
+    fn why_unfit(&self, workspace: &WorkspaceId) -> Option<String> {
+        match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
+            Ok(Some(record)) if record.registered => self.projects.check_runnable(&record).err(),
+            // What is not followed yet says nothing, and what cannot be read is found by whoever runs it.
+            Ok(_) | Err(_) => None,
         }
     }
 
@@ -186,6 +240,10 @@ impl FilesThread {
                 },
                 is_wanted,
             )) => {
+                self.joined.insert(workspace.clone());
+                // What is known of an earlier time with it is not known of this one.
+                self.unfit.remove(workspace);
+                self.looked_at = None;
                 let noted = (chain.position(), ahead);
                 self.ahead.insert(workspace.clone(), noted);
                 drop(self.machine.send(Message::Joined {

@@ -1,16 +1,20 @@
 //! The handle of what replicates workspaces, for those who need nothing of how it does.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, Done, ErrorCode, ListNodes, VerifyReplica};
+use goondan_protocol::control::{
+    ControlError, Done, ErrorCode, ListNodes, Unacknowledged, VerifyReplica,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
 use goondan_replication::names::NodeId;
+use goondan_replication::node::Successors;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -23,7 +27,12 @@ pub(in crate::shell) struct Replication {
     pub(super) recording: Arc<Recording>,
     pub(super) machine: Sender<Message>,
     pub(super) pid: Arc<AtomicU32>,
+    /// The workspaces of which nothing is acknowledged, as the thread that knows found last.
+    pub(super) unacknowledged: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
 }
+
+/// Workspaces of which nothing is acknowledged.
+pub(in crate::shell) type UnacknowledgedWorkspaces = BTreeMap<WorkspaceId, Unacknowledged>;
 
 impl Replication {
     /// A disk whose changes of workspaces go to their logs.
@@ -34,6 +43,12 @@ impl Replication {
     /// The process of the program, while there is one.
     pub(in crate::shell) fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// The workspaces of which nothing is acknowledged now.
+    pub(in crate::shell) fn unacknowledged(&self) -> Arc<UnacknowledgedWorkspaces> {
+        let known = self.unacknowledged.lock();
+        Arc::clone(&known.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until this node owns a workspace, so that its files may be changed. Blocks, for a while at most.
@@ -92,22 +107,44 @@ impl Replication {
                 "this node does not run workspace `{workspace}`"
             )));
         };
-        let Some(to) = to else {
-            let best = successors.first().map(|node| node.as_str().to_owned());
-            return best
-                .ok_or_else(|| refused(format!("no other node follows workspace `{workspace}`")));
+        let Successors { near, far_behind } = successors;
+        let behind = |records: u64| {
+            format!(
+                "is {records} records behind workspace `{workspace}`: it would not have all of it for a while"
+            )
         };
-        if successors.iter().any(|node| node.as_str() == to) {
+        let Some(to) = to else {
+            let Some(best) = near.first() else {
+                let why = match far_behind.first_key_value() {
+                    Some((node, records)) => format!("node `{node}` {}", behind(*records)),
+                    None => {
+                        format!("no other node follows workspace `{workspace}` and could run it")
+                    }
+                };
+                return Err(refused(why));
+            };
+            return Ok(best.as_str().to_owned());
+        };
+        if near.iter().any(|node| node.as_str() == to) {
             return Ok(to.to_owned());
         }
-        let others: Vec<_> = successors.iter().map(NodeId::as_str).collect();
+        if let Some((_, records)) = far_behind.iter().find(|(node, _)| node.as_str() == to) {
+            return Err(refused(format!("node `{to}` {}", behind(*records))));
+        }
+        let others: Vec<_> = near.iter().map(NodeId::as_str).collect();
         let others = match others.as_slice() {
-            [] => "no other one does".to_owned(),
-            some => format!("those that do: {}", some.join(", ")),
+            [] => "no other one was".to_owned(),
+            some => format!("those that were: {}", some.join(", ")),
         };
         Err(refused(format!(
-            "node `{to}` was not lately heard to follow workspace `{workspace}`; {others}"
+            "node `{to}` was not lately heard to follow workspace `{workspace}` and to be able to run it; {others}"
         )))
+    }
+
+    /// A workspace that was to be given up was not: it is run here again.
+    pub(in crate::shell) fn keep(&self, workspace: &WorkspaceId) {
+        // Without the thread the daemon ends.
+        self.machine.send(Message::Keep(workspace.clone())).ok();
     }
 
     /// Gives up a workspace of which nothing runs any more. `disk` is that whose changes go to the log, `dir` the
@@ -145,13 +182,13 @@ impl Replication {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ending(())),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(unanswered(
-                        "the log's server does not answer; it is given up once it does, and runs nowhere until then",
+                        "the log's server does not answer; it runs here again, unless the log has it as given up",
                     ));
                 }
             }
         }
         Err(unanswered(
-            "something still writes to it; it does not run here, and is still this node's",
+            "something still writes to it; it runs here again",
         ))
     }
 

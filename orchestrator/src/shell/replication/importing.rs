@@ -47,8 +47,17 @@ pub(super) fn unfinished(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
         .join(workspace.as_str())
 }
 
-fn before(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
-    layout.replication().join(BEFORE).join(workspace.as_str())
+/// Where what this node had of a workspace is kept. A node that leaves the others and comes back, and does so again, has
+/// had several: nothing of them is replaced. The later ones have names that no workspace has.
+fn before(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<PathBuf> {
+    let dir = layout.replication().join(BEFORE);
+    let mut to = dir.join(workspace.as_str());
+    let mut number: u32 = 1;
+    while disk.stat(&to)?.is_some() {
+        number += 1;
+        to = dir.join(format!("{workspace}~{number}"));
+    }
+    Ok(to)
 }
 
 /// Whether a workspace has any files here.
@@ -83,7 +92,7 @@ pub(super) fn give_up(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId)
 }
 
 fn keep(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId, from: &Path) -> io::Result<()> {
-    let to = before(layout, workspace);
+    let to = before(disk, layout, workspace)?;
     go(disk, from, &to)?;
     tracing::warn!(
         workspace_id = %workspace,
@@ -256,11 +265,37 @@ mod tests {
         give_up(&disk, &layout, &workspace).unwrap();
         finish(&disk, &disk, &layout, &workspace).unwrap();
         assert!(!has_files(&disk, &layout, &workspace).unwrap());
-        assert!(has_all(&disk, &before(&layout, &workspace)));
+        let kept = layout.replication().join(BEFORE).join(workspace.as_str());
+        assert!(has_all(&disk, &kept));
 
         let (disk, layout) = former();
         assert!(has_files(&disk, &layout, &workspace).unwrap());
         take_away(&disk, &layout, &workspace, false).unwrap();
-        assert!(has_all(&disk, &before(&layout, &workspace)));
+        assert!(has_all(&disk, &kept));
+    }
+
+    #[test]
+    fn rep_1_a_node_that_leaves_and_returns_again_keeps_what_it_had() {
+        let (disk, layout) = former();
+        let workspace = workspace();
+        let dir = layout.workspace(&workspace);
+        for number in 1..=3 {
+            take_away(&disk, &layout, &workspace, false).unwrap();
+            assert!(!has_files(&disk, &layout, &workspace).unwrap());
+            disk.create_dir(&dir).unwrap();
+            let text = format!("returned {number} times");
+            disk.plant(&dir.join("workspace.json"), text.as_bytes())
+                .unwrap();
+        }
+        let kept = disk.list(&layout.replication().join(BEFORE)).unwrap();
+        let names = kept.iter().map(|entry| entry.name.to_str().unwrap());
+        let names: std::collections::BTreeSet<_> = names.collect();
+        assert_eq!(names, ["w", "w~2", "w~3"].into());
+        assert!(
+            names
+                .iter()
+                .skip(1)
+                .all(|name| WorkspaceId::new(*name).is_err())
+        );
     }
 }

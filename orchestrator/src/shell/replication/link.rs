@@ -16,7 +16,8 @@ use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::trace::TraceId;
-use goondan_replication::wire::{Hello, Request, Response, Welcome, WireFault};
+use goondan_replication::wire::{Ask, Hello, Request, Response, Welcome, WireFault};
+use goondan_store::root::{self, Layout};
 use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::messages::Message;
-use crate::limits::{REPLICA_RESTART_FIRST_MS, REPLICA_RESTART_MAX_MS};
+use crate::limits::{REPLICA_CONFIG_LOOK_MS, REPLICA_RESTART_FIRST_MS, REPLICA_RESTART_MAX_MS};
 use crate::shell::launcher::{Launched, Launcher};
 use crate::shell::logs::{Collector, LogHub, Traces, collect};
 
@@ -40,7 +41,12 @@ pub(super) struct Link {
     /// Its process; 0 while there is none.
     pub(super) pid: Arc<AtomicU32>,
     pub(super) machine: Sender<Message>,
+    /// Where `config.json` is, which names the server.
+    pub(super) layout: Layout,
 }
+
+/// The request in which the server is named again: those of the machine are counted from 1.
+const SERVER_REQUEST: u64 = 0;
 
 /// Why the program is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +65,7 @@ enum LinkFault {
 
 impl Link {
     /// Keeps the program running until the daemon ends.
-    pub(super) async fn run(self, ending: CancellationToken) {
+    pub(super) async fn run(mut self, ending: CancellationToken) {
         let mut pause_ms = REPLICA_RESTART_FIRST_MS;
         loop {
             let mut has_spoken = false;
@@ -87,7 +93,8 @@ impl Link {
     }
 
     /// One life of the program.
-    async fn live(&self, has_spoken: &mut bool) -> Result<(), LinkFault> {
+    async fn live(&mut self, has_spoken: &mut bool) -> Result<(), LinkFault> {
+        self.is_server_changed();
         let (launcher, program) = (self.launcher.clone(), self.program.clone());
         let launched = tokio::task::spawn_blocking(move || launcher.launch_program(program)).await;
         let launched = launched.map_err(|error| LinkFault::Start(std::io::Error::other(error)))?;
@@ -135,7 +142,38 @@ impl Link {
         ended
     }
 
-    async fn speak(&self, socket: UnixStream, has_spoken: &mut bool) -> Result<(), LinkFault> {
+    /// Reads again which server `config.json` names, and with which password; true if that is another URL than before.
+    fn is_server_changed(&mut self) -> bool {
+        // While it is written, or without a server in it, what was read before holds.
+        let Ok(named) = root::replication_config(&self.layout) else {
+            return false;
+        };
+        match named {
+            Some(named) if named.postgres != self.welcome.server => {
+                self.welcome.server = named.postgres;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Names the server to the program whenever `config.json` names another one: a password is rotated without a
+    /// restart of the daemon.
+    async fn watch_config(&mut self, asks: &mpsc::UnboundedSender<Request>) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(REPLICA_CONFIG_LOOK_MS)).await;
+            if self.is_server_changed() {
+                let request = Request {
+                    id: SERVER_REQUEST,
+                    ask: Ask::Server(self.welcome.server.clone()),
+                };
+                // Without whoever writes it, this life of the program is over.
+                asks.send(request).ok();
+            }
+        }
+    }
+
+    async fn speak(&mut self, socket: UnixStream, has_spoken: &mut bool) -> Result<(), LinkFault> {
         let (reader, writer) = socket.into_split();
         let mut incoming = FramedRead::new(reader, FrameCodec::new());
         let mut outgoing = FramedWrite::new(writer, FrameCodec::new());
@@ -148,22 +186,24 @@ impl Link {
         sent.map_err(LinkFault::Socket)?;
         let (asks, waiting) = mpsc::unbounded_channel();
         *has_spoken = true;
-        drop(self.machine.send(Message::Connected(asks)));
+        drop(self.machine.send(Message::Connected(asks.clone())));
+        let machine = self.machine.clone();
         tokio::select! {
-            ended = self.read(incoming) => ended,
+            ended = read(incoming, &machine) => ended,
             ended = write(outgoing, waiting) => ended,
+            () = self.watch_config(&asks) => Ok(()),
         }
     }
+}
 
-    async fn read(
-        &self,
-        mut incoming: FramedRead<OwnedReadHalf, FrameCodec>,
-    ) -> Result<(), LinkFault> {
-        loop {
-            let frame = next(&mut incoming).await?;
-            let response = Response::from_frame(&frame).map_err(LinkFault::Wire)?;
-            drop(self.machine.send(Message::Answered(response)));
-        }
+async fn read(
+    mut incoming: FramedRead<OwnedReadHalf, FrameCodec>,
+    machine: &Sender<Message>,
+) -> Result<(), LinkFault> {
+    loop {
+        let frame = next(&mut incoming).await?;
+        let response = Response::from_frame(&frame).map_err(LinkFault::Wire)?;
+        drop(machine.send(Message::Answered(response)));
     }
 }
 

@@ -1,26 +1,29 @@
 //! The thread that knows how all workspaces of this node stand.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use goondan_clock::RunningTime;
+use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FindingSeverity, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
-    ReplicatedWorkspace, ServerFinding, ServerVerdict, Verification,
+    ReplicatedWorkspace, ServerFinding, ServerVerdict, Unacknowledged, Verification,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::limits::PAUSE_LOOK_MS;
+use goondan_protocol::time::Timestamp;
 use goondan_replicated_disk::{Content, HandedOver, Recording};
 use goondan_replication::chain::Chain;
 use goondan_replication::node::{Effect, Input, Node, NotFollowed, Standing};
 use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
+use super::handle::{Replication, UnacknowledgedWorkspaces};
 use super::messages::{Asked, Job, Message, NotHere, Release, Verifier, Waiter};
-use crate::limits::REPLICATION_STOP_MS;
+use crate::limits::{REPLICATION_STOP_MS, UNACKNOWLEDGED_LOOK_MS, UNACKNOWLEDGED_TOLD_MS};
 
 /// What the thread has.
 pub(super) struct Machine {
@@ -40,8 +43,10 @@ pub(super) struct Machine {
     forwards: u64,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
-    /// Since when a log has not answered.
-    silent_since_ms: Option<u64>,
+    /// The workspaces of which nothing is acknowledged, and since when on this clock.
+    unacknowledged: BTreeMap<WorkspaceId, (u64, Unacknowledged)>,
+    published: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
+    look_due_ms: u64,
     started: Instant,
     time: RunningTime,
 }
@@ -50,14 +55,14 @@ impl Machine {
     pub(super) fn new(
         node: Node,
         files: Sender<Job>,
-        recording: Arc<Recording>,
+        handle: &Replication,
         deposed: oneshot::Sender<String>,
     ) -> Self {
         Self {
             node,
             asks: None,
             files,
-            recording,
+            recording: Arc::clone(&handle.recording),
             waiting: HashMap::new(),
             owned: HashSet::new(),
             releasing: HashMap::new(),
@@ -67,7 +72,9 @@ impl Machine {
             forwards: 0,
             is_stopping: false,
             stopped: None,
-            silent_since_ms: None,
+            unacknowledged: BTreeMap::new(),
+            published: Arc::clone(&handle.unacknowledged),
+            look_due_ms: 0,
             started: Instant::now(),
             time: RunningTime::default(),
         }
@@ -99,20 +106,61 @@ impl Machine {
         if self.node.due_ms() <= now_ms {
             self.give(Input::Tick);
         }
+        self.look_for_unacknowledged(now_ms);
         self.give_up(now_ms);
         self.deposed.is_some() && !self.has_stopped()
     }
 
-    /// Lets nobody wait for a log that has been silent for long while the daemon is to end.
+    /// Lets nobody wait for a log that has confirmed nothing for long while the daemon is to end.
     fn give_up(&mut self, now_ms: u64) {
-        if self.node.is_answered() {
-            self.silent_since_ms = None;
+        if !self.is_stopping {
             return;
         }
-        let since_ms = *self.silent_since_ms.get_or_insert(now_ms);
-        if self.is_stopping && now_ms.saturating_sub(since_ms) >= REPLICATION_STOP_MS {
+        let mut unanswered = self.node.unanswered();
+        if unanswered.any(|(_, since_ms)| now_ms.saturating_sub(since_ms) >= REPLICATION_STOP_MS) {
             let why = "the daemon ends, and the log's server does not answer";
             self.recording.end(why.to_owned());
+        }
+    }
+
+    /// Finds out of which workspaces nothing is acknowledged, for those who tell people.
+    fn look_for_unacknowledged(&mut self, now_ms: u64) {
+        if now_ms < self.look_due_ms {
+            return;
+        }
+        self.look_due_ms = now_ms.saturating_add(UNACKNOWLEDGED_LOOK_MS);
+        let reason = self.node.trouble().unwrap_or(
+            "the log's server does not confirm what is written; `gdn doctor` looks at how it is set",
+        );
+        let mut found = BTreeMap::new();
+        for (workspace, since_ms) in self.node.unanswered() {
+            let for_ms = now_ms.saturating_sub(since_ms);
+            if for_ms < UNACKNOWLEDGED_TOLD_MS {
+                continue;
+            }
+            let known = self.unacknowledged.remove(workspace);
+            let at = known.filter(|(at, _)| *at == since_ms).map_or_else(
+                || unix_millis_now().saturating_sub(i64::try_from(for_ms).unwrap_or(0)),
+                |(_, known)| known.since.as_unix_millis(),
+            );
+            let told = Unacknowledged {
+                since: Timestamp::from_unix_millis(at),
+                reason: reason.to_owned(),
+            };
+            found.insert(workspace.clone(), (since_ms, told));
+        }
+        self.unacknowledged = found;
+        let told: UnacknowledgedWorkspaces = self
+            .unacknowledged
+            .iter()
+            .map(|(workspace, (_, told))| (workspace.clone(), told.clone()))
+            .collect();
+        let mut last = self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if **last != told {
+            *last = Arc::new(told);
         }
     }
 
@@ -180,6 +228,12 @@ impl Machine {
                 found,
                 answer,
             } => self.verified(workspace, found, &answer),
+            Message::Fit(workspace, unfit) => self.give(Input::Fit { workspace, unfit }),
+            Message::Keep(workspace) => {
+                // So that it is run again, as one that is new here.
+                self.owned.remove(&workspace);
+                self.give(Input::Keep(workspace));
+            }
             Message::Asked(asked) => self.asked(asked),
             Message::Stopping => self.is_stopping = true,
             Message::Stop(done) => {
@@ -318,7 +372,7 @@ impl Machine {
                 }
             }
             Effect::Checked(findings) => {
-                let found = checked(findings);
+                let found = checked(findings, self.node.trouble());
                 for answer in std::mem::take(&mut self.checking) {
                     // Who asked may have gone.
                     answer.send(found.clone()).ok();
@@ -375,10 +429,11 @@ impl Machine {
     fn page(&self) -> NodesPage {
         let own = self.node.id().as_str().to_owned();
         let workspaces = self.node.standings().into_iter();
-        let workspaces = workspaces.map(|it| told(it, &own)).collect();
+        let workspaces = workspaces.map(|it| self.describe(it, &own)).collect();
         let mut page = NodesPage {
             node: Some(own),
             is_connected: self.node.is_connected(),
+            trouble: self.node.trouble().map(str::to_owned),
             is_draining: self.node.is_draining(),
             nodes: Vec::new(),
             workspaces,
@@ -386,6 +441,17 @@ impl Machine {
         };
         page.nodes = nodes_of(&page);
         page
+    }
+}
+
+impl Machine {
+    fn describe(&self, standing: Standing, own: &str) -> ReplicatedWorkspace {
+        let unacknowledged = self.unacknowledged.get(&standing.workspace);
+        let unacknowledged = unacknowledged.map(|(_, told)| told.clone());
+        ReplicatedWorkspace {
+            unacknowledged,
+            ..told(standing, own)
+        }
     }
 }
 
@@ -403,11 +469,11 @@ fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
 }
 
 /// What was found of the server; none if the program that speaks to it does not run, or it did not answer.
-fn checked(findings: Option<Vec<Finding>>) -> NodesCheck {
+fn checked(findings: Option<Vec<Finding>>, trouble: Option<&str>) -> NodesCheck {
     let findings = findings.unwrap_or_else(|| {
         vec![Finding {
             what: "connection".to_owned(),
-            found: "none".to_owned(),
+            found: trouble.unwrap_or("none").to_owned(),
             verdict: Verdict::Bad,
             advice: "goondan-replica does not run, or the server did not answer it: see `gdn logs --all --process \
                      replica`; until then nothing is acknowledged"
@@ -448,11 +514,14 @@ fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
         workspace_id: standing.workspace,
         owner: standing.owner.map(|owner| owner.as_str().to_owned()),
         is_here: standing.is_owned,
+        is_owner_heard: standing.is_owner_heard,
+        unfit: standing.unfit,
         is_stopped: standing.is_stopped,
         is_failed: standing.is_failed,
         epoch: standing.epoch.0,
         head: standing.head.0,
         replicas,
+        unacknowledged: None,
     }
 }
 

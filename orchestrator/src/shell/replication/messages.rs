@@ -7,7 +7,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::HandedOver;
 use goondan_replication::chain::Chain;
 use goondan_replication::names::NodeId;
-use goondan_replication::node::{FilesWork, Outcome};
+use goondan_replication::node::{FilesWork, Outcome, Successors};
 use goondan_replication::standby::Files;
 use goondan_replication::wire::{Answer, Ask, Request, Response};
 use tokio::sync::mpsc;
@@ -64,6 +64,10 @@ pub(super) enum Message {
         found: Result<Verification, ControlError>,
         answer: Verifier,
     },
+    /// Whether this node could run a workspace was looked at: why not, if it could not.
+    Fit(WorkspaceId, Option<String>),
+    /// A workspace was not given up after all: it is to run here again.
+    Keep(WorkspaceId),
     /// Somebody asks, or wants something.
     Asked(Asked),
     /// The daemon is to end, and does not wait for a log that does not answer.
@@ -82,7 +86,7 @@ pub(super) enum Asked {
         answer: Sender<Option<Answer>>,
     },
     /// Which nodes a workspace of this one can be moved to is asked: the best first, none if it is not this node's.
-    Successors(WorkspaceId, Sender<Option<Vec<NodeId>>>),
+    Successors(WorkspaceId, Sender<Option<Successors>>),
     /// Nothing of a workspace runs any more: another node is to have it.
     Release(Release),
     /// Whether this node is to take no workspace that another can take.

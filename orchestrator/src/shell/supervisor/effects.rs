@@ -15,7 +15,6 @@ use goondan_protocol::metrics::Sample;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{connection, workspace};
 use serde::Serialize;
-use serde_json::json;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -274,15 +273,10 @@ impl Supervisor {
             let result = replication.map_or(Ok(()), |replication| {
                 replication.hand_over(disk.as_ref(), (&workspace_id, &dir), &to)
             });
-            match token {
-                Some(token) => Event::Answer {
-                    token,
-                    result: result.map(|()| json!({})),
-                },
-                None => Event::Input(Input::WorkspaceWritten {
-                    workspace_id,
-                    result,
-                }),
+            Event::HandedOver {
+                workspace_id,
+                token,
+                result,
             }
         });
     }

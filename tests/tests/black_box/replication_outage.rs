@@ -1,0 +1,129 @@
+//! A log whose server does not confirm, or does not let this node in: everything says so, and why (`REP-1`).
+//!
+//! Without PostgreSQL these tests are left out.
+
+use goondan_tests::alerts::rules;
+use goondan_tests::node::Node;
+use goondan_tests::postgres::{ROLE, Server};
+use goondan_tests::projects::LAB;
+use goondan_tests::promql::Scrapes;
+use goondan_tests::scrape::Scrape;
+use goondan_tests::{Daemon, Home, wait_until};
+
+/// The exit code of `gdn` when something does not run as it should.
+const DEGRADED: i32 = 16;
+
+/// True if the alert for a silent log fires by what the daemon tells now, were it that for long.
+fn fires(node: &Node) -> bool {
+    let told = node.home.gdn(&["metrics"]).exits(0).stdout;
+    let mut all = rules().into_iter();
+    let rule = all.find(|rule| rule.name == "GoondanNothingAcknowledged");
+    let expression = rule.unwrap().expression.replace("> 15", "> 1");
+    let mut scrapes = Scrapes::default();
+    scrapes.add(Scrape::read(&told));
+    !scrapes.evaluate(&expression).is_empty()
+}
+
+/// Waits until `status`, `ps`, `node list` and `doctor` say that nothing is acknowledged, and why.
+fn all_say(node: &Node, reason: &str) {
+    wait_until("the status says so", || {
+        node.gdn(&["status"])
+            .stderr
+            .contains("nothing is acknowledged for")
+    });
+    let told = ["nothing is acknowledged for", reason];
+    node.gdn(&["status"]).exits(DEGRADED).tells(&told);
+    node.gdn(&["ps"]).exits(DEGRADED).tells(&told);
+    node.gdn(&["node", "list"]).exits(0).tells(&told);
+    node.gdn(&["doctor"]).exits(DEGRADED).prints(&[reason]);
+    wait_until("the alert fires", || fires(node));
+}
+
+fn all_is_well(node: &Node) {
+    wait_until("the status is well again", || {
+        node.gdn(&["status"]).code == 0
+    });
+    node.gdn(&["ps"]).exits(0);
+    assert!(!fires(node));
+}
+
+#[test]
+fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    all_is_well(&a);
+
+    assert_eq!(
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (gone)'"),
+        "ALTER SYSTEM"
+    );
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    wait_until("the server waits for a standby", || {
+        server.sql("SHOW synchronous_standby_names") == "ANY 1 (gone)"
+    });
+    let sending = a
+        .home
+        .start_gdn(&["--project", &a.project, "send", "--instance", "x", "echo 2"]);
+    all_say(&a, "a synchronous standby");
+    daemon.log().wait_for("the log says so", |line| {
+        line["message"] == "nothing is acknowledged: the workspace's log confirms nothing"
+    });
+
+    assert_eq!(
+        server.sql("ALTER SYSTEM RESET synchronous_standby_names"),
+        "ALTER SYSTEM"
+    );
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    sending.wait().exits(0).prints(&["2"]);
+    all_is_well(&a);
+    drop(daemon.stop());
+}
+
+#[test]
+fn rep_1_a_rotated_password_is_named_and_read_again() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let made = "CREATE ROLE node LOGIN SUPERUSER PASSWORD 'before'";
+    assert_eq!(server.sql(made), "CREATE ROLE");
+    let rules = format!("local all {ROLE} trust\nlocal all node scram-sha-256\n");
+    std::fs::write(server.sql("SHOW hba_file"), rules).unwrap();
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    let url = |password: &str| {
+        format!(
+            "postgres://node:{password}@/postgres?host={}",
+            server.host()
+        )
+    };
+    let a = Node::with(Home::new(LAB), "a", &url("before"));
+    let daemon = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+
+    assert_eq!(server.sql("ALTER ROLE node PASSWORD 'after'"), "ALTER ROLE");
+    let ended =
+        "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE usename = 'node'";
+    assert_eq!(server.sql(ended), "t");
+    let sending = a
+        .home
+        .start_gdn(&["--project", &a.project, "send", "--instance", "x", "echo 2"]);
+    all_say(&a, "password authentication failed");
+
+    let config = a.home.state_root().join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    a.home.write(
+        "state/config.json",
+        &text.replace("node:before@", "node:after@"),
+    );
+    sending.wait().exits(0).prints(&["2"]);
+    all_is_well(&a);
+    let log = daemon.stop();
+    let log = format!("{:?}", log.lines());
+    assert!(
+        !log.contains("before@") && !log.contains("after@"),
+        "a password is in the log"
+    );
+}
