@@ -28,6 +28,7 @@ mod reading;
 mod rehearsing;
 mod replication;
 mod secrets;
+mod self_check;
 mod strays;
 mod supervisor;
 mod supply;

@@ -70,7 +70,8 @@ pub use call::{
     CallSettled, ListUnknownCalls, SettleCall, UnknownCallInfo, UnknownCallPlace, UnknownCallsPage,
 };
 pub use daemon::{
-    Connect, Connected, DaemonStatus, OpenFiles, ReadMetrics, Resource, Status, Stop,
+    CheckDaemon, Connect, Connected, DaemonCheck, DaemonStatus, OpenFiles, ReadMetrics, Resource,
+    Status, Stop,
 };
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, EventsPage,
@@ -183,6 +184,8 @@ methods! {
     Connect = "daemon.connect" -> Connected;
     /// The daemon's state.
     Status = "daemon.status" -> DaemonStatus;
+    /// Tries what the daemon's processes can do where they run.
+    CheckDaemon = "daemon.check" -> DaemonCheck;
     /// All that the daemon counts.
     ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
     /// Stops the daemon.

@@ -143,6 +143,23 @@ pub fn sandbox(level: &str) -> bool {
     true
 }
 
+/// Whether a system of its own can be booted, with a real systemd; if not, the calling test is noted as left out.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn systemd() -> bool {
+    if !cfg!(target_os = "linux") {
+        return note_left_out("systemd is for Linux");
+    }
+    let places = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
+    program("systemd-nspawn")
+        && program("dbus-daemon")
+        && (places.iter().any(|place| Path::new(place).exists()) || left_out("there is no systemd"))
+        && (nix::unistd::geteuid().is_root() || note_left_out("only root boots a system"))
+}
+
 /// Notes that the calling test, or part of it, is left out; returns false.
 ///
 /// # Panics

@@ -1,6 +1,7 @@
 //! `gdn doctor`: looks at everything that goondan needs, and says what to do about what is missing (`REL-1`).
 //!
-//! It reads and changes nothing: what it says is true whether a daemon runs or not.
+//! It reads and changes nothing. Where a daemon runs, the daemon tries what its processes can do: a service manager or a
+//! container can take away what this shell has.
 
 mod endpoints;
 mod finding;
@@ -8,11 +9,13 @@ mod kernel;
 mod machine;
 mod own;
 mod project;
+mod seen;
 
 use clap::Args;
 use serde::Serialize;
 
 use self::finding::{Finding, Verdict};
+use self::seen::Seen;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -50,9 +53,15 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(own::state_root(context));
     findings.extend(own::upgrade());
     findings.push(own::daemon(context).await);
+    findings.extend(own::service(context));
     findings.extend(own::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));
-    findings.extend(kernel::findings());
+    let seen = match own::daemon_check(context).await {
+        Some(check) => Seen::by_daemon(check),
+        None => Seen::here(),
+    };
+    findings.extend(kernel::findings(&seen));
+    findings.extend(seen.read_only_projects());
     let (found, bundle) = project::findings(context);
     findings.extend(found);
     if let Some(bundle) = bundle.filter(|_| args.network) {

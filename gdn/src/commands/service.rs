@@ -9,6 +9,7 @@ mod own;
 mod site;
 mod unit;
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -17,7 +18,7 @@ use serde_json::json;
 
 use self::decide::{Found, Surroundings};
 use self::manager::{Kind, ManagerName, OfThisMachine, State};
-pub(super) use self::own::{Runner, runner_of, start_own, stop_own};
+pub(super) use self::own::{Runner, runner_of, service_differences, start_own, stop_own};
 use self::site::{Service, Site};
 use crate::client::{Client, ConnectError, Reached};
 use crate::context::Context;
@@ -42,8 +43,10 @@ pub(crate) enum ServiceCommand {
 Examples:
   gdn service install                              of your own, with your login
   gdn service install --print                      show its file, and change nothing
+  gdn service install --writable ~/bot             let proposals change that project
   sudo gdn service install --system --run-as ada   of the machine, with the rights of ada
 
+The service can write its state directory and a private /tmp, and nothing else.
 It refuses to make a second service, and to replace a file that was changed.")]
     Install(InstallArgs),
     /// Show whether the service is installed, starts by itself and runs
@@ -69,6 +72,10 @@ pub(crate) struct InstallArgs {
     /// The user that a system service runs as [default: who asked `sudo`]
     #[arg(long, value_name = "USER", requires = "system")]
     run_as: Option<String>,
+    /// Directory that the daemon and its agents can write, beside the state; can be repeated [default: those of the
+    /// installed service]
+    #[arg(long, value_name = "DIR")]
+    writable: Vec<PathBuf>,
     /// Show the file that would be written, and change nothing
     #[arg(long)]
     print: bool,
@@ -125,8 +132,13 @@ pub(crate) async fn run(command: ServiceCommand, context: &Context) -> Result<()
 
 async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let site = Site::find(args.which.kind()?, args.run_as.as_deref(), context)?;
-    let wanted = site.wanted()?;
+    let mut site = Site::find(args.which.kind()?, args.run_as.as_deref(), context)?;
+    if !args.writable.is_empty() {
+        let dirs = writable(site.kind, &args.writable)?;
+        site = site.with_writable(dirs);
+    }
+    let there = site.there()?;
+    let wanted = site.wanted(there.as_deref())?;
     if args.print {
         let shown = json!({ "unit": site.file, "isWritten": false, "text": wanted });
         output.object(schemas::SERVICE_INSTALL, &shown)?;
@@ -134,7 +146,7 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     }
     let service = Service::new(&site, &OfThisMachine);
     let state = service.state()?;
-    let there = site.there()?;
+    let usual = site.usual(there.as_deref())?;
     let other = service.other()?;
     let daemon = daemon(&site).await?.map(|daemon| daemon.pid);
     let found = Found {
@@ -146,6 +158,7 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     };
     let around = Surroundings {
         wanted: &wanted,
+        usual: &usual,
         other: other.as_deref(),
         daemon,
         is_forced: args.force,
@@ -156,6 +169,7 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
         site.write(there.as_deref(), &wanted)?;
         output.note(format!("Wrote {}", site.file.display()));
     }
+    site.make_state_root()?;
     service.start(&state)?;
     let pid = wait_until_it_runs(&site, &service).await?;
     let shown = json!({ "unit": site.file, "isWritten": installing.writes, "pid": pid });
@@ -171,6 +185,26 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
         output.note("It ends when you log out. To have it run always: `loginctl enable-linger`");
     }
     Ok(())
+}
+
+/// The directories that a service is to write, by their real paths: systemd mounts those.
+fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if kind == Kind::Agent {
+        let message = "launchd keeps no directory from the service";
+        return Err(Failure::new(Exit::Usage, message, "leave out `--writable`"));
+    }
+    let real = |dir: &PathBuf| {
+        let found = dir.canonicalize().and_then(|real| match real.is_dir() {
+            true => Ok(real),
+            false => Err(std::io::ErrorKind::NotADirectory.into()),
+        });
+        found.map_err(|error| {
+            let message = format!("{} cannot be made writable", dir.display());
+            let hint = "name a directory that exists: `--writable DIR`";
+            Failure::new(Exit::Usage, message, hint).caused_by(Some(&error))
+        })
+    };
+    dirs.iter().map(real).collect()
 }
 
 /// Waits until the manager says that it runs, and its daemon answers if it is ours.
@@ -231,11 +265,13 @@ struct Shown {
     installed: bool,
     /// `user`, `system` or `agent`.
     kind: &'static str,
-    unit: std::path::PathBuf,
+    unit: PathBuf,
     enabled: String,
     active: String,
     pid: Option<u32>,
     version: Option<String>,
+    /// What the service can write beside the state directory.
+    writable: Vec<PathBuf>,
     /// Whether the file differs from what this version would write; none if that is not known.
     differs: Option<bool>,
 }
@@ -243,7 +279,7 @@ struct Shown {
 impl Shown {
     fn new(site: &Site, state: &State, there: Option<&str>, running: Option<Running>) -> Self {
         let is_its = |running: &Running| state.pid == Some(running.pid);
-        let wanted = site.wanted().ok();
+        let wanted = site.usual(there).ok();
         let differs = there.zip(wanted).map(|(there, wanted)| there != wanted);
         Self {
             installed: state.is_known || there.is_some(),
@@ -253,6 +289,7 @@ impl Shown {
             active: state.active.clone(),
             pid: state.pid,
             version: running.filter(is_its).and_then(|running| running.version),
+            writable: site.writable_in(there),
             differs,
         }
     }
@@ -273,6 +310,9 @@ impl Shown {
         }
         if let Some(version) = &self.version {
             table.field("Version", text::printable(version));
+        }
+        for dir in &self.writable {
+            table.field("Writable", text::printable(&dir.to_string_lossy()));
         }
         match self.differs {
             Some(false) => table.field("Form", "as this version writes it"),
@@ -313,7 +353,7 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-fn none_installed(site: &Site, other: Option<&std::path::Path>) -> Failure {
+fn none_installed(site: &Site, other: Option<&Path>) -> Failure {
     let hint = match (site.kind, other) {
         (Kind::User, Some(_)) => "there is one of the machine: `gdn service status --system`",
         (Kind::System, Some(_)) => "there is one of a user: `gdn service status`",

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, InstanceDetail, InstanceSummary, ListInstances,
-    MoveWorkspace, NodesCheck, NodesPage, SendEvent, Sent,
+    Call, ControlError, DaemonCheck, Done, ErrorCode, InstanceDetail, InstanceSummary,
+    ListInstances, MoveWorkspace, NodesCheck, NodesPage, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -83,6 +83,7 @@ fn may_come_late(call: &Call) -> bool {
         call,
         Call::Connect(_)
             | Call::Status(_)
+            | Call::CheckDaemon(_)
             | Call::ReadMetrics(_)
             | Call::ListProcesses(_)
             | Call::WatchProcesses(_)
@@ -528,6 +529,7 @@ impl Core {
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.
             Call::FollowLogs(_) | Call::WatchProcesses(_) => self.fleet.respond(token, &Done {}),
+            Call::CheckDaemon(_) => self.fleet.respond(token, &DaemonCheck::default()),
             Call::CheckNodes(_) => self.fleet.respond(token, &NodesCheck::default()),
             Call::ListNodes(list) => {
                 let page = list.page_of(NodesPage::default());

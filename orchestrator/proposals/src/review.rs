@@ -4,7 +4,8 @@
 //! be what the patch makes of the baseline, within what the worker was given. Then each file in the Project
 //! Root must be as the worker was given it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -83,6 +84,7 @@ impl Sandboxes<'_> {
         if refusals.iter().all(Refusal::is_overridable) {
             refusals.extend(blocked(&changes_of(open, kept), project.as_ref())?);
         }
+        refusals.extend(unwritable(open, kept, project.as_ref())?);
         let root = &self.project_root;
         let found_head = git_head(self.files.disk(), root).during("read the git head of", root)?;
         let given_head = open.record.base.git_head.clone();
@@ -275,10 +277,7 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
         specials: Specials::Refuse,
     };
     let refusals = match swap::plan(place, changes, STAGING) {
-        Ok(planned) => match planned.check_writable(root) {
-            Ok(()) => Vec::new(),
-            Err(error) => vec![about(RefusalKind::Blocked, None, error_chain(&error))],
-        },
+        Ok(_) => Vec::new(),
         Err(SwapError::Stale { stale, .. }) => late_refusals(changes, stale),
         Err(SwapError::Blocked { by }) => vec![in_the_way(&by)],
         Err(SwapError::Impossible { path, problem }) => {
@@ -297,6 +296,45 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
 pub(crate) fn in_the_way(by: &RelativePath) -> Refusal {
     let reason = "it is in the way of what the proposal puts there; move it away";
     about(RefusalKind::Blocked, Some(by.to_string()), reason)
+}
+
+/// Which directories of the Project Root the daemon cannot write: the root itself, in which new files are staged, and
+/// those whose names change.
+fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
+    let changes = changes_of(open, kept);
+    let parents = changes.iter().map(|change| change.path.parent());
+    let directories: BTreeSet<Option<RelativePath>> = parents.chain([None]).collect();
+    let mut refusals = Vec::new();
+    for directory in directories {
+        let path = directory
+            .as_ref()
+            .map_or(Path::new(""), RelativePath::as_path);
+        let why = match root.check_writable(path) {
+            Ok(()) => continue,
+            // The change makes it, or it is gone, which is a reason of its own.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                continue;
+            }
+            Err(error) => error,
+        };
+        let is_mount = why.kind() == ErrorKind::ReadOnlyFilesystem;
+        let reason = if is_mount {
+            "it is read-only for the daemon; of a service, add it by `gdn service install --writable DIR`, or by \
+             `ReadWritePaths=` in its unit, and restart it"
+                .to_owned()
+        } else {
+            format!("the daemon cannot write it: {why}")
+        };
+        let path = directory.map_or_else(|| ".".to_owned(), |path| path.to_string());
+        refusals.push(about(RefusalKind::Unwritable, Some(path), reason));
+        if is_mount {
+            // So is all below it.
+            break;
+        }
+    }
+    Ok(refusals)
 }
 
 /// Why a path cannot be changed, with what was given, what is proposed and what is there.

@@ -47,6 +47,7 @@ use super::programs::Programs;
 use super::proposals;
 use super::replication::handle::Replication;
 use super::replication::{self, Prepared, Surroundings};
+use super::self_check;
 use super::strays;
 use super::supervisor::Supervisor;
 use super::tasks::{Ground, TaskThread};
@@ -297,6 +298,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         node,
     };
     log_start(&layout, &launcher);
+    self_check::log_what_is_missing();
     let core = Core::new(facts, Uuid::now_v7);
     let reports = Reports {
         frames: FrameMemory::new(CHILD_FRAMES_BYTES_MAX),

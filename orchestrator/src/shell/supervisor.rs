@@ -39,6 +39,7 @@ use super::oauth::OAuthThread;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
 use super::replication::handle::{Replication, UnacknowledgedWorkspaces};
+use super::self_check;
 use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
@@ -271,6 +272,7 @@ impl Supervisor {
     }
 
     fn on_request(&mut self, token: RequestToken, client: Client, id: u64, call: Box<Call>) {
+        // Long: one arm for each request that the shell answers itself.
         let addition = match &*call {
             Call::Status(_) => Some(Addition::DroppedLogLines),
             Call::ListProcesses(_) => Some(Addition::Memory),
@@ -287,6 +289,13 @@ impl Supervisor {
             addition,
         };
         self.requests.insert(token, request);
+        if let Call::CheckDaemon(_) = &*call {
+            let projects = self.projects.clone();
+            return self.in_background(move || Event::Answer {
+                token,
+                result: self_check::answer(&projects),
+            });
+        }
         if let Some(replication) = self.replication.clone() {
             match &*call {
                 Call::ListNodes(list) => {

@@ -160,16 +160,6 @@ pub enum Specials {
 /// A swap that could be made.
 #[derive(Debug)]
 pub struct Planned(Plan);
-
-impl Planned {
-    /// Checks that this process may change names wherever the swap does.
-    ///
-    /// # Errors
-    ///
-    /// [`TreeError::Io`] with the first directory where it may not.
-    pub fn check_writable(&self, root: &dyn Folder) -> Result<(), TreeError> {
-        self.0.check_writable(root)
-    }
 }
 
 /// Decides what a swap would do, as [`swap`] does before it changes anything.

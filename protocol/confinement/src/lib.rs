@@ -62,7 +62,7 @@ pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 #[cfg(target_os = "linux")]
 pub use self::own::{Held, OwnPolicy};
 #[cfg(target_os = "linux")]
-pub use self::probe::{probe, probe_all};
+pub use self::probe::{open_beneath, probe, probe_all};
 #[cfg(any(target_os = "macos", test))]
 pub use self::seatbelt::UnfitPath;
 #[cfg(target_os = "macos")]
@@ -80,6 +80,16 @@ pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
 #[must_use]
 pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
     Facts::new()
+}
+
+/// Nothing to be tried: paths are resolved another way here.
+///
+/// # Errors
+///
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn open_beneath() -> std::io::Result<()> {
+    Ok(())
 }
 
 /// The port of the sandbox's loopback at which programs find the proxy to the hosts that they may reach.

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -104,6 +104,21 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf) -> Result<(), NamespaceE
         .map_err(step(
             "the working directory is not within the sandbox; list it in the policy",
         ))
+}
+
+/// Whether a part of the machine's files can be mounted at a second place, as roots are put together. For a process
+/// with mounts of its own and an empty `/tmp`.
+pub(crate) fn can_put_in() -> bool {
+    const DEVICE: &str = "/dev/null";
+    let put = || -> io::Result<bool> {
+        let Part { tree, .. } = take(Path::new(DEVICE))?;
+        chdir(BASE)?;
+        let at = Path::new("./device");
+        File::create_new(at)?;
+        attach(&tree, at)?;
+        Ok(fs::metadata(at)?.file_type().is_char_device())
+    };
+    put().unwrap_or(false)
 }
 
 fn take_out(layout: &Layout) -> io::Result<Vec<Part>> {

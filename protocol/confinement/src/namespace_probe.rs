@@ -11,6 +11,7 @@ use goondan_protocol::sandbox::{Facts, Right};
 use nix::sched::CloneFlags;
 use rustix::mount::{MountFlags, mount};
 
+use crate::mounts::can_put_in;
 use crate::namespaces::{has_own_proc, pass_on_capabilities, raise_loopback, unshare_with};
 
 /// The argument before what is to be tried.
@@ -74,13 +75,14 @@ pub fn try_as_asked(arguments: &[OsString]) -> Option<ExitCode> {
     })
 }
 
-/// An empty directory is put over one that is not.
+/// An empty directory is put over one that is not, and a file of the machine into it.
 fn mounts() -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     unshare_with(CloneFlags::CLONE_NEWNS).is_ok()
         && mount(c"tmpfs", c"/tmp", c"tmpfs", flags, c"size=64k").is_ok()
         && fs::read_dir("/tmp").is_ok_and(|mut entries| entries.next().is_none())
         && File::create_new("/tmp/goondan").is_ok()
+        && can_put_in()
 }
 
 fn processes() -> bool {

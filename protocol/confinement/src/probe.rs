@@ -1,6 +1,7 @@
 //! What the running kernel holds, found by trying.
 
 use std::fs::File;
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
@@ -14,6 +15,7 @@ use landlock::{
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 
 use crate::namespace_probe::probe_namespaces;
 use crate::system_calls::{self, Caller};
@@ -50,6 +52,20 @@ pub fn probe() -> Facts {
         .filter(|(_, holds)| holds())
         .map(|(right, _)| right)
         .collect()
+}
+
+/// Tries to open a path by `openat2`, which file tools, sandboxes and proposals need: by it no link leads out of a
+/// directory. A service manager or a container can disable it.
+///
+/// # Errors
+///
+/// As the kernel says: [`io::ErrorKind::Unsupported`] (`ENOSYS`) where it is disabled.
+pub fn open_beneath() -> io::Result<()> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = open("/", flags, Mode::empty())?;
+    openat2(root, ".", flags, Mode::empty(), resolve)?;
+    Ok(())
 }
 
 /// Whether `is_refused` holds on a restricted thread, and not on one that is free.

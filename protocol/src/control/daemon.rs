@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkspaceId;
+use crate::sandbox::Facts;
 use crate::time::Timestamp;
 use crate::version::Version;
 
@@ -118,6 +119,27 @@ impl Resource {
             Self::Memory => "memory",
         }
     }
+}
+
+/// `daemon.check`: tries what the daemon's processes can do where they run. Under a service manager or in a container
+/// that can be less than in a person's shell. Takes some seconds at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckDaemon {}
+
+/// Result of `daemon.check`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonCheck {
+    /// What the kernel can hold programs to that the daemon starts.
+    pub rights: Facts,
+    /// Why no path can be opened beneath a directory (`openat2`), as file tools, sandboxes and proposals do; missing if
+    /// it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_open_beneath: Option<String>,
+    /// Projects that the daemon cannot write into, so that no proposal can be applied there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_only_projects: Vec<PathBuf>,
 }
 
 /// `daemon.metrics`.

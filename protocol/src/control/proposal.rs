@@ -423,6 +423,8 @@ pub enum RefusalKind {
     BaseChanged,
     /// The git head is another one.
     HeadMoved,
+    /// The daemon cannot write the directory.
+    Unwritable,
     /// What the proposal makes of the path and what became of it in the project contradict each other.
     Conflict,
     /// Something is in the way that no proposal changes, such as a pipe, or the daemon may not write there.

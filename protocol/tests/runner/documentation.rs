@@ -298,6 +298,7 @@ fn result_round_trip<M: Method>(result: &str) {
 fn check_result(method: &str, result: &str) {
     match method {
         control::Connect::NAME => result_round_trip::<control::Connect>(result),
+        control::CheckDaemon::NAME => result_round_trip::<control::CheckDaemon>(result),
         control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
         control::CheckNodes::NAME => result_round_trip::<control::CheckNodes>(result),
         control::ListNodes::NAME => result_round_trip::<control::ListNodes>(result),

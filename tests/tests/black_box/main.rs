@@ -228,6 +228,8 @@ mod tool_search;
 #[cfg(test)]
 mod top;
 #[cfg(test)]
+mod units;
+#[cfg(test)]
 mod unknown_calls;
 #[cfg(test)]
 mod upgrade;

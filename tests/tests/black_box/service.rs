@@ -217,6 +217,47 @@ fn rel_1_a_file_that_was_changed_is_told_and_replaced_only_if_that_is_said() {
 }
 
 #[test]
+fn rel_1_a_directory_is_made_writable_and_stays_so() {
+    let home = home();
+    let project = home.project().canonicalize().unwrap();
+    let dir = project.to_str().unwrap();
+    let listed = |home: &Home| status(home, &[])["writable"].clone();
+    gdn(&home, &["service", "install"]).exits(0);
+    assert_eq!(listed(&home), json!([]));
+    let widened = ["service", "install", "--writable", dir];
+    gdn(&home, &widened)
+        .exits(0)
+        .tells(&["`systemctl --user restart goondan` restarts it"]);
+    let text = fs::read_to_string(unit(&home)).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("ReadWritePaths="))
+        .collect();
+    assert_eq!(
+        lines,
+        ["ReadWritePaths=-%h/state", "ReadWritePaths=-%h/project"]
+    );
+    // What was asked for before holds until something else is.
+    gdn(&home, &["service", "install"]).exits(0);
+    assert_eq!(fs::read_to_string(unit(&home)).unwrap(), text);
+    assert_eq!(listed(&home), json!([dir]));
+    assert_eq!(status(&home, &[])["differs"], false);
+    let missing = format!("{dir}/missing");
+    for (args, told) in [
+        (
+            &["--writable", missing.as_str()][..],
+            "cannot be made writable",
+        ),
+        (&["--writable", dir, "--manager", "launchd"], "launchd"),
+    ] {
+        gdn(&home, &[&["service", "install"], args].concat())
+            .exits(2)
+            .tells(&[told]);
+    }
+    gdn(&home, &["service", "remove"]).exits(0);
+}
+
+#[test]
 fn rel_1_a_second_service_and_a_daemon_outside_of_one_are_refused() {
     let home = home();
     home.write("manager/of-the-machine", "");

@@ -7,13 +7,16 @@ use goondan_confinement::Level;
 use goondan_confinement::{Facts, Right};
 
 use super::finding::Finding;
-use crate::programs::rights;
+use super::seen::Seen;
 
 const CONFINEMENT: &str = "confinement";
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn findings() -> Vec<Finding> {
-    vec![by_profile(&rights())]
+pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
+    vec![
+        seen.placed(paths(seen.no_open_beneath.as_deref())),
+        by_profile(&seen.rights),
+    ]
 }
 
 /// Whether a system without Landlock has the level `seatbelt`.
@@ -37,7 +40,7 @@ fn by_profile(held: &Facts) -> Finding {
 
 /// Each right by itself: a kernel may have one and not another.
 #[cfg(target_os = "linux")]
-pub(super) fn findings() -> Vec<Finding> {
+pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let apparmor = read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
     vec![
@@ -47,9 +50,27 @@ pub(super) fn findings() -> Vec<Finding> {
             apparmor.as_deref(),
         ),
         seccomp(read("/proc/self/status").as_deref()),
-        confinement(&rights()),
+        seen.placed(paths(seen.no_open_beneath.as_deref())),
+        seen.placed(confinement(&seen.rights)),
         control_groups(Path::new("/sys/fs/cgroup")),
     ]
+}
+
+/// File tools, sandboxes and proposals open paths beneath a directory, so that no link leads out of it.
+fn paths(refused: Option<&str>) -> Finding {
+    const CHECK: &str = "paths";
+    let Some(refused) = refused else {
+        return Finding::ok(
+            CHECK,
+            "they can be opened beneath a directory, whatever links lead out of it",
+        );
+    };
+    let found = format!(
+        "the kernel refuses `openat2` ({refused}): file tools, sandboxes, proposals and the level `full` fail"
+    );
+    let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn service install --force` does; in a container, \
+                allow `openat2` in its filter of system calls";
+    Finding::bad(CHECK, found, hint)
 }
 
 /// What a tool could be kept from, right by right, as it was seen a moment ago.
@@ -175,6 +196,14 @@ mod tests {
             finding.found
         );
         assert!(finding.hint.unwrap().contains("`require: landlock`"));
+    }
+
+    #[test]
+    fn sec_3_a_disabled_openat2_is_bad_and_its_remedy_is_named() {
+        assert_eq!(paths(None).verdict, Verdict::Ok);
+        let refused = paths(Some("Function not implemented"));
+        assert_eq!(refused.verdict, Verdict::Bad);
+        assert!(refused.hint.unwrap().contains("RestrictSUIDSGID"));
     }
 
     #[test]

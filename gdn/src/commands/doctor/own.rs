@@ -2,15 +2,18 @@
 
 use std::error::Error as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use goondan_protocol::control::{CheckNodes, ServerFinding, ServerVerdict};
+use goondan_protocol::control::{
+    CheckDaemon, CheckNodes, DaemonCheck, ServerFinding, ServerVerdict,
+};
 use nix::unistd::Uid;
 
 use super::finding::Finding;
-use crate::client::ConnectError;
+use crate::client::{Client, ConnectError};
+use crate::commands::service::service_differences;
 use crate::commands::upgrade::cut_off;
 use crate::context::Context;
 use crate::output::text;
@@ -152,7 +155,7 @@ pub(super) fn upgrade() -> Option<Finding> {
 pub(super) async fn daemon(context: &Context) -> Finding {
     const CHECK: &str = "daemon";
     let run = context.daemon_command("run");
-    let mut client = match crate::client::Client::connect(&context.state_root).await {
+    let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => client,
         Err(ConnectError::NotRunning { .. }) => {
             return Finding::ok(CHECK, "none runs").hint(format!("start one: `{run}`"));
@@ -185,9 +188,25 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     Finding::ok(CHECK, found)
 }
 
+/// What the running daemon's processes can do, tried by the daemon; none without one.
+pub(super) async fn daemon_check(context: &Context) -> Option<DaemonCheck> {
+    let mut client = Client::connect(&context.state_root).await.ok()?;
+    client.query(CheckDaemon {}).await.ok()
+}
+
+/// Whether a service's file is what this version would write; nothing without one, or if it is.
+pub(super) fn service(context: &Context) -> Vec<Finding> {
+    let differing = service_differences(context).into_iter();
+    let finding = |(file, hint): (PathBuf, String)| {
+        let found = format!("{} is not what this version would write", file.display());
+        Finding::warn("service", found, hint)
+    };
+    differing.map(finding).collect()
+}
+
 /// How the server is set that logs of workspaces stand in; nothing without a daemon that uses one.
 pub(super) async fn log_server(context: &Context) -> Vec<Finding> {
-    let Ok(mut client) = crate::client::Client::connect(&context.state_root).await else {
+    let Ok(mut client) = Client::connect(&context.state_root).await else {
         return Vec::new();
     };
     match client.query(CheckNodes {}).await {

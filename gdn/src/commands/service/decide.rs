@@ -25,6 +25,8 @@ pub(super) struct Found<'a> {
 pub(super) struct Surroundings<'a> {
     /// What the file is to hold.
     pub(super) wanted: &'a str,
+    /// What this version would write without being asked for a change.
+    pub(super) usual: &'a str,
     /// The file of a service of the other kind.
     pub(super) other: Option<&'a Path>,
     /// The daemon that owns the state root.
@@ -108,7 +110,8 @@ pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<In
         return Err(Refusal::Elsewhere { path, kind });
     }
     let is_same = found.there == Some(around.wanted);
-    if found.there.is_some() && !is_same && !around.is_forced {
+    let is_ours = is_same || found.there == Some(around.usual);
+    if found.there.is_some() && !is_ours && !around.is_forced {
         let path = found.file.to_owned();
         let kind = found.kind;
         return Err(Refusal::Differs { path, kind });
@@ -180,6 +183,7 @@ mod tests {
     fn around(daemon: Option<u32>) -> Surroundings<'static> {
         Surroundings {
             wanted: "new",
+            usual: "new",
             other: None,
             daemon,
             is_forced: false,
@@ -208,6 +212,18 @@ mod tests {
             ..around(Some(7))
         };
         let done = install(&changed, &forced).unwrap();
+        assert_eq!((done.writes, done.needs_restart), (true, true));
+    }
+
+    #[test]
+    fn rel_1_what_this_version_wrote_is_changed_as_asked() {
+        let runs = state(Some(7), Some(FILE));
+        let ours = found(Kind::User, Some("narrow"), &runs);
+        let widened = Surroundings {
+            usual: "narrow",
+            ..around(Some(7))
+        };
+        let done = install(&ours, &widened).unwrap();
         assert_eq!((done.writes, done.needs_restart), (true, true));
     }
 

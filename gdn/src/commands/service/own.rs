@@ -1,5 +1,7 @@
 //! The service as `gdn upgrade` sees it: whether it runs the daemon, and how that is started again (`REL-1`).
 
+use std::path::PathBuf;
+
 use super::manager::{Kind, ManagerName, OfThisMachine};
 use super::site::{Service, Site};
 use crate::context::Context;
@@ -56,6 +58,28 @@ fn own_kind() -> Kind {
         ManagerName::Systemd => Kind::User,
         ManagerName::Launchd => Kind::Agent,
     }
+}
+
+/// The files of services of this user and of the machine that differ from what this version would write, and how to see
+/// the difference. Only files are read.
+pub(in crate::commands) fn service_differences(context: &Context) -> Vec<(PathBuf, String)> {
+    let kinds = match own_kind() {
+        Kind::Agent => vec![Kind::Agent],
+        _ => vec![Kind::User, Kind::System],
+    };
+    let differing = |kind: Kind| -> Option<(PathBuf, String)> {
+        // Where it is not known for whom a file is, nothing can be said of it.
+        let site = Site::find(kind, None, context).ok()?;
+        let there = site.there().ok()??;
+        let usual = site.usual(Some(&there)).ok()?;
+        let hint = format!(
+            "{}; `{} --force` replaces it",
+            site.differences(),
+            kind.install_command()
+        );
+        (usual != there).then(|| (site.file.clone(), hint))
+    };
+    kinds.into_iter().filter_map(differing).collect()
 }
 
 /// Starts the user's service again, which stays installed.

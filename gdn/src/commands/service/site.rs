@@ -1,7 +1,8 @@
 //! Where a service's file is on this machine, for whom it is, and what its manager is told about it.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, Uid, User};
@@ -27,6 +28,8 @@ const LINGER_DIR: &str = "/var/lib/systemd/linger";
 struct Owner {
     user: String,
     group: String,
+    uid: u32,
+    gid: u32,
 }
 
 /// A service of one kind, as it is or would be on this machine.
@@ -40,6 +43,8 @@ pub(super) struct Site {
     pub(super) state_root: PathBuf,
     home: PathBuf,
     owner: Option<Owner>,
+    /// Directories that may be written beside the state root; none if those stay that are in the file.
+    writable: Option<Vec<PathBuf>>,
 }
 
 impl Site {
@@ -77,11 +82,37 @@ impl Site {
             state_root,
             home,
             owner,
+            writable: None,
         })
     }
 
-    /// What this version would write.
-    pub(super) fn wanted(&self) -> Result<String, Failure> {
+    /// The same with these directories that may be written, in place of those in the file.
+    pub(super) fn with_writable(self, dirs: Vec<PathBuf>) -> Self {
+        Self {
+            writable: Some(dirs),
+            ..self
+        }
+    }
+
+    /// The directories beside the state root that may be written, as the file says.
+    pub(super) fn writable_in(&self, there: Option<&str>) -> Vec<PathBuf> {
+        there.map_or_else(Vec::new, |text| unit::writable_of(text, &self.home))
+    }
+
+    /// What this version would write, given what stands there.
+    pub(super) fn wanted(&self, there: Option<&str>) -> Result<String, Failure> {
+        match &self.writable {
+            Some(dirs) => self.text(dirs),
+            None => self.usual(there),
+        }
+    }
+
+    /// What this version would write to change nothing of what a person chose.
+    pub(super) fn usual(&self, there: Option<&str>) -> Result<String, Failure> {
+        self.text(&self.writable_in(there))
+    }
+
+    fn text(&self, writable: &[PathBuf]) -> Result<String, Failure> {
         let program = place_of(ORCHESTRATOR).ok_or_else(|| {
             Failure::new(
                 Exit::NotFound,
@@ -94,6 +125,7 @@ impl Site {
             programs: program.parent().unwrap_or(Path::new("/")),
             state_root: &self.state_root,
             home: &self.home,
+            writable,
         };
         let text = match (self.kind, &self.owner) {
             (Kind::Agent, _) => unit::agent(&places),
@@ -106,6 +138,30 @@ impl Site {
         text.map_err(|error| {
             let hint = "use a directory without spaces and the like: `gdn --state-root DIR service install`";
             Failure::of(Exit::Usage, &error, hint)
+        })
+    }
+
+    /// Makes the state root of a system service where its user cannot: in a directory that belongs to another user.
+    /// Everywhere else the service makes it, as its user: that user could put a link in its place meanwhile.
+    pub(super) fn make_state_root(&self) -> Result<(), Failure> {
+        let (Some(owner), Some(parent)) = (&self.owner, self.state_root.parent()) else {
+            return Ok(());
+        };
+        let dir = &self.state_root;
+        let make = || -> io::Result<()> {
+            if fs::metadata(parent)?.uid() == owner.uid {
+                return Ok(());
+            }
+            match DirBuilder::new().mode(0o700).create(dir) {
+                Ok(()) => lchown(dir, Some(owner.uid), Some(owner.gid)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                Err(error) => Err(error),
+            }
+        };
+        make().map_err(|error| {
+            let message = format!("cannot make the state directory {}", dir.display());
+            let hint = "make the directory above it, or name another: `gdn --state-root DIR service install`";
+            Failure::new(Exit::Internal, message, hint).caused_by(Some(&error))
         })
     }
 
@@ -204,6 +260,8 @@ fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failu
     let owner = Owner {
         user: user.name,
         group,
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
     };
     Ok((Some(user.dir), Some(owner)))
 }

@@ -4,13 +4,13 @@
 //! These files are the one home of what is in them; here, places are put in, and what is another matter in a system
 //! service is exchanged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const UNIT: &str = include_str!("../../../../systemd/goondan.service");
 const AGENT: &str = include_str!("../../../../systemd/ai.goondan.orchestrator.plist");
 
 /// What is exchanged in the unit of a system service; `USER`, `GROUP` and `%h` are put in afterwards.
-const SYSTEM: [(&str, &str); 8] = [
+const SYSTEM: [(&str, &str); 9] = [
     (
         "# goondan as a user service: the daemon of one person, with the rights of that person and fewer.\n",
         "# goondan as a system service: the daemon of one user, with the rights of that user and fewer.\n",
@@ -18,7 +18,8 @@ const SYSTEM: [(&str, &str); 8] = [
     ("[Service]\n", "[Service]\nUser=USER\n"),
     (
         "ExecStartPre=+/usr/bin/mkdir -p -m 0700 %h/.goondan",
-        "ExecStartPre=+/usr/bin/install -d -m 0700 -o USER -g GROUP %h/.goondan",
+        // As the user, who owns the directory above it and could put a link there.
+        "ExecStartPre=+/usr/bin/setpriv --reuid=USER --regid=GROUP --init-groups /usr/bin/mkdir -p -m 0700 %h/.goondan",
     ),
     (
         "-%h/.config/goondan/environment",
@@ -29,12 +30,19 @@ const SYSTEM: [(&str, &str); 8] = [
         "systemctl status goondan",
     ),
     (
-        "# nothing else. In a user service, whatever concerns the file system needs PrivateUsers.\n",
-        "# nothing else.\n",
+        "# In a user service, every protection of the file system needs PrivateUsers.\n",
+        "",
     ),
     ("PrivateUsers=yes\n", ""),
+    (
+        "InaccessiblePaths=-%t/bus -%t/systemd/private",
+        "InaccessiblePaths=-/run/user",
+    ),
     ("WantedBy=default.target", "WantedBy=multi-user.target"),
 ];
+
+/// The start of each line that names what may be written; the first one is the state root's.
+const WRITABLE: &str = "ReadWritePaths=-";
 
 /// The places in the files.
 const UNIT_PLACES: [&str; 2] = ["%h/.cargo/bin", "%h/.goondan"];
@@ -55,6 +63,8 @@ pub(super) struct Places<'a> {
     pub(super) state_root: &'a Path,
     /// The home directory of whom the daemon belongs to.
     pub(super) home: &'a Path,
+    /// Directories beside the state root that the daemon and its agents may write.
+    pub(super) writable: &'a [PathBuf],
 }
 
 impl Places<'_> {
@@ -67,7 +77,8 @@ impl Places<'_> {
 pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
     let [programs, state_root] = places.each().map(|path| in_unit(path, Some(places.home)));
     let [bin, state] = UNIT_PLACES;
-    Ok(filled(UNIT, &[(bin, programs?), (state, state_root?)]))
+    let unit = filled(UNIT, &[(bin, programs?), (state, state_root?)]);
+    widened(&unit, places.writable, Some(places.home))
 }
 
 /// The unit of a system service that runs as a user: with absolute paths, since `%h` is root's home there.
@@ -80,10 +91,39 @@ pub(super) fn system_unit(places: &Places<'_>, user: &str, group: &str) -> Resul
     let [programs, state_root] = places.each().map(|path| in_unit(path, None));
     let [bin, state] = UNIT_PLACES;
     let home = in_unit(places.home, None)?;
-    Ok(filled(
+    let unit = filled(
         &unit,
         &[(bin, programs?), (state, state_root?), ("%h", home)],
-    ))
+    );
+    widened(&unit, places.writable, None)
+}
+
+/// The unit with a line for each further directory that may be written, behind that of the state root.
+fn widened(unit: &str, writable: &[PathBuf], home: Option<&Path>) -> Result<String, BadPath> {
+    let mut further = String::new();
+    for dir in writable {
+        further.push_str(&format!("{WRITABLE}{}\n", in_unit(dir, home)?));
+    }
+    let mut out = String::new();
+    let mut is_due = !further.is_empty();
+    for line in unit.split_inclusive('\n') {
+        out.push_str(line);
+        if is_due && line.starts_with(WRITABLE) {
+            out.push_str(&further);
+            is_due = false;
+        }
+    }
+    Ok(out)
+}
+
+/// The directories beside the state root that a unit lets be written, as [`widened`] put them in.
+pub(super) fn writable_of(unit: &str, home: &Path) -> Vec<PathBuf> {
+    let lines = unit.lines().filter_map(|line| line.strip_prefix(WRITABLE));
+    let path_of = |value: &str| match value.strip_prefix("%h/") {
+        Some(rest) => home.join(rest.replace("%%", "%")),
+        None => PathBuf::from(value.replace("%%", "%")),
+    };
+    lines.skip(1).map(path_of).collect()
 }
 
 /// The property list of a launchd agent.
@@ -163,6 +203,7 @@ mod tests {
             programs: Path::new(programs),
             state_root: Path::new(state_root),
             home: Path::new("/home/ada"),
+            writable: &[],
         }
     }
 
@@ -183,7 +224,7 @@ mod tests {
             "ExecStartPre=+/usr/bin/mkdir -p -m 0700 /srv/100%%/state",
             "ExecStart=/opt/goondan/goondan-orchestrator --state-root /srv/100%%/state",
             "Environment=PATH=/opt/goondan:%h/.local/bin:/usr/local/bin:/usr/bin:/bin",
-            "ReadWritePaths=/srv/100%%/state",
+            "ReadWritePaths=-/srv/100%%/state",
         ] {
             assert!(unit.lines().any(|it| it == line), "no {line:?} in {unit}");
         }
@@ -207,17 +248,66 @@ mod tests {
         let unit = system_unit(&places(USUAL.0, USUAL.1), "ada", "staff").unwrap();
         for line in [
             "User=ada",
-            "ExecStartPre=+/usr/bin/install -d -m 0700 -o ada -g staff /home/ada/.goondan",
+            "ExecStartPre=+/usr/bin/setpriv --reuid=ada --regid=staff --init-groups /usr/bin/mkdir -p -m 0700 /home/ada/.goondan",
             "ExecStart=/home/ada/.cargo/bin/goondan-orchestrator --state-root /home/ada/.goondan",
             "EnvironmentFile=-/etc/goondan/environment",
-            "ReadWritePaths=/home/ada/.goondan",
+            "ReadWritePaths=-/home/ada/.goondan",
             "WantedBy=multi-user.target",
         ] {
             assert!(unit.lines().any(|it| it == line), "no {line:?} in {unit}");
         }
         assert_eq!((user_of(&unit), user_of(UNIT)), (Some("ada"), None));
-        for gone in ["%h", "--user", "PrivateUsers", "USER", "GROUP"] {
+        for gone in ["%h", "%t", "--user", "PrivateUsers", "USER", "GROUP"] {
             assert!(!unit.contains(gone), "{gone} in {unit}");
+        }
+    }
+
+    #[test]
+    fn rel_1_directories_that_may_be_written_are_put_in_and_read_back() {
+        let dirs = [
+            PathBuf::from("/home/ada/100%"),
+            PathBuf::from("/srv/%h/bot"),
+        ];
+        let wide = Places {
+            writable: &dirs,
+            ..places(USUAL.0, USUAL.1)
+        };
+        let lines =
+            "ReadWritePaths=-%h/.goondan\nReadWritePaths=-%h/100%%\nReadWritePaths=-/srv/%%h/bot\n";
+        let unit = user_unit(&wide).unwrap();
+        assert!(unit.contains(lines), "{unit}");
+        let system = system_unit(&wide, "ada", "staff").unwrap();
+        let home = Path::new("/home/ada");
+        assert_eq!(writable_of(&unit, home), dirs);
+        assert_eq!(writable_of(&system, home), dirs);
+        assert_eq!(writable_of(UNIT, home), [PathBuf::new(); 0]);
+    }
+
+    #[test]
+    fn rel_1_no_directive_breaks_what_agents_need() {
+        let units = [
+            UNIT.to_owned(),
+            system_unit(&places(USUAL.0, USUAL.1), "ada", "staff").unwrap(),
+        ];
+        let directives = |unit: &str| {
+            let lines = unit.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        for unit in units.iter().map(|unit| directives(unit)) {
+            for (directive, why) in [
+                ("RestrictSUIDSGID", "no `openat2`"),
+                ("MemoryDenyWriteExecute", "no JIT of bun and node"),
+                ("ProtectKernelTunables", "no /proc of confined programs"),
+                ("ProtectKernelLogs", "no /proc of confined programs"),
+                ("ProtectHostname", "no /proc of confined programs"),
+                ("ProtectProc", "no /proc of confined programs"),
+                ("ProcSubset", "no /proc of confined programs"),
+                ("ProtectControlGroups", "no control groups for limits"),
+            ] {
+                let is_set = unit.iter().any(|line| line.starts_with(directive));
+                assert!(!is_set, "{directive}: {why}");
+            }
+            assert!(unit.iter().any(|line| line == "ProtectHome=read-only"));
         }
     }
 }

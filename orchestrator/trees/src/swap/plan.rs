@@ -163,22 +163,6 @@ impl Plan {
         })
     }
 
-    /// Checks that names can be changed wherever the plan changes any.
-    pub(super) fn check_writable(&self, root: &dyn Folder) -> Result<(), TreeError> {
-        let name_of = |directory: &Path| match directory.as_os_str().is_empty() {
-            true => ".".to_owned(),
-            false => directory.display().to_string(),
-        };
-        for directory in &self.touched_directories() {
-            match root.check_writable(directory) {
-                // It is still to be made.
-                Err(error) if is_missing(&error) => {}
-                other => other.during("write in", name_of(directory))?,
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn staging(&self) -> &RelativePath {
         &self.staging
     }

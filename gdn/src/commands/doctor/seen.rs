@@ -1,0 +1,69 @@
+//! What processes of goondan can do, tried by the daemon where one runs: a shell is not held as a service is.
+
+use std::path::PathBuf;
+
+use goondan_confinement::{Facts, open_beneath};
+use goondan_protocol::control::DaemonCheck;
+
+use super::finding::Finding;
+use crate::output::text;
+use crate::programs::rights;
+
+/// What was tried, and where.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) rights: Facts,
+    pub(super) no_open_beneath: Option<String>,
+    read_only_projects: Vec<PathBuf>,
+    is_by_daemon: bool,
+}
+
+impl Seen {
+    /// Tried by the running daemon.
+    pub(super) fn by_daemon(check: DaemonCheck) -> Self {
+        let DaemonCheck {
+            rights,
+            no_open_beneath,
+            read_only_projects,
+        } = check;
+        Self {
+            rights,
+            no_open_beneath,
+            read_only_projects,
+            is_by_daemon: true,
+        }
+    }
+
+    /// Tried by this program, as a daemon that is started from here would find it.
+    pub(super) fn here() -> Self {
+        Self {
+            rights: rights(),
+            no_open_beneath: open_beneath().err().map(|error| error.to_string()),
+            read_only_projects: Vec::new(),
+            is_by_daemon: false,
+        }
+    }
+
+    /// The finding, which names the daemon if it was the one who tried.
+    pub(super) fn placed(&self, finding: Finding) -> Finding {
+        if !self.is_by_daemon {
+            return finding;
+        }
+        let found = format!("in the daemon: {}", finding.found);
+        Finding { found, ..finding }
+    }
+
+    /// The projects in which the daemon cannot apply a proposal.
+    pub(super) fn read_only_projects(&self) -> impl Iterator<Item = Finding> {
+        self.read_only_projects.iter().map(|root| {
+            let path = root.to_string_lossy();
+            let found = format!("the daemon cannot write {path}: no proposal can be applied there");
+            let quoted = text::shell_quoted(&path).unwrap_or_else(|| path.clone().into_owned());
+            let hint = format!(
+                "`gdn service install --writable {quoted}`, and restart the service; or check who owns it: \
+                 `ls -ld {quoted}`"
+            );
+            Finding::warn("project files", found, hint)
+        })
+    }
+}
