@@ -59,6 +59,7 @@ pub mod service;
 pub mod settings;
 pub mod shell;
 pub mod state_format;
+pub mod state_root;
 pub mod task;
 mod text;
 pub mod time;

@@ -1,6 +1,7 @@
 //! Start and end of the daemon.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use futures_util::StreamExt as _;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
+use goondan_protocol::state_root;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
@@ -133,6 +135,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
     if let Some(project) = &args.open {
         check_apart(project, &state_root)?;
     }
+    check_owners(&state_root)?;
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
     // Before anything is open that its thread would hold.
     let launcher = Launcher::begin(programs).map_err(|error| StartFailure::new(&error))?;
@@ -170,6 +173,31 @@ fn not_taken(error: &StoreError) -> StartFailure {
         _ => return failure,
     };
     StartFailure { code, ..failure }.hint(hint)
+}
+
+/// Refuses a state root of which another user owns or can write a part, before anything is read from it (`SEC-4`).
+fn check_owners(state_root: &Path) -> Result<(), StartFailure> {
+    let user = nix::unistd::geteuid().as_raw();
+    for path in state_root::owned(state_root) {
+        let found = match std::fs::metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                let message = format!("failed to read the owner of `{}`: {error}", path.display());
+                let hint = format!("check who may read it: `ls -ld '{}'`", path.display());
+                return Err(StartFailure {
+                    code: 1,
+                    message,
+                    hint: Some(hint),
+                });
+            }
+        };
+        state_root::check(path, found.uid(), found.mode(), user).map_err(|exposed| {
+            let hint = exposed.hint();
+            StartFailure::new(&exposed).hint(hint)
+        })?;
+    }
+    Ok(())
 }
 
 /// Refuses a state root inside the project it is to serve before anything is made in it (`ROOT-1`,

@@ -121,6 +121,8 @@ mod orderly_stop;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]
+mod owners;
+#[cfg(test)]
 mod packages;
 #[cfg(test)]
 mod packaging;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use goondan_protocol::control::{
     CheckDaemon, CheckNodes, DaemonCheck, ServerFinding, ServerVerdict,
 };
+use goondan_protocol::state_root;
 use nix::unistd::Uid;
 
 use super::finding::Finding;
@@ -84,8 +85,23 @@ pub(super) fn state_root(context: &Context) -> Vec<Finding> {
     if let Ok(metadata) = std::fs::metadata(&identity) {
         findings.push(privacy("identity of secrets", &identity, &metadata));
     }
+    let others = state_root::owned(root).filter(|path| path != root && *path != identity);
+    findings.extend(others.filter_map(exposed));
     findings.push(clock(root, SystemTime::now()));
     findings
+}
+
+/// What is wrong with a path of the state directory that another user owns or can write; the daemon refuses to start
+/// with it.
+fn exposed(path: PathBuf) -> Option<Finding> {
+    let found = std::fs::metadata(&path).ok()?;
+    let own = Uid::effective().as_raw();
+    let exposed = state_root::check(path, found.uid(), found.mode(), own).err()?;
+    Some(Finding::bad(
+        "owner of files",
+        exposed.to_string(),
+        exposed.hint(),
+    ))
 }
 
 /// Whether this program knows the format of what is there (`REL-1`).
