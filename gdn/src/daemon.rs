@@ -161,7 +161,7 @@ async fn wait_until_ready(
     loop {
         match Client::connect(state_root).await {
             Ok(client) => return Ok(client),
-            Err(ConnectError::NotRunning { .. }) => {}
+            Err(ConnectError::NotRunning { .. } | ConnectError::NotListening { .. }) => {}
             // The daemon's listener is there a moment before it reads from it.
             Err(ConnectError::Handshake(error)) if error.is_lost() => {}
             Err(error) => return Err(error.into()),

@@ -115,6 +115,11 @@ impl From<ConnectError> for Failure {
                     ),
                 )
             }
+            ConnectError::NotListening { .. } => Self::of(
+                Exit::TimedOut,
+                &error,
+                "stop it with `gdn shutdown`, which needs no socket; then start it again: `gdn run`",
+            ),
             ConnectError::BadPath { .. } => Self::of(
                 Exit::Usage,
                 &error,

@@ -36,6 +36,9 @@ pub(crate) const PROCESS_LOOK_REST_FACTOR: u32 = 10;
 /// (`goondan_core::limits::TICK_MS`).
 pub(crate) const PROCESS_LOOKS_OF_MEMORY: u64 = 4;
 
+/// How often it is looked whether the control socket's file is still there, in milliseconds.
+pub(crate) const SOCKET_LOOK_MS: u64 = 1_000;
+
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 

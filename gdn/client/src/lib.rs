@@ -10,8 +10,9 @@ mod pages;
 
 pub use pages::{Paged, Trace};
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -31,11 +32,18 @@ use interprocess::local_socket::{GenericFilePath, ToFsName as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::codec::Framed;
 
 /// Longest a daemon may take to accept a connection and answer the first request, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// How long a daemon that owns the state root is waited for until it listens, in milliseconds: one that has just
+/// started, or whose socket was removed, which it makes again.
+const LISTEN_TIMEOUT_MS: u64 = 3_000;
+
+/// How often it is tried meanwhile, in milliseconds.
+const LISTEN_POLL_MS: u64 = 25;
 
 /// Longest a request that only reads may take, in milliseconds.
 const QUERY_TIMEOUT_MS: u64 = 30_000;
@@ -52,6 +60,18 @@ pub enum ConnectError {
     NotRunning {
         /// The daemon's.
         state_root: PathBuf,
+    },
+    /// A daemon owns the state root, and nobody listens on the socket.
+    #[error(
+        "the daemon{} on {} does not listen on its socket",
+        pid.map_or_else(String::new, |pid| format!(", pid {pid},")),
+        state_root.display()
+    )]
+    NotListening {
+        /// The daemon's.
+        state_root: PathBuf,
+        /// Its process id, if its file says.
+        pid: Option<u32>,
     },
     /// The socket's path cannot be used.
     #[error("the socket path {} cannot be used", socket.display())]
@@ -238,6 +258,26 @@ pub struct Client {
     frames: Framed<Stream, FrameCodec>,
     request_id: u64,
     daemon: Connected,
+}
+
+/// Whether a daemon owns the state root, whether it listens or not: it locks the directory, and the file of its process
+/// id, for as long as it lives.
+fn is_owned(state_root: &Path) -> bool {
+    let is_locked = |path: &Path| {
+        let file = File::open(path).ok();
+        file.is_some_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    };
+    is_locked(state_root) || is_locked(&pid_file(state_root))
+}
+
+/// The process id of the daemon that owns the state root, as its file says.
+pub fn owner_pid(state_root: &Path) -> Option<u32> {
+    let text = std::fs::read_to_string(pid_file(state_root)).ok()?;
+    text.trim().parse().ok()
+}
+
+fn pid_file(state_root: &Path) -> PathBuf {
+    state_root.join("run").join("orchestrator.pid")
 }
 
 /// Where the daemon of `state_root` listens.
@@ -509,7 +549,24 @@ fn lost(source: Option<FrameError>) -> CallError {
     CallError::Lost { source }
 }
 
+/// Connects to the socket. A daemon that owns the state root and does not listen is waited for.
 async fn open(state_root: &Path) -> Result<Stream, ConnectError> {
+    let deadline = Instant::now() + Duration::from_millis(LISTEN_TIMEOUT_MS);
+    loop {
+        match open_once(state_root).await {
+            Err(ConnectError::NotRunning { state_root }) if is_owned(&state_root) => {
+                if Instant::now() >= deadline {
+                    let pid = owner_pid(&state_root);
+                    return Err(ConnectError::NotListening { state_root, pid });
+                }
+                sleep(Duration::from_millis(LISTEN_POLL_MS)).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn open_once(state_root: &Path) -> Result<Stream, ConnectError> {
     let socket = socket_path(state_root);
     let name = socket
         .as_path()

@@ -470,9 +470,11 @@ impl Session<'_> {
         loop {
             let error = match Client::connect(&self.context.state_root).await {
                 Ok(client) => return Ok(client),
-                Err(error @ (ConnectError::NotRunning { .. } | ConnectError::Handshake(_))) => {
-                    error
-                }
+                Err(
+                    error @ (ConnectError::NotRunning { .. }
+                    | ConnectError::NotListening { .. }
+                    | ConnectError::Handshake(_)),
+                ) => error,
                 Err(error) => return Err(error.into()),
             };
             if Instant::now() >= deadline {

@@ -173,7 +173,9 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
     let usual = LogFiles::of(daemon::log_dir(&context.state_root));
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => Some(client),
-        Err(ConnectError::NotRunning { .. }) if usual.exist() => {
+        Err(ConnectError::NotRunning { .. } | ConnectError::NotListening { .. })
+            if usual.exist() =>
+        {
             context.check_format()?;
             None
         }

@@ -245,7 +245,7 @@ async fn daemon(site: &Site) -> Result<Option<Running>, Failure> {
         Ok(Reached::Same(client)) => client,
         Ok(Reached::Other(other)) => other.client,
         Err(ConnectError::NotRunning { .. }) => return Ok(None),
-        Err(error @ ConnectError::ForeignPeer { .. }) => {
+        Err(error @ (ConnectError::ForeignPeer { .. } | ConnectError::NotListening { .. })) => {
             let pid = site.pid_in_file().ok_or(error)?;
             return Ok(Some(Running { pid, version: None }));
         }

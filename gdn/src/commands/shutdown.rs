@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use goondan_protocol::control::Stop;
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use nix::errno::Errno;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
@@ -49,6 +49,12 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
             output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;
             return output.data("No daemon runs.");
         }
+        Err(ConnectError::NotListening { pid: Some(pid), .. }) => {
+            output.note("The daemon does not listen on its socket. Stopping it by a signal, after the turns in progress …");
+            stop_by_signal(pid, args.grace, context).await?;
+            output.object(schemas::SHUTDOWN, &json!({ "pid": pid }))?;
+            return output.data(format!("Stopped the daemon, pid {pid}"));
+        }
         Err(error) => return Err(error.into()),
     };
     let pid = client.daemon().pid;
@@ -61,6 +67,54 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
     .await?;
     output.object(schemas::SHUTDOWN, &json!({ "pid": pid }))?;
     output.data(format!("Stopped the daemon, pid {pid}"))
+}
+
+/// Stops a daemon that cannot be asked to: by SIGTERM, and once more when the time for its turns is over, which has it
+/// wait for them no longer.
+async fn stop_by_signal(pid: u32, grace: Option<u64>, context: &Context) -> Result<(), Failure> {
+    let grace_ms = grace.map_or(DEFAULT_GRACE_PERIOD_MS, |seconds| {
+        seconds.saturating_mul(1000)
+    });
+    terminate(pid)?;
+    if is_gone_by(pid, Instant::now() + Duration::from_millis(grace_ms)).await {
+        return Ok(());
+    }
+    terminate(pid)?;
+    if is_gone_by(pid, Instant::now() + Duration::from_millis(MARGIN_MS)).await {
+        return Ok(());
+    }
+    Err(still_there(
+        pid,
+        grace_ms.saturating_add(MARGIN_MS),
+        context,
+    ))
+}
+
+/// Sends SIGTERM. A process that is gone already is no failure.
+fn terminate(pid: u32) -> Result<(), Failure> {
+    let raw = i32::try_from(pid).map_err(|_| Errno::ESRCH);
+    match raw.and_then(|raw| kill(Pid::from_raw(raw), Signal::SIGTERM)) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(Failure::new(
+            Exit::Internal,
+            format!("cannot signal the daemon, pid {pid}: {error}"),
+            format!("see whose process it is: `ps -o user,pid,args -p {pid}`"),
+        )),
+    }
+}
+
+fn still_there(pid: u32, limit_ms: u64, context: &Context) -> Failure {
+    Failure::new(
+        Exit::TimedOut,
+        format!(
+            "the daemon, pid {pid}, is still there after {} s",
+            limit_ms / 1000
+        ),
+        format!(
+            "see what it waits for: `{}`; or end it: `kill -9 {pid}`",
+            context.daemon_command("ps --all")
+        ),
+    )
 }
 
 /// Stops the daemon and waits until its socket is closed and its process is gone.
@@ -80,19 +134,7 @@ pub(super) async fn stop(
         .unwrap_or(DEFAULT_GRACE_PERIOD_MS)
         .saturating_add(MARGIN_MS);
     let deadline = Instant::now() + Duration::from_millis(limit_ms);
-    let still_there = || {
-        Failure::new(
-            Exit::TimedOut,
-            format!(
-                "the daemon, pid {pid}, is still there after {} s",
-                limit_ms / 1000
-            ),
-            format!(
-                "see what it waits for: `{}`; or end it: `kill -9 {pid}`",
-                context.daemon_command("ps --all")
-            ),
-        )
-    };
+    let still_there = || still_there(pid, limit_ms, context);
     let closed = tokio::time::timeout(Duration::from_millis(limit_ms), client.closed()).await;
     closed.map_err(|_elapsed| still_there())?;
     if is_gone_by(pid, deadline).await {

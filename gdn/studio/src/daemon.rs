@@ -76,6 +76,9 @@ impl Failed {
             Self::Connect(error) => {
                 let suggestion = match error {
                     ConnectError::NotRunning { .. } => "start it in your project: `gdn run`",
+                    ConnectError::NotListening { .. } => {
+                        "stop it, and start it again: `gdn shutdown`"
+                    }
                     ConnectError::VersionMismatch { .. } => {
                         "end Studio, and start it again: `gdn studio`"
                     }

@@ -277,7 +277,7 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
         specials: Specials::Refuse,
     };
     let refusals = match swap::plan(place, changes, STAGING) {
-        Ok(_) => Vec::new(),
+        Ok(()) => Vec::new(),
         Err(SwapError::Stale { stale, .. }) => late_refusals(changes, stale),
         Err(SwapError::Blocked { by }) => vec![in_the_way(&by)],
         Err(SwapError::Impossible { path, problem }) => {

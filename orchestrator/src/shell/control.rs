@@ -4,7 +4,6 @@
 //! what is no request, or does not read its answers, loses its connection; nothing else notices.
 
 use std::io;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +19,14 @@ use goondan_protocol::control::{
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::VersionMismatch;
-use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::traits::StreamCommon as _;
-use interprocess::local_socket::traits::tokio::Listener as _;
-use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -37,19 +34,21 @@ use accepting::Accepting;
 use client::Client;
 use kinds::Kind;
 use places::{InUse, NoPlace, Place, Places};
+use socket::Socket;
 
 use super::ancestry::{self, Descent};
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
-use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
+use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS, SOCKET_LOOK_MS};
 use goondan_core::{Input, Peer, RequestToken};
 
 mod accepting;
 pub(super) mod client;
 mod kinds;
 mod places;
+pub(super) mod socket;
 
 /// What a client of another version does.
 const OTHER_VERSION_HINT: &str = "use binaries of one build; `gdn shutdown` stops the daemon";
@@ -66,38 +65,21 @@ pub(super) struct Server {
     pub(super) ending: CancellationToken,
 }
 
-/// Binds the control socket. The caller owns the System Root, so a socket that is there is a dead
-/// daemon's.
-///
-/// # Errors
-///
-/// As the operating system says; a path too long for a socket above all.
-pub(super) fn bind(path: &Path) -> io::Result<Listener> {
-    use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let name = path.to_fs_name::<GenericFilePath>()?;
-    let options = ListenerOptions::new().name(name).reclaim_name(false);
-    // Where the socket's own mode cannot be set, its folder's (0700) keeps others out.
-    if cfg!(target_os = "linux") {
-        options.mode(0o600).create_tokio()
-    } else {
-        options.create_tokio()
-    }
-}
-
 impl Server {
     /// Accepts connections until the daemon ends.
-    pub(super) async fn serve(self, listener: Listener) {
+    pub(super) async fn serve(self, mut socket: Socket) {
+        let mut looks = tokio::time::interval(Duration::from_millis(SOCKET_LOOK_MS));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let places = Places::within(descriptors::limit());
         let mut accepting = Accepting::default();
         let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
-                stream = listener.accept() => stream,
+                stream = socket.accept() => stream,
+                _ = looks.tick() => {
+                    socket.restore();
+                    continue;
+                }
                 () = self.ending.cancelled() => break,
             };
             match stream {

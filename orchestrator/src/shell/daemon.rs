@@ -23,7 +23,6 @@ use goondan_store::workspace;
 use goondan_store::writer::Worker;
 use goondan_trees::{Guard, GuardedDisk};
 use goondan_writers::Writers;
-use interprocess::local_socket::tokio::Listener;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
@@ -34,7 +33,8 @@ use uuid::Uuid;
 use super::ancestry::Descent;
 use super::cgroups::Cgroups;
 use super::child::Reports;
-use super::control::{self, Server};
+use super::control::Server;
+use super::control::socket::Socket;
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
@@ -306,7 +306,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         deposed = Some(replication::start(&handle, prepared, with, &mut links).map_err(io)?);
     }
     let opened = read_opened(args, &projects)?;
-    let listener = listen(&layout)?;
+    let socket = listen(&layout)?;
 
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let threads = writer_threads(for_store);
@@ -370,7 +370,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         // finds a project's files between old and new.
         recovered.await;
         registered.await;
-        server.serve(listener).await;
+        server.serve(socket).await;
     });
     let signal_handle = signals.handle();
     tasks.spawn(forward_signals(signals, events));
@@ -477,9 +477,9 @@ fn read_opened(args: &Args, projects: &Projects) -> Result<Option<Opened>, Start
     Ok(Some((sources, found)))
 }
 
-fn listen(layout: &Layout) -> Result<Listener, StartFailure> {
+fn listen(layout: &Layout) -> Result<Socket, StartFailure> {
     let path = layout.socket();
-    control::bind(&path).map_err(|error| {
+    Socket::bind(layout).map_err(|error| {
         let message = format!("cannot listen on `{}`: {error}", path.display());
         StartFailure {
             code: 1,

@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use goondan_durable::disk::{Disk, RealDisk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
@@ -37,6 +39,9 @@ pub const TASKS_GROUP: &str = "tasks";
 const SOCKET_DIGITS: usize = 10;
 /// Largest `config.json`, in bytes.
 const CONFIG_BYTES_MAX: usize = 1024 * 1024;
+/// How often a lock is tried that another process holds, and the pause in between.
+const LOCK_TRIES: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where things are below the System Root. Owns nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,10 +257,11 @@ impl Default for LogConfig {
 pub struct SystemRoot {
     layout: Layout,
     config: SystemConfig,
-    /// Holds the lock; the operating system releases it however the process ends.
-    _lock: File,
+    /// The operating system releases the lock however the process ends.
+    _root: Option<File>,
+    _pid_file: PidFile,
     /// The same of the directory of work areas, if they have one of their own.
-    _tasks_lock: Option<File>,
+    _tasks: Option<PidFile>,
 }
 
 impl SystemRoot {
@@ -277,14 +283,12 @@ impl SystemRoot {
         // The canonical path is what projects are compared with.
         let root = fs::canonicalize(root).during("resolve", root)?;
         let layout = Layout::new(root.clone());
-        for name in ["packages", "workspaces", "system", "run"] {
+        for name in ["packages", "workspaces", "system"] {
             make_dir(&root.join(name))?;
         }
-        // The socket is as private as its folder.
-        let run = root.join("run");
-        fs::set_permissions(&run, fs::Permissions::from_mode(0o700))
-            .during("set the mode of", &run)?;
-        let root_lock = lock(&layout.pid_file(), layout.root())?;
+        make_run_dir(&layout)?;
+        let lock = lock_root(&layout)?;
+        let pid_file = PidFile::take(&layout)?;
         // Again: another daemon may have owned it meanwhile.
         format::bring_up(&RealDisk, &root, &layout.format_file())?;
         renew_egress(&layout.egress())?;
@@ -295,13 +299,14 @@ impl SystemRoot {
         let tasks_root = tasks_root.transpose()?;
         let tasks_lock = tasks_root.as_ref().map(|tasks_root| {
             // Daemons of two System Roots could have a workspace of the same project.
-            lock(&tasks_root.join(TASKS_LOCK_FILE), tasks_root)
+            PidFile::take_at(&tasks_root.join(TASKS_LOCK_FILE), tasks_root)
         });
         Ok(Self {
             layout: layout.with_tasks_root(tasks_root),
             config,
-            _lock: root_lock,
-            _tasks_lock: tasks_lock.transpose()?,
+            _root: lock,
+            _pid_file: pid_file,
+            _tasks: tasks_lock.transpose()?,
         })
     }
 
@@ -364,35 +369,94 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
         .during("create", path)
 }
 
-fn lock(path: &Path, locked: &Path) -> Result<File, StoreError> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .during("open", path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
+/// Makes the directory of the socket and the process id, as private as both must be.
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub fn make_run_dir(layout: &Layout) -> Result<(), FileError> {
+    let run = layout.root().join("run");
+    make_dir(&run)?;
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).during("set the mode of", &run)
+}
+
+/// The file of the owner's process id, locked while it is held.
+#[derive(Debug)]
+pub struct PidFile {
+    /// The operating system releases the lock however the process ends.
+    _file: File,
+}
+
+impl PidFile {
+    /// Locks the file, making it if it is missing, and writes the number of the calling process.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::RootInUse`] if another orchestrator holds it; [`FileError::Io`].
+    pub fn take(layout: &Layout) -> Result<Self, StoreError> {
+        Self::take_at(&layout.pid_file(), layout.root())
+    }
+
+    /// The same of any directory, by the file that stands for it.
+    fn take_at(path: &Path, locked: &Path) -> Result<Self, StoreError> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .during("open", path)?;
+        if !lock(&file, path)? {
             let mut text = String::new();
             let read = file.read_to_string(&mut text);
             let owner = read.ok().and_then(|_| text.trim().parse().ok());
-            return Err(StoreError::RootInUse {
-                path: locked.to_owned(),
-                owner,
-            });
+            return Err(in_use(locked, owner));
         }
-        Err(TryLockError::Error(error)) => return Err(error).during("lock", path)?,
+        let write = |file: &mut File| -> io::Result<()> {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        write(&mut file).during("write", path)?;
+        Ok(Self { _file: file })
     }
-    let write = |file: &mut File| -> io::Result<()> {
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())
-    };
-    write(&mut file).during("write", path)?;
-    Ok(file)
+}
+
+fn in_use(locked: &Path, owner: Option<u32>) -> StoreError {
+    StoreError::RootInUse {
+        path: locked.to_owned(),
+        owner,
+    }
+}
+
+/// Locks the System Root itself: the file of the process id can be removed, and made anew by a second daemon. None where
+/// the file system has no locks of directories.
+fn lock_root(layout: &Layout) -> Result<Option<File>, StoreError> {
+    let root = layout.root();
+    let directory = File::open(root).during("open", root)?;
+    match lock(&directory, root) {
+        Ok(true) => Ok(Some(directory)),
+        Ok(false) => {
+            let owner = fs::read_to_string(layout.pid_file()).ok();
+            let owner = owner.and_then(|text| text.trim().parse().ok());
+            Err(in_use(layout.root(), owner))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether a lock is had. A client that looks whether a daemon lives holds it for a moment.
+fn lock(file: &File, path: &Path) -> Result<bool, FileError> {
+    for tries in (0..LOCK_TRIES).rev() {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if tries > 0 => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error).during("lock", path),
+        }
+    }
+    Ok(false)
 }
 
 /// What `config.json` says of replication now. The daemon works with what the file said at its start, but for the
@@ -488,6 +552,20 @@ mod tests {
             Err(StoreError::RootInUse { owner, .. }) => assert_eq!(owner, Some(std::process::id())),
             other => panic!("{other:?}"),
         }
+        drop(first);
+        SystemRoot::take(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn root_11_a_removed_pid_file_gives_no_second_owner() {
+        let temp = tempfile::tempdir().unwrap();
+        let first = SystemRoot::take(temp.path()).unwrap();
+        fs::remove_dir_all(temp.path().join("run")).unwrap();
+        let second = SystemRoot::take(temp.path());
+        assert!(
+            matches!(second, Err(StoreError::RootInUse { .. })),
+            "{second:?}"
+        );
         drop(first);
         SystemRoot::take(temp.path()).unwrap();
     }

@@ -157,19 +157,14 @@ pub enum Specials {
     Remove,
 }
 
-/// A swap that could be made.
-#[derive(Debug)]
-pub struct Planned(Plan);
-}
-
 /// Decides what a swap would do, as [`swap`] does before it changes anything.
 ///
 /// # Errors
 ///
 /// As [`swap`].
-pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<Planned, SwapError> {
+pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<(), SwapError> {
     let staging = RelativePath::new(staging.as_bytes()).map_err(TreeError::from)?;
-    Plan::make(place, changes, staging).map(Planned)
+    Plan::make(place, changes, staging).map(drop)
 }
 
 /// Puts changes in place: all of them, or none. Durable when it returns. Returns what a person wrote and

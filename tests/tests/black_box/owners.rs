@@ -1,11 +1,12 @@
-//! Whose the state root is (`SEC-4`).
+//! Whose the state root is, and a daemon whose socket is gone (`ROOT-11`, `SEC-4`, `CTL-1`).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
+use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home};
+use goondan_tests::{Daemon, Home, wait_until};
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -46,4 +47,48 @@ fn sec_4_no_daemon_starts_on_files_of_another_user() {
     home.gdn(&["--json", "doctor"])
         .exits(16)
         .prints(&["belongs to user id 65534"]);
+}
+
+#[test]
+fn ctl_1_a_removed_socket_is_made_again_and_clients_wait_for_it() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let (pid, run) = (daemon.pid(), home.state_root().join("run"));
+    fs::remove_file(run.join("orchestrator.sock")).unwrap();
+    assert_eq!(home.gdn_json(&["status"])["pid"], pid);
+    home.gdn(&["run"]).exits(0);
+    fs::remove_dir_all(&run).unwrap();
+    assert_eq!(home.gdn_json(&["status"])["pid"], pid);
+    let written = fs::read_to_string(run.join("orchestrator.pid")).unwrap();
+    assert_eq!(written.trim(), pid.to_string());
+    assert_eq!(home.ask("main", "echo here"), "here");
+    home.gdn(&["shutdown"])
+        .exits(0)
+        .prints(&[&format!("Stopped the daemon, pid {pid}")]);
+    assert!(home.running(ORCHESTRATOR).is_empty());
+    drop(daemon.wait());
+}
+
+#[test]
+fn ctl_1_a_daemon_that_cannot_listen_is_named_and_stopped() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let pid = daemon.pid();
+    let socket = home.state_root().join("run/orchestrator.sock");
+    // A directory in its place cannot be removed as a socket is.
+    fs::remove_file(&socket).unwrap();
+    fs::create_dir_all(socket.join("in the way")).unwrap();
+    let told = format!("pid {pid},");
+    for command in [&["status"][..], &["run"]] {
+        home.gdn(command)
+            .exits(11)
+            .tells(&[&told, "does not listen", "`gdn shutdown`"]);
+    }
+    home.gdn(&["shutdown"])
+        .exits(0)
+        .prints(&[&format!("Stopped the daemon, pid {pid}")]);
+    wait_until("the daemon is gone", || {
+        home.running(ORCHESTRATOR).is_empty()
+    });
+    drop(daemon.wait());
 }

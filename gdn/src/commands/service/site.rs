@@ -9,6 +9,7 @@ use nix::unistd::{Group, Uid, User};
 
 use super::manager::{Kind, Programs, Said, State, UNIT};
 use super::unit::{self, Places};
+use crate::client::owner_pid;
 use crate::commands::rewrite::rewrite;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -212,8 +213,7 @@ impl Site {
 
     /// What the file of the daemon's process id says.
     pub(super) fn pid_in_file(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.state_root.join("run/orchestrator.pid")).ok()?;
-        text.trim().parse().ok()
+        owner_pid(&self.state_root)
     }
 
     /// Whether the user's manager, and all its services with it, ends with the last login.

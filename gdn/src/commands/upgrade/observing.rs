@@ -63,7 +63,11 @@ impl Daemon {
                 }
                 Err(ConnectError::Handshake(error))
                     if error.is_lost() && Instant::now() < deadline => {}
-                Err(ConnectError::NoAnswer | ConnectError::Handshake(_)) => {
+                Err(
+                    ConnectError::NoAnswer
+                    | ConnectError::NotListening { .. }
+                    | ConnectError::Handshake(_),
+                ) => {
                     return Ok(Self::Silent(pid_in_file(state_root)));
                 }
                 Err(error) => return Err(error.into()),
