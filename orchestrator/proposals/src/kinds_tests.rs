@@ -18,7 +18,7 @@ use goondan_protocol::time::Timestamp;
 use crate::world::{apply, at, create, prepare};
 use crate::{NoGit, ProposalError, RealFiles, Sandboxes};
 
-const ALL_PAIRS: Duration = Duration::from_mins(4);
+const ALL_PAIRS: Duration = Duration::from_mins(10);
 
 /// What somebody makes of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +216,11 @@ fn hand_in_and_apply((path, to): Edit, (other, made): Edit) {
         assert_eq!(tree(&world.project()), before, "{case}");
     }
     let (_, problems) = world.sandboxes().verify().unwrap();
-    assert!(problems.is_empty(), "{case}");
+    assert!(
+        problems.findings.is_empty(),
+        "{case}: {:?}",
+        problems.findings
+    );
     let removed = world.sandboxes().remove(&at(), true);
     removed.unwrap_or_else(|error| panic!("{case}: {error}"));
 }

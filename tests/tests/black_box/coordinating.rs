@@ -205,14 +205,8 @@ fn paths_in(handoff: &Handoff) -> Vec<PathBuf> {
 }
 
 #[test]
-fn prop_6_every_path_in_a_handoff_exists_and_is_read_by_both_agents() {
+fn prop_6_every_path_in_a_handoff_exists() {
     let home = obedient();
-    let text = read(&home, "goondan.yaml").replacen(
-        "    - {kind: Tool, name: review}\n",
-        "    - {kind: Tool, name: review}\n    - {kind: Tool, name: bash, package: \"@goondan/base\"}\n",
-        1,
-    );
-    home.write("project/goondan.yaml", &text);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "prepare");
     home.ask("main", "anna bash echo The hive sleeps. > text/bees.txt");
@@ -221,16 +215,11 @@ fn prop_6_every_path_in_a_handoff_exists_and_is_read_by_both_agents() {
         .parse()
         .unwrap_or_else(|error| panic!("{error}: {submitted}"));
     for path in paths_in(&handoff) {
-        fs::File::open(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}\n{handoff}", path.display()));
-        // Inside of what each of them may read, the paths are the same.
-        for ask in ["", "anna "] {
-            let told = home.ask(
-                "main",
-                &format!("{ask}bash ls -d {} && echo found it", path.display()),
-            );
-            assert!(told.contains("found it"), "{ask}{}: {told}", path.display());
-        }
+        let shown = path.display();
+        fs::File::open(&path).unwrap_or_else(|error| panic!("{shown}: {error}\n{handoff}"));
+        // Inside of what the worker may read, the paths are the same.
+        let told = home.ask("main", &format!("anna bash ls -d {shown} && echo found it"));
+        assert!(told.contains("found it"), "{shown}: {told}");
     }
     let record = fs::read_to_string(&*handoff.proposal_json).unwrap();
     let record: Value = serde_json::from_str(&record).unwrap();

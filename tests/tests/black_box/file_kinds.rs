@@ -44,12 +44,13 @@ fn ckpt_4_a_restore_is_done_whatever_became_of_a_directory() {
     let parts = area(&home).join("parts");
     fs::create_dir(&parts).unwrap();
     fs::write(parts.join("one"), "one").unwrap();
-    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    let first = home.gdn_json(&["task", "checkpoint", "shop"]);
+    let first = first["checkpointId"].as_str().unwrap();
     for (kind, make) in KINDS {
         fs::remove_dir_all(&parts).unwrap();
         make(&parts);
         home.gdn(&["task", "checkpoint", "shop"]).exits(0);
-        let restored = home.gdn_json(&["task", "restore", "shop", "checkpoint_001", "--yes"]);
+        let restored = home.gdn_json(&["task", "restore", "shop", first, "--yes"]);
         let one = fs::read_to_string(parts.join("one"));
         assert!(one.is_ok_and(|one| one == "one"), "{kind}: {restored}");
     }
