@@ -28,6 +28,7 @@ pub(super) struct Plan {
     /// Directories that are there and will not be, the innermost first, with their modes.
     remove: Vec<(RelativePath, u32)>,
     /// Pipes, sockets and devices that make way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     specials: Vec<RelativePath>,
 }
 
