@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_7_a_directory_exchanged_while_the_daemon_writes_leads_nowhere() {
+    fn sec_7_a_directory_exchanged_meanwhile_leads_nowhere() {
         let world = World::new();
         File::create_new(world.at("outside/victim")).unwrap();
         create_dir_all(world.at("outside/tree/inner")).unwrap();
