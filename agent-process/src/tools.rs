@@ -10,7 +10,6 @@ mod approval;
 mod bash;
 mod bundle_answers;
 mod capture;
-mod denial;
 mod export;
 mod fault;
 mod file_system;

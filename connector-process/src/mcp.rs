@@ -63,6 +63,21 @@ enum ServerAddress {
     Http(StreamableHttpClientTransportConfig),
 }
 
+impl ServerAddress {
+    /// What the server may touch, if it is a program.
+    fn policy(&self) -> Option<SandboxPolicy> {
+        match self {
+            Self::Program {
+                project_root,
+                sandbox,
+                egress,
+                ..
+            } => Some(guarded::allowed(project_root, sandbox, egress.as_deref()).policy),
+            Self::Http(_) => None,
+        }
+    }
+}
+
 /// The connector.
 pub(crate) struct Mcp {
     address: ServerAddress,
@@ -130,6 +145,7 @@ impl Mcp {
             calls,
             self.call_timeout,
             self.secrets.clone(),
+            self.address.policy(),
         );
         gateway.serve(Arc::new(actions)).await;
         let mut failures: u32 = 0;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use goondan_confinement::Allowed;
+use goondan_confinement::{Allowed, Denials, denial_of_packages};
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::sandbox::Level;
@@ -15,7 +15,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
 use super::capture::Capture;
-use super::denial;
 use super::fault::ToolFault;
 use super::residents::Residents;
 use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
@@ -143,7 +142,7 @@ pub(crate) fn confined_supervisor(supervisor: &Path, cwd: &Path, allowed: &Allow
 pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> ToolOutcome {
     let has_failed = outcome.is_error || outcome.has_failed;
     let denial = has_failed
-        .then(|| denial::explain(&outcome.text, &surroundings.allowed.policy))
+        .then(|| Denials::of_agent(&surroundings.allowed.policy).explain(&outcome.text))
         .flatten();
     match denial {
         None => outcome,
@@ -153,7 +152,7 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
                 text.push('\n');
             }
             text.push_str(&denial);
-            if let Some(of_package) = denial::of_packages(&surroundings.packages) {
+            if let Some(of_package) = denial_of_packages(&surroundings.packages) {
                 text.push_str(&of_package);
             }
             ToolOutcome { text, ..outcome }

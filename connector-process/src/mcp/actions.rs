@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_clock::timeout;
+use goondan_confinement::Denials;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{MCP, Mcp as Action, McpTool, McpTools};
+use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::service::{MCP, Mcp as Action, McpResult, McpTool, McpTools};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, PaginatedRequestParams, RequestParamsMeta as _};
 use rmcp::service::{Peer, ServiceError};
@@ -45,6 +47,8 @@ pub(super) struct Actions {
     calls: OpenCalls,
     call_timeout: Duration,
     secrets: Arc<[String]>,
+    /// What the server may touch, if it is a program.
+    policy: Option<Arc<SandboxPolicy>>,
     listed: Arc<Mutex<Option<Listed>>>,
 }
 
@@ -77,6 +81,7 @@ impl Actions {
         calls: OpenCalls,
         call_timeout: Duration,
         secrets: Vec<String>,
+        policy: Option<SandboxPolicy>,
     ) -> Self {
         Self {
             gateway,
@@ -84,6 +89,7 @@ impl Actions {
             calls,
             call_timeout,
             secrets: secrets.into(),
+            policy: policy.map(Arc::new),
             listed: Arc::default(),
         }
     }
@@ -116,12 +122,23 @@ impl Actions {
                 let made = rounds::call_tool(peer, client, pieces.call_id(), params);
                 let made = clock.timeout(self.call_timeout, made).await;
                 match made.map_err(|TimeIsUp| self.too_late())? {
-                    Ok(result) => to_value(&content::of_call(&result)),
+                    Ok(result) => to_value(&self.explained(content::of_call(&result))),
                     Err(rounds::Failed::Service(error)) => Err(to_error(&error)),
                     Err(rounds::Failed::Call(error)) => Err(error),
                 }
             }
         }
+    }
+
+    /// The result of a call that failed, with what the server's sandbox may have denied it.
+    fn explained(&self, mut result: McpResult) -> McpResult {
+        let policy = self.policy.as_ref().filter(|_| result.is_error);
+        let denial = policy.and_then(|policy| Denials::of_connection(policy).explain(&result.text));
+        if let Some(denial) = denial {
+            result.text.push('\n');
+            result.text.push_str(denial.trim_end());
+        }
+        result
     }
 
     async fn tools(&self, serving: &Serving, known: Option<&str>) -> Result<McpTools, CallError> {

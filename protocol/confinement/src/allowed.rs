@@ -26,11 +26,13 @@ pub(crate) const PROGRAMS: [&str; 10] = [
 
 /// What programs look up about the machine. Not all of `/etc`: there are keys in it, which a daemon of root could
 /// read.
-pub(crate) const SETTINGS: [&str; 38] = [
+pub(crate) const SETTINGS: [&str; 40] = [
     "/etc/alternatives",
     "/etc/bash.bashrc",
     "/etc/ca-certificates",
     "/etc/ca-certificates.conf",
+    "/etc/chromium",
+    "/etc/chromium.d",
     "/etc/crypto-policies",
     "/etc/debian_version",
     "/etc/fonts",

@@ -1,18 +1,18 @@
 //! Restricts the calling thread and all that it starts.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::unix::net::UnixDatagram;
+use std::fs::{self, File};
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::kill;
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities::{self, Kept};
 use crate::error::EnforceError;
-use crate::files::Files;
+use crate::files::{Files, restrict_scopes};
 use crate::layout::Layout;
 use crate::mounts::{RootOf, replace_root};
 use crate::namespaces::raise_loopback;
@@ -20,8 +20,8 @@ use crate::plan::Plan;
 use crate::system_calls::{self, Caller};
 use goondan_protocol::sandbox::{Level, Network, Right, SandboxPath};
 
-/// What only the sandbox has, at the level `full`.
-const OWN: [&str; 4] = ["/tmp", "/run", "/dev/shm", "/dev/pts"];
+/// A directory that cannot be made at the level `full`, where the root is read-only.
+const REFUSED_IN_ROOT: &str = "/goondan";
 
 /// What was achieved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +51,18 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     }
     let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
-        replace_root(&layout, RootOf::Sandbox)?;
+        replace_root(&layout, RootOf::Sandbox(&plan.network))?;
         if plan.network != Network::Any {
             raise_loopback()?;
         }
     }
     capabilities::keep(Kept::Nothing).map_err(|errno| EnforceError::Capabilities(errno.into()))?;
-    restrict(plan)?;
+    match plan.level {
+        // The new root holds the files. Rules of Landlock for them would not add to that, and would take away: beside
+        // the layer of scopes that the process above is in, they refuse every rename and link between two directories.
+        Level::Full => restrict_scopes()?,
+        Level::Landlock | Level::Seatbelt | Level::Off => restrict_files(plan)?,
+    }
     system_calls::apply(Caller::Program(plan.level, plan.network.clone()))?;
     confirm(plan)?;
     Ok(Report {
@@ -66,22 +71,19 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     })
 }
 
-fn restrict(plan: &Plan) -> Result<(), EnforceError> {
+fn restrict_files(plan: &Plan) -> Result<(), EnforceError> {
     let mut files = Files::new()?;
     files.read(plan.read.iter().map(SandboxPath::as_path))?;
     files.write(plan.write.iter().map(SandboxPath::as_path))?;
     files.read([Path::new("/proc")])?;
-    if plan.level == Level::Full {
-        files.list([Path::new("/")])?;
-        files.write(OWN.map(Path::new))?;
-    }
     files.devices()?;
     files.restrict()
 }
 
 /// Tries what is refused from now on, as far as it can be tried without a helper.
 fn confirm(plan: &Plan) -> Result<(), EnforceError> {
-    if UnixDatagram::unbound().is_ok() {
+    // Asks for nothing, which every kernel grants unless it is filtered.
+    if unshare(CloneFlags::empty()).is_ok() {
         return Err(EnforceError::NotHeld(Right::SystemCalls));
     }
     let is_root_granted = plan
@@ -89,8 +91,13 @@ fn confirm(plan: &Plan) -> Result<(), EnforceError> {
         .iter()
         .chain(&plan.write)
         .any(SandboxPath::is_root);
-    let is_root_granted = is_root_granted || plan.level == Level::Full;
-    if !is_root_granted && File::open("/").is_ok() {
+    let is_held = match plan.level {
+        Level::Full => fs::create_dir(REFUSED_IN_ROOT).is_err(),
+        Level::Landlock | Level::Seatbelt | Level::Off => {
+            is_root_granted || File::open("/").is_err()
+        }
+    };
+    if !is_held {
         return Err(EnforceError::NotHeld(Right::Files));
     }
     // The first process of a PID namespace has no parent that could be named.

@@ -36,14 +36,6 @@ impl Files {
         self.grant(paths, AccessFs::from_all(ABI::V5) & !devices)
     }
 
-    /// Lets the paths themselves and the directories below them be listed.
-    pub(crate) fn list<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-    ) -> Result<(), EnforceError> {
-        self.grant(paths, AccessFs::ReadDir.into())
-    }
-
     /// Lets the devices be used that hardly a program does without.
     pub(crate) fn devices(&mut self) -> Result<(), EnforceError> {
         let devices = DEVICES.iter().map(Path::new);
@@ -79,8 +71,12 @@ impl Files {
     }
 }
 
-/// Keeps signals and abstract sockets within the calling thread and all that it starts, and files as they are: whose
-/// files are held may not mount. Also sets `no_new_privs`.
+/// Keeps signals and abstract sockets within the calling thread and all that it starts, and files as they are. Also
+/// sets `no_new_privs`.
+///
+/// A process whose files are held cannot mount. And a layer of scopes alone must stay apart from one of files, above or
+/// below: with both, the kernel refuses to rename or link from one directory to another (`EXDEV`), since such a
+/// layer cannot grant that right (`LANDLOCK_ACCESS_FS_REFER`), which every layer has to.
 pub(crate) fn restrict_scopes() -> Result<(), EnforceError> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

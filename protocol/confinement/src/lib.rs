@@ -11,9 +11,11 @@
 //! # Map
 //!
 //! * `allowed` is what hardly a program does without, beside what a person listed.
+//! * `denial` says what was denied, and which setting would allow it.
 //! * `entry` is the way in, for whoever starts programs.
 //! * `own` is what agents and connectors hold themselves to.
-//! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds.
+//! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds, and
+//!   `outside_sockets` what is covered in them.
 //! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
 //!   `enforcement` does so in the one order that works: whose files Landlock holds may not mount.
 //! * `probe` and `namespace_probe` find out by trying.
@@ -37,12 +39,20 @@
 //! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
 //! be written with all below it, even if the policy lists a part of it to be read.
 //!
-//! At the level `full` temporary files are memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16 MiB in `/run`. A
-//! socket in a listed directory cannot be reached: no socket of files can be made. What is mounted from another user's FUSE is mounted and not readable.
+//! At the level `full` temporary files are memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16 MiB in `/run`. Files
+//! are held by the new root alone, without rules of Landlock: those would refuse renames between directories (`files`).
+//! Two listed directories are two mounts, between which nothing can be renamed or linked. A socket that a service makes
+//! in a listed directory after a program has started can be connected to: only those that are there by then are
+//! covered, and only by the paths that they were bound to. What is mounted from another user's FUSE is mounted and not
+//! readable.
+//!
+//! Files with the set-user-id bit can neither be made nor changed to be so. The bit of the group is refused for new
+//! files alone: `chmod` sets it, since directories need it.
 //!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
 pub use self::allowed::{Allowed, Ground, find_program};
+pub use self::denial::{Denials, denial_of_packages};
 pub use self::entry::{Entered, Sandbox, SandboxError, out_of_words};
 pub use self::plan::{Plan, Unmet, plan};
 pub use goondan_protocol::sandbox::{
@@ -98,6 +108,7 @@ pub const PROXY_PORT: u16 = 3128;
 mod allowed;
 #[cfg(target_os = "linux")]
 mod capabilities;
+mod denial;
 #[cfg(target_os = "linux")]
 mod enforcement;
 mod entry;
@@ -117,6 +128,8 @@ mod mounts;
 mod namespace_probe;
 #[cfg(target_os = "linux")]
 mod namespaces;
+#[cfg(target_os = "linux")]
+mod outside_sockets;
 #[cfg(target_os = "linux")]
 mod own;
 mod plan;

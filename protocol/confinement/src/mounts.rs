@@ -1,11 +1,13 @@
 //! A root on which only the policy's paths stand (level `full`).
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use goondan_protocol::sandbox::Network;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
@@ -16,6 +18,7 @@ use rustix::process::{chdir, pivot_root};
 use crate::layout::{Access, DEVICES, Layout};
 use crate::mountinfo::{MountPoint, mount_points};
 use crate::namespaces::NamespaceError;
+use crate::outside_sockets;
 
 /// Where the new root is put together; it covers what is there, in this mount namespace only.
 const BASE: &str = "/tmp";
@@ -38,9 +41,9 @@ const LINKS: [(&str, &str); 5] = [
 
 /// Whose root it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RootOf {
-    /// Of a program in its sandbox, whose first process the caller is.
-    Sandbox,
+pub(crate) enum RootOf<'a> {
+    /// Of a program in its sandbox, whose first process the caller is, with what it may reach.
+    Sandbox(&'a Network),
     /// Of a process of goondan's own, which sees the machine's processes and makes roots for others.
     Process,
 }
@@ -55,7 +58,7 @@ struct Part {
 /// Replaces the root of the calling process by one that holds the policy's paths, a `/proc`, a few devices, and for
 /// a program empty directories for temporary files. The `/proc` of a program is that of its PID namespace, whose first
 /// process calls this. Nothing is created on the machine's own file systems. The working directory stays the same.
-pub(crate) fn replace_root(layout: &Layout, of: RootOf) -> Result<(), NamespaceError> {
+pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
     let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
     if layout.mounts.contains_key(Path::new("/")) {
@@ -68,13 +71,18 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf) -> Result<(), NamespaceE
     let parts = take_out(layout).map_err(step("a path of the policy cannot be mounted"))?;
     let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
     let processes = match of {
-        RootOf::Sandbox => None,
+        RootOf::Sandbox(_) => None,
         RootOf::Process => Some(take(Path::new("/proc")).map_err(step("there is no /proc"))?),
+    };
+    let covered = match of {
+        RootOf::Sandbox(network) => outside_sockets::to_cover(layout, network)
+            .map_err(step("sockets of the machine cannot be found"))?,
+        RootOf::Process => BTreeSet::new(),
     };
     lay_base().map_err(step("a root of its own cannot be mounted"))?;
     // First, so that what the policy lists may lie beneath one of them.
     match of {
-        RootOf::Sandbox => {
+        RootOf::Sandbox(_) => {
             for (directory, options) in EMPTY {
                 empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
             }
@@ -86,11 +94,14 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf) -> Result<(), NamespaceE
     for part in &parts {
         put_in(part, layout).map_err(step("a path of the policy cannot be mounted"))?;
     }
+    if !covered.is_empty() {
+        cover(&covered).map_err(step("a socket of the machine cannot be covered"))?;
+    }
     for (link, target) in &layout.links {
         put_link(target, &beneath_root(link)).map_err(step("a link cannot be made"))?;
     }
     put_devices(&devices).map_err(step("the devices cannot be mounted"))?;
-    if of == RootOf::Sandbox {
+    if let RootOf::Sandbox(_) = of {
         put_terminals().map_err(step("terminals of its own cannot be mounted"))?;
     }
     match processes {
@@ -173,6 +184,26 @@ fn put_in(part: &Part, layout: &Layout) -> io::Result<()> {
         make_room(part)?;
     }
     attach(&part.tree, &part.at)
+}
+
+/// Puts an empty file without any rights over each socket, so that whoever connects is refused.
+fn cover(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
+    /// It has a name only until it is mounted.
+    const COVER: &str = "cover";
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0)
+        .open(COVER)?;
+    for socket in sockets {
+        let cover = take(Path::new(COVER))?;
+        match attach(&cover.tree, &beneath_root(socket)) {
+            // Whoever made the socket has taken it away meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+    }
+    fs::remove_file(COVER)
 }
 
 fn make_room(part: &Part) -> io::Result<()> {

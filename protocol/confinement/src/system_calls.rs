@@ -79,6 +79,28 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setdomainname,
 ];
 
+/// Refused where there is no IPC namespace: memory, queues and semaphores that any process of the user finds by a
+/// number or a name, which Landlock does not keep.
+const SHARED_BY_KEY: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// The newer `fchmodat`, by the number that it has on every machine.
+const FCHMODAT2: libc::c_long = 452;
+
 /// Namespaces that `clone` could make.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
@@ -106,10 +128,18 @@ fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
     let refused = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut denied: Rules = refused(DENIED);
     denied.insert(libc::SYS_ioctl, typing()?);
+    // What these are asked for is in memory, which a filter cannot read: namespaces, for one. C libraries take `clone`
+    // if there is no `clone3`.
+    let mut unknown: Rules = refused(&[libc::SYS_clone3]);
     let (level, network) = match caller {
         // Namespaces are made by flags, too, and their loopback is raised by a socket.
         Caller::Supervisor => return Ok(vec![program(denied, libc::EPERM)?]),
-        Caller::Program(level, network) => (level, network),
+        Caller::Program(level, network) => {
+            denied.extend(setuid_files()?);
+            // Runtimes take `openat` then, as on older kernels.
+            unknown.extend::<Rules>(refused(&[libc::SYS_openat2]));
+            (level, network)
+        }
         Caller::Process(network) => (Level::Landlock, network),
     };
     denied.extend::<Rules>(refused(MAKING_A_SANDBOX));
@@ -117,10 +147,9 @@ fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
     denied.insert(libc::SYS_clone, namespaces()?);
     if level == Level::Landlock {
         denied.extend(of_other_processes()?);
+        denied.extend::<Rules>(refused(SHARED_BY_KEY));
     }
-    denied.insert(libc::SYS_socketpair, pairs()?);
-    // The arguments of `clone3` cannot be seen from here. C libraries take `clone` if there is no `clone3`.
-    let unknown = [(libc::SYS_clone3, Vec::new())].into();
+    denied.insert(libc::SYS_socketpair, pairs(level)?);
     Ok(vec![
         program(denied, libc::EPERM)?,
         program(unknown, libc::ENOSYS)?,
@@ -192,9 +221,60 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
+/// Files with the set-user-id bit: a copy of a program that anybody on the machine may run as this user, after the
+/// sandbox is gone. The bit of the group is refused for new files; `chmod` may set it, since it has another meaning
+/// for directories, and a filter cannot tell those from files.
+fn setuid_files() -> Result<Rules, BackendError> {
+    const USER: u32 = libc::S_ISUID;
+    const GROUP: u32 = libc::S_ISGID;
+    let has = |argument, bit: u32| {
+        let bit = u64::from(bit);
+        SeccompCondition::new(
+            argument,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(bit),
+            bit,
+        )
+    };
+    let changed = |mode| Ok(vec![SeccompRule::new(vec![has(mode, USER)?])?]);
+    let made = |mode| {
+        let rules = [USER, GROUP].map(|bit| SeccompRule::new(vec![has(mode, bit)?]));
+        rules.into_iter().collect::<Result<Vec<_>, BackendError>>()
+    };
+    // The mode means nothing unless a file is made, and may be whatever was in the register.
+    const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+    let opened = |flags: u8| {
+        let mut rules = Vec::new();
+        for makes in MAKES {
+            for bit in [USER, GROUP] {
+                let makes = has(flags, makes.unsigned_abs())?;
+                rules.push(SeccompRule::new(vec![makes, has(flags + 1, bit)?])?);
+            }
+        }
+        Ok::<_, BackendError>(rules)
+    };
+    let mut rules = Rules::from([
+        (libc::SYS_fchmod, changed(1)?),
+        (libc::SYS_fchmodat, changed(2)?),
+        (FCHMODAT2, changed(2)?),
+        (libc::SYS_mknodat, made(2)?),
+        (libc::SYS_openat, opened(2)?),
+    ]);
+    // Machines that came later have no others.
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([
+        (libc::SYS_chmod, changed(1)?),
+        (libc::SYS_mknod, made(1)?),
+        (libc::SYS_creat, made(1)?),
+        (libc::SYS_open, opened(1)?),
+    ]);
+    Ok(rules)
+}
+
 /// All of them where nothing is to be reached and the network is the machine's: pairs come from another call. In
-/// a network of one's own, and if all may be reached, TCP, UDP and the list of interfaces are let through; not
-/// sockets of files, which a network does not contain.
+/// a network of one's own, and if all may be reached, TCP, UDP and the list of interfaces are let through. Unix sockets
+/// are as well at the level `full`: those of files are bounded by the root, which holds none of the machine's, and
+/// abstract ones by their scope.
 fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendError> {
     if level != Level::Full && *network != Network::Any {
         return Ok(Vec::new());
@@ -202,12 +282,16 @@ fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendE
     let is = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Eq, value);
     let is_not = |argument, value: libc::c_int| condition(argument, SeccompCmpOp::Ne, value);
     let is_kind = |kind: libc::c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind);
+    let mut other_families = vec![
+        is_not(0, libc::AF_INET)?,
+        is_not(0, libc::AF_INET6)?,
+        is_not(0, libc::AF_NETLINK)?,
+    ];
+    if level == Level::Full {
+        other_families.push(is_not(0, libc::AF_UNIX)?);
+    }
     let mut rules = vec![
-        SeccompRule::new(vec![
-            is_not(0, libc::AF_INET)?,
-            is_not(0, libc::AF_INET6)?,
-            is_not(0, libc::AF_NETLINK)?,
-        ])?,
+        SeccompRule::new(other_families)?,
         SeccompRule::new(vec![
             is_not(0, libc::AF_NETLINK)?,
             is_not(2, 0)?,
@@ -225,16 +309,19 @@ fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendE
         libc::SOCK_SEQPACKET,
         libc::SOCK_DCCP,
     ] {
-        rules.push(SeccompRule::new(vec![
-            is_not(0, libc::AF_NETLINK)?,
-            is_kind(kind)?,
-        ])?);
+        let mut of_that_kind = vec![is_not(0, libc::AF_NETLINK)?, is_kind(kind)?];
+        // What Chromium's processes speak over.
+        if kind == libc::SOCK_SEQPACKET {
+            of_that_kind.push(is_not(0, libc::AF_UNIX)?);
+        }
+        rules.push(SeccompRule::new(of_that_kind)?);
     }
     Ok(rules)
 }
 
-/// Pairs that are not connected for good: a datagram socket of a pair can send to any path.
-fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
+/// Pairs of other families; and, where no Unix sockets can be made, pairs that are not connected for good: a datagram
+/// socket of a pair can send to any path.
+fn pairs(level: Level) -> Result<Vec<SeccompRule>, BackendError> {
     let kind = |kind: libc::c_int| {
         rule(
             1,
@@ -244,11 +331,14 @@ fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
         )
     };
     let unix = u64::from(libc::AF_UNIX.unsigned_abs());
-    Ok(vec![
+    let mut rules = vec![
         rule(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix)?,
-        kind(libc::SOCK_DGRAM)?,
         kind(libc::SOCK_RAW)?,
-    ])
+    ];
+    if level != Level::Full {
+        rules.push(kind(libc::SOCK_DGRAM)?);
+    }
+    Ok(rules)
 }
 
 fn condition(

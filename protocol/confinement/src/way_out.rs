@@ -2,7 +2,7 @@
 //!
 //! The process that makes the namespaces listens on their loopback, and hands each connection that a program makes to
 //! the egress: the descriptor itself, over a Unix socket. So no byte of it passes through here, and this process
-//! knows nothing of what is said. Programs cannot reach the Unix socket: they can make none.
+//! knows nothing of what is said. Programs cannot reach the Unix socket: it is in no directory that they see.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -94,7 +94,7 @@ fn sec_3_a_model_is_told_what_was_denied_at_the_level_full() {
     is_told(
         "full",
         "only its own processes are there",
-        "no sockets of files can be made",
+        "sockets of the machine",
     );
 }
 

@@ -315,7 +315,8 @@ fn victim(home: &Home) -> (Running, Value) {
     home.write("victim.py", VICTIM);
     let path = |name: &str| home.path().join(name).display().to_string();
     let (program, file, directory) = (path("victim.py"), path(".ssh/id_ed25519"), path("."));
-    let words = [program.as_str(), LOOT, &file, &directory];
+    let (listed, written) = (path("project"), path("notes"));
+    let words = [program.as_str(), LOOT, &file, &directory, &listed, &written];
     let mut command = home.command(Path::new("python3"), &words);
     command.env("KEPT", LOOT).stdin(Stdio::piped());
     let victim = Running::start(command);

@@ -119,6 +119,8 @@ mod older_tools;
 #[cfg(test)]
 mod orderly_stop;
 #[cfg(test)]
+mod ordinary;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod owners;

@@ -1,4 +1,4 @@
-//! The list of ways out in `docs/security.md` is that of the suite that tries them.
+//! The lists of ways out and of ordinary work in `docs/security.md` are those of the suites that try them.
 
 use crate::pages::{Page, repository};
 
@@ -32,6 +32,34 @@ fn sec_3_every_way_out_that_is_tried_has_its_row() {
     });
     let shown: Vec<_> = rows.skip(2).collect();
     assert_eq!(shown, tried);
+}
+
+#[test]
+fn sec_10_every_piece_of_ordinary_work_has_its_row() {
+    let path = repository().join("tests/tests/black_box/ordinary/work.py");
+    let text = std::fs::read_to_string(path).unwrap();
+    let cases = text.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("case(\"")?.split_once("\", ")?;
+        let at_full = !rest.contains("confined=False");
+        Some((name, at_full, at_full && !rest.contains("landlock=False")))
+    });
+    let done: Vec<(&str, bool, bool)> = cases.collect();
+    let page = Page::read("docs/security.md");
+    let (_, table) = page.text.split_once("## Ordinary work\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    assert!(table.contains(&format!("`work.py` does {} pieces", done.len())));
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let shown: Vec<(&str, bool, bool)> = rows
+        .skip(2)
+        .map(|row| {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [name, at_full, at_landlock, "done |"] = cells.as_slice() else {
+                panic!("{row}");
+            };
+            (*name, *at_full == "done", *at_landlock == "done")
+        })
+        .collect();
+    assert_eq!(shown, done);
 }
 
 #[test]

@@ -99,9 +99,8 @@ static REACHABLE: Shape = Shape::of(
 const REQUIRE: Field = Field::optional(
     "require",
     Content::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
-    "How they are confined; what cannot be had is a problem of the configuration. `full`: files by Landlock, \
-     and namespaces of their own, so that nothing else is there. `landlock`: the same files, for machines \
-     without user namespaces. `seatbelt`: a profile of macOS, untested. `off`: all rights of the \
+    "How they are confined; what cannot be had is a problem of the configuration. `full`: namespaces of their own, \
+     in which nothing else is there. `landlock`: the same files, for machines without user namespaces. `seatbelt`: a profile of macOS, untested. `off`: all rights of the \
      user.",
 );
 

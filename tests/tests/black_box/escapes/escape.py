@@ -4,7 +4,8 @@ Usage: escape.py PLAN RESULTS. The plan says where things are outside; each line
 came of it: null if the act worked, or why it did not.
 """
 
-import ctypes, errno, json, os, platform, signal, socket, stat, struct, subprocess, sys, time, urllib.request
+import ctypes, errno, json, mmap, os, platform, shutil, signal, socket, stat, struct, subprocess, sys, threading, time
+import urllib.request
 
 with open(sys.argv[1]) as file:
     at = json.load(file)
@@ -113,6 +114,59 @@ def among_themselves(family=socket.AF_UNIX):
     one, other = socket.socketpair(family)
     one.sendall(b"x")
     assert other.recv(1) == b"x"
+
+
+def checked(result):
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def shared_memory(number):
+    libc.shmat.restype = ctypes.c_ssize_t
+    SHM_RDONLY = 0o10000
+    return ctypes.string_at(checked(libc.shmat(number, None, SHM_RDONLY)), len(LOOT))
+
+
+def sent_to(number):
+    IPC_NOWAIT = 0o4000
+    checked(libc.msgsnd(number, struct.pack("l8s", 1, b"x"), ctypes.c_size_t(8), IPC_NOWAIT))
+
+
+def value_of(number):
+    GETVAL = 12
+    checked(libc.semctl(number, 0, GETVAL))
+
+
+def queue_of(name):
+    checked(library("librt.so.1").mq_open(name.encode(), os.O_WRONLY | os.O_NONBLOCK))
+
+
+def library(name):
+    try:
+        return ctypes.CDLL(name, use_errno=True)
+    except OSError:
+        return libc
+
+
+def copied(program):
+    shutil.copyfile(program, "copy")
+    return "copy"
+
+
+def made(mode):
+    """A new file that has just that mode."""
+    name = f"made-{mode:o}"
+    if os.path.exists(name):
+        os.unlink(name)
+    os.umask(0)
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    assert stat.S_IMODE(os.stat(name).st_mode) == mode
+
+
+def made_by_openat2(mode):
+    how = struct.pack("QQQ", os.O_WRONLY | os.O_CREAT, mode, 0)
+    os.close(syscall(437, 437, -100, f"newer-{mode:o}".encode(), how, len(how)))
 
 
 def handed_over(peer):
@@ -376,16 +430,26 @@ case("connects to a name", lambda: loot(named("localhost", victim["tcp"])), lamb
 case("fetches a page", lambda: loot(fetched(f"http://127.0.0.1:{victim['tcp']}/")), among_themselves)
 case("asks a server by datagrams, as for a name", lambda: loot(asked_by_datagram(victim["udp"])), among_themselves)
 case("connects to a socket of files, such as Docker's", lambda: loot(spoken(socket.AF_UNIX, victim["unix"])), among_themselves)
+case("connects to a socket in a directory that may be read", lambda: loot(spoken(socket.AF_UNIX, victim["listed"])), among_themselves)
+case("connects to a socket in a directory that may be written", lambda: loot(spoken(socket.AF_UNIX, victim["written"])), among_themselves)
 case("connects to an abstract socket", lambda: loot(spoken(socket.AF_UNIX, victim["abstract"])), among_themselves)
 case("is handed an open file", lambda: loot(handed_over(connect(socket.AF_UNIX, victim["unix"]))), lambda: loot(of_a_pair()))
+case("reads memory of System V", lambda: loot(shared_memory(victim["shm"])), lambda: mmap.mmap(-1, 4096))
+case("sends to a message queue of System V", lambda: sent_to(victim["msg"]), among_themselves)
+case("looks at a semaphore of System V", lambda: value_of(victim["sem"]), lambda: threading.Semaphore().acquire())
+case("opens a message queue of POSIX", lambda: queue_of(victim["mq"]), among_themselves)
 case("opens a raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), among_themselves, root=True)
 case("opens a packet socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW), among_themselves, root=True)
-case("opens a datagram pair, which reaches any path", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), among_themselves)
+case("sends from a datagram pair to a socket of files", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", victim["datagrams"]), among_themselves)
 case("opens a socket to the hypervisor", lambda: reaches(41, 198, 40, socket.SOCK_STREAM, 0), among_themselves)
 
 # Privileges, and the kernel.
 case("has capabilities", privileged, lambda: status("CapEff"), root=True)
 case("may gain privileges", may_gain, lambda: status("NoNewPrivs"))
+case("makes a setuid copy of a program", lambda: os.chmod(copied("/bin/true"), 0o4755), lambda: os.chmod(copied("/bin/true"), 0o755))
+case("makes a setuid file at once", lambda: made(0o4700), lambda: made(0o700))
+case("makes a setuid file by the newer call", lambda: made_by_openat2(0o4700), lambda: os.mkdir("setgid") or os.chmod("setgid", 0o2755))
+case("makes a setgid file at once", lambda: made(0o2710), lambda: made(0o710))
 case("becomes another user", becomes_another, lambda: os.setresuid(-1, -1, -1), root=True)
 case("mounts", mounted, lambda: os.makedirs("mount", exist_ok=True), root=True)
 case("mounts by the newer calls", lambda: syscall(430, 430, b"tmpfs", 0), lambda: os.makedirs("mount", exist_ok=True), root=True)

@@ -1,0 +1,607 @@
+//! What a model is told when the sandbox kept a program from something (`SEC-10`).
+//!
+//! The kernel only says no to the program, and what the program says of that is all there is to go by. So this is
+//! a guess from words, which is told as an addition and decides nothing.
+
+use std::path::Path;
+
+use goondan_protocol::sandbox::{Level, Network, SandboxPath, SandboxPolicy};
+
+/// What programs say when something is refused.
+const REFUSED: [&str; 6] = [
+    "Permission denied",
+    "permission denied",
+    "Read-only file system",
+    "read-only file system",
+    "Operation not permitted",
+    "operation not permitted",
+];
+
+/// What they say when something is not there; at the level `full` that is all that is not granted.
+const ABSENT: [&str; 2] = ["No such file or directory", "no such file or directory"];
+
+/// What they say when there is no such process.
+const GONE: &str = "No such process";
+
+/// What they say when there is no network.
+const UNREACHABLE: [&str; 8] = [
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "network is unreachable",
+    "EAI_AGAIN",
+    "ENETUNREACH",
+    "Failed to resolve",
+];
+
+/// What they say when a socket cannot be made, or one of the machine's is not there. Python does not say so itself: it
+/// shows where that was.
+const NO_SOCKET: [&str; 9] = [
+    "listen EPERM",
+    "_socket.socketpair",
+    "socket: Operation not permitted",
+    "socket: operation not permitted",
+    "connect EPERM",
+    "_socket.socket.__init__",
+    "Could not open a connection to your authentication agent",
+    "Cannot connect to the Docker daemon",
+    "Failed to connect to bus",
+];
+
+/// Words of a line that is about a socket of files.
+const ABOUT_A_SOCKET: [&str; 5] = ["socket", "dial unix", "connect E", ".sock", "unix:"];
+
+/// What they say of a socket that leads nowhere.
+const LEADS_NOWHERE: [&str; 4] = [
+    "connect ENOENT",
+    "Connection refused",
+    "connection refused",
+    "ECONNREFUSED",
+];
+
+/// Who speaks when memory or a semaphore that others could find is refused.
+const SHARED_BY_KEY: [&str; 6] = [
+    "shmget",
+    "semget",
+    "msgget",
+    "mq_open",
+    "shared memory segment",
+    "create semaphores",
+];
+
+/// What they say when there is no terminal to be had.
+const NO_TERMINAL: [&str; 4] = ["out of pty devices", "openpty", "posix_openpt", "/dev/ptmx"];
+
+/// Who speaks when a mode is refused: that of a file that its user owns can be changed, but to set-user-id.
+const OF_MODES: [&str; 4] = [
+    "changing permissions of",
+    "change permissions of",
+    "Cannot change mode to",
+    "set permissions",
+];
+
+/// What they say when a file cannot be moved from one mount to another.
+const ACROSS_MOUNTS: [&str; 4] = [
+    "Invalid cross-device link",
+    "cross-device link not permitted",
+    "Cross-device link",
+    "EXDEV",
+];
+
+/// Who speaks when a signal is refused, or nobody is there to get it.
+const SIGNALING: [&str; 2] = ["kill: ", "ProcessLookupError"];
+
+/// Who speaks when a part of the kernel is refused.
+const OF_THE_KERNEL: [&str; 6] = [
+    "ptrace",
+    "PTRACE_",
+    "unshare: ",
+    "mount: ",
+    "setns",
+    "bwrap: ",
+];
+
+/// Python, of a refusal that it names no file for.
+const NAMELESS: &str = "[Errno 1] Operation not permitted";
+
+/// Python, of something that is not there or refused and has no name: it names every file, and no socket.
+const NAMELESS_SOCKET: [&str; 2] = [
+    "[Errno 2] No such file or directory",
+    "[Errno 13] Permission denied",
+];
+
+/// What they say when the proxy to the hosts that may be reached does not let them through.
+/// The last of them may be a listed host's own word; what is told then is true all the same.
+const NOT_LISTED: [&str; 7] = [
+    "CONNECT tunnel failed, response 403",
+    "from proxy after CONNECT",
+    "Tunnel connection failed: 403",
+    "Not allowed by the sandbox",
+    "complete SOCKS5 connection",
+    "alert access denied",
+    "The requested URL returned error: 403",
+];
+
+/// Most lines that are looked at, from the end.
+const MAX_LINES: usize = 200;
+
+/// In what a program was kept from something, and whose setting would allow it.
+#[derive(Debug, Clone, Copy)]
+pub struct Denials<'a> {
+    policy: &'a SandboxPolicy,
+    /// Whose `sandbox` it is, in words.
+    owner: &'static str,
+}
+
+/// What is to be known beside a denial where modules of packages were denied something.
+#[must_use]
+pub fn denial_of_packages(packages: &[String]) -> Option<String> {
+    if packages.is_empty() {
+        return None;
+    }
+    let packages = packages.join("`, `");
+    Some(format!(
+        "[package `{packages}`: within the agent's `sandbox`, its modules reach what its `permissions` name and a person has granted]\n"
+    ))
+}
+
+impl<'a> Denials<'a> {
+    /// Of programs that run for an agent.
+    #[must_use]
+    pub fn of_agent(policy: &'a SandboxPolicy) -> Self {
+        let owner = "the agent's";
+        Self { policy, owner }
+    }
+
+    /// Of the program of a connection.
+    #[must_use]
+    pub fn of_connection(policy: &'a SandboxPolicy) -> Self {
+        let owner = "the connection's";
+        Self { policy, owner }
+    }
+
+    /// One sentence on what was denied, by which rule, and what a person could write to allow it; none if nothing
+    /// seems to have been denied.
+    #[must_use]
+    pub fn explain(&self, said: &str) -> Option<String> {
+        let level = self.policy.require;
+        if level == Level::Off {
+            return None;
+        }
+        let mut lines = said.lines().rev().take(MAX_LINES);
+        let denial = lines.find_map(|line| self.of_line(line));
+        let denial = denial.or_else(|| said.contains(NAMELESS).then(|| self.of_something()))?;
+        Some(format!("[sandbox `{level}`: {denial}]\n"))
+    }
+
+    fn of_line(&self, line: &str) -> Option<String> {
+        let (policy, owner) = (self.policy, self.owner);
+        let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
+        let (is_absent, is_refused) = (says(&ABSENT), says(&REFUSED));
+        if let Some(listed) = policy.allow_list()
+            && (says(&UNREACHABLE) || says(&NOT_LISTED))
+        {
+            let listed: Vec<String> = listed.iter().map(|host| format!("`{host}`")).collect();
+            return Some(format!(
+                "only {} can be reached from it, by the proxy that `HTTPS_PROXY` names; a person can add a host to \
+                 `network: {{allow: […]}}` of {owner} `sandbox`",
+                listed.join(", ")
+            ));
+        }
+        if policy.network == Network::None && (says(&UNREACHABLE) || is_about_a_host(line)) {
+            return Some(self.of_network());
+        }
+        if says(&SHARED_BY_KEY) && is_refused && policy.require != Level::Full {
+            return Some(format!(
+                "memory, queues and semaphores that other processes could find are refused in it; a person can write \
+                 `require: full` in {owner} `sandbox`, where they are its own"
+            ));
+        }
+        if says(&NO_TERMINAL) && policy.require != Level::Full {
+            return Some(format!(
+                "terminals cannot be made in it; a person can write `require: full` in {owner} `sandbox`, where they are \
+                 its own"
+            ));
+        }
+        let mut nameless = NAMELESS_SOCKET.iter();
+        let is_nameless = nameless.any(|words| line.trim_end().ends_with(words));
+        if is_nameless && is_refused && policy.require != Level::Full {
+            return Some(format!(
+                "what was refused may be shared memory or a semaphore, such as of processes of Python; a person can write \
+                 `require: full` in {owner} `sandbox`, where they are its own"
+            ));
+        }
+        let leads_nowhere = is_absent || is_refused || says(&LEADS_NOWHERE);
+        let is_socket_absent = policy.require == Level::Full
+            && (is_nameless
+                || (says(&ABOUT_A_SOCKET) && leads_nowhere && self.names_outside(line)));
+        if says(&NO_SOCKET) || is_socket_absent {
+            return Some(self.of_sockets());
+        }
+        if says(&SIGNALING) && (is_refused || line.contains(GONE)) {
+            return self.of_processes(is_refused);
+        }
+        if says(&OF_THE_KERNEL) && is_refused {
+            return Some(format!(
+                "mounts, namespaces and the tracing of processes are refused in it; {}",
+                self.only_off()
+            ));
+        }
+        if says(&ACROSS_MOUNTS) && policy.require == Level::Full {
+            return Some(format!(
+                "each directory that is listed is a mount of its own in it, and nothing can be renamed or linked from one \
+                 to another: copy it; or a person can list a directory that holds both under `write` of {owner} \
+                 `sandbox`"
+            ));
+        }
+        let of_files = self.of_files(line, is_absent, is_refused);
+        let is_mode = says(&OF_MODES) && line.contains("Operation not permitted");
+        of_files.or_else(|| {
+            is_mode.then(|| {
+                format!(
+                    "files that run with their owner's rights (set-user-id) cannot be made in it; {}",
+                    self.only_off()
+                )
+            })
+        })
+    }
+
+    /// Whether a line names a path that is neither the sandbox's own nor one that may be written: `/run` is its own, and
+    /// nothing is in it but what programs put there.
+    fn names_outside(&self, line: &str) -> bool {
+        let own = ["/tmp", "/proc", "/dev/shm"];
+        let is_own = |path: &str| own.iter().any(|own| Path::new(path).starts_with(own));
+        let mut named = paths_in(line);
+        named.any(|path| !is_own(path) && !is_beneath(path, &self.policy.write))
+    }
+
+    fn of_files(&self, line: &str, is_absent: bool, is_refused: bool) -> Option<String> {
+        let (policy, owner) = (self.policy, self.owner);
+        let is_absent = policy.require == Level::Full && is_absent;
+        if !is_absent && !is_refused {
+            return None;
+        }
+        let outside = paths_in(line).find(|path| {
+            !is_beneath(path, &policy.read)
+                && !is_beneath(path, &policy.write)
+                && !is_own(path, policy.require)
+        });
+        if let Some(path) = outside {
+            return Some(format!(
+                "`{path}` is not in it; a person can list it, or the directory that holds it, under `read` or `write` \
+                 of {owner} `sandbox`"
+            ));
+        }
+        if is_absent {
+            return None;
+        }
+        let is_read_only =
+            |path: &&str| is_beneath(path, &policy.read) && !is_beneath(path, &policy.write);
+        let read_only = paths_in(line).filter(is_read_only).last()?;
+        Some(format!(
+            "`{read_only}` may only be read in it; write in the work directory, or a person can list the path under \
+             `write` of {owner} `sandbox`"
+        ))
+    }
+
+    fn of_network(&self) -> String {
+        const HTTP_FETCH: &str = "give the agent the tool `http-fetch`";
+        let owner = self.owner;
+        match self.policy.require {
+            Level::Full => format!(
+                "there is no network in it; a person can list the hosts that are needed under `network: {{allow: […]}}` \
+                 of {owner} `sandbox`, or {HTTP_FETCH}"
+            ),
+            Level::Landlock | Level::Seatbelt | Level::Off => format!(
+                "there is no network in it; a person can {HTTP_FETCH} for the hosts that are needed, or write `require: \
+                 full` in {owner} `sandbox`, at which level hosts can be listed under `network: {{allow: […]}}`"
+            ),
+        }
+    }
+
+    fn of_sockets(&self) -> String {
+        let (owner, only_off) = (self.owner, self.only_off());
+        match (self.policy.require, &self.policy.network) {
+            (Level::Full, _) => format!(
+                "sockets of the machine, such as those of Docker, D-Bus and SSH agents, are not in it; those of its own \
+                 can be made in the work directory and in `/tmp`; {only_off}"
+            ),
+            (_, Network::Any) => format!(
+                "no sockets of files can be made in it, since they would lead to Docker, D-Bus and SSH agents; a person \
+                 can write `require: full` in {owner} `sandbox` for sockets of its own; for those of the machine, {only_off}"
+            ),
+            (_, Network::None | Network::Allow(_)) => format!(
+                "no sockets can be made in it; for sockets of its own, and for hosts listed under `network: {{allow: \
+                 […]}}`, a person can write `require: full` in {owner} `sandbox`, or give the agent the tool `http-fetch`; \
+                 for sockets of the machine, such as Docker's, {only_off}"
+            ),
+        }
+    }
+
+    fn of_processes(&self, is_refused: bool) -> Option<String> {
+        let only_off = self.only_off();
+        match self.policy.require {
+            // Nobody can tell whom it does not see from whom there is not.
+            Level::Full if !is_refused => {
+                Some(format!("only its own processes are there; {only_off}"))
+            }
+            _ if is_refused => Some(format!(
+                "processes outside of it get no signals; {only_off}"
+            )),
+            Level::Full | Level::Landlock | Level::Seatbelt | Level::Off => None,
+        }
+    }
+
+    /// Of a refusal of which nothing more is known.
+    fn of_something(&self) -> String {
+        format!(
+            "what was refused may be a signal to a process outside of it, a socket of the machine, a set-user-id file, a \
+             mount, a namespace or the tracing of a process; {}",
+            self.only_off()
+        )
+    }
+
+    /// What no level but `off` gives.
+    fn only_off(&self) -> String {
+        let owner = self.owner;
+        format!("a person who wants that can only write `require: off` in {owner} `sandbox`")
+    }
+}
+
+/// Whether curl could not connect to some host, and not to one of the sandbox's own services.
+fn is_about_a_host(line: &str) -> bool {
+    let host = line
+        .split_once("Failed to connect to ")
+        .map(|(_, rest)| rest);
+    let host = host.and_then(|rest| rest.split_whitespace().next());
+    host.is_some_and(|host| host != "localhost" && host != "::1" && !host.starts_with("127."))
+}
+
+fn is_around_a_path(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | ',' | '(' | ')' | '‘' | '’')
+}
+
+/// The absolute paths that a line names.
+fn paths_in(line: &str) -> impl Iterator<Item = &str> {
+    line.split(is_around_a_path).filter(|word| is_path(word))
+}
+
+fn is_path(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('/')
+}
+
+/// Whether it is of the sandbox itself, and so nothing that a person could list.
+fn is_own(path: &str, level: Level) -> bool {
+    let own: &[&str] = match level {
+        Level::Full => &["/proc", "/dev", "/sys", "/tmp", "/run"],
+        Level::Landlock | Level::Seatbelt | Level::Off => &["/proc", "/dev", "/sys"],
+    };
+    own.iter().any(|own| Path::new(path).starts_with(own))
+}
+
+fn is_beneath(path: &str, granted: &[SandboxPath]) -> bool {
+    let path = Path::new(path);
+    granted.iter().any(|it| path.starts_with(it.as_path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explain(said: &str, policy: &SandboxPolicy) -> Option<String> {
+        Denials::of_agent(policy).explain(said)
+    }
+
+    fn policy(require: Level) -> SandboxPolicy {
+        let paths = |paths: &[&str]| {
+            let paths = paths.iter().map(|path| Path::new(path).to_owned());
+            paths.map(|path| path.try_into().unwrap()).collect()
+        };
+        SandboxPolicy {
+            require,
+            read: paths(&["/usr", "/bin", "/srv/project"]),
+            write: paths(&["/state/desk"]),
+            network: Network::None,
+        }
+    }
+
+    #[test]
+    fn sec_3_a_denial_names_the_path_and_what_would_allow_it() {
+        let explain = |said: &str| explain(said, &policy(Level::Landlock)).unwrap_or_default();
+        for said in [
+            "cat: /home/me/.ssh/id_rsa: Permission denied",
+            "PermissionError: [Errno 13] Permission denied: '/home/me/.ssh/id_rsa'",
+            "Error: EACCES: permission denied, open '/home/me/.ssh/id_rsa'",
+            "/bin/bash: line 1: /home/me/.ssh/id_rsa: Permission denied\nand more",
+        ] {
+            let told = explain(said);
+            assert!(
+                told.contains("`/home/me/.ssh/id_rsa` is not in it"),
+                "{said}: {told}"
+            );
+            assert!(told.contains("`read`"), "{told}");
+        }
+        let told = explain("touch: cannot touch '/srv/project/a': Permission denied");
+        assert!(told.contains("`/srv/project/a` may only be read"), "{told}");
+        let told = explain("curl: (6) Could not resolve host: example.org");
+        assert!(told.contains("no network"), "{told}");
+    }
+
+    #[test]
+    fn sec_3_a_host_that_is_not_listed_is_told_with_those_that_are() {
+        let listed = SandboxPolicy {
+            network: Network::Allow(vec!["packages.example.org".parse().unwrap()]),
+            ..policy(Level::Full)
+        };
+        for said in [
+            "curl: (56) CONNECT tunnel failed, response 403",
+            "curl: (6) Could not resolve host: example.org",
+            "OSError: Tunnel connection failed: 403 Not allowed by the sandbox",
+        ] {
+            let told = explain(said, &listed).unwrap();
+            assert!(told.contains("only `packages.example.org`"), "{told}");
+            assert!(told.contains("`network: {allow: […]}`"), "{told}");
+        }
+    }
+
+    #[test]
+    fn sec_3_a_denial_of_something_else_than_a_file_says_what_it_was() {
+        let at = |level, said: &str| explain(said, &policy(level)).unwrap_or_default();
+        let python = "  File \"/usr/lib/python3.11/socket.py\", line 232, in __init__\n    \
+                      _socket.socket.__init__(self, family, type, proto, fileno)\n\
+                      PermissionError: [Errno 1] Operation not permitted\n";
+        let docker = "permission denied while trying to connect to the Docker daemon socket at \
+                      unix:///var/run/docker.sock: dial unix /var/run/docker.sock: socket: operation not permitted";
+        let absent = "FileNotFoundError: [Errno 2] No such file or directory";
+        for said in [
+            python,
+            docker,
+            absent,
+            "Error: connect ENOENT /run/user/1000/bus",
+            "dial unix /srv/project/app.sock: connect: connection refused",
+            "Failed to connect to bus: No such file or directory",
+            "Could not open a connection to your authentication agent.",
+        ] {
+            let told = at(Level::Full, said);
+            assert!(told.contains("sockets of the machine"), "{said}: {told}");
+            assert!(told.contains("`require: off`"), "{told}");
+            assert!(!told.contains("network"), "{told}");
+        }
+        for own in ["/tmp/.s.PGSQL.5432", "/state/desk/.s.PGSQL.5432"] {
+            let said = format!(
+                "connection to server on socket \"{own}\" failed: No such file or directory"
+            );
+            assert_eq!(at(Level::Full, &said), "");
+        }
+        for said in [
+            python,
+            docker,
+            "Could not open a connection to your authentication agent.",
+        ] {
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("no sockets can be made"), "{said}: {told}");
+            assert!(told.contains("`http-fetch`"), "{told}");
+            assert!(told.contains("`require: full`"), "{told}");
+        }
+        for said in [
+            "FATAL:  could not create shared memory segment: Operation not permitted",
+            "shmget: Operation not permitted",
+        ] {
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("memory, queues and semaphores"), "{told}");
+            assert!(told.contains("`require: full`"), "{told}");
+        }
+        let semaphore = "PermissionError: [Errno 13] Permission denied";
+        for said in [
+            semaphore,
+            "OSError: out of pty devices",
+            "Error: listen EPERM: operation not permitted",
+        ] {
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("`require: full`"), "{said}: {told}");
+        }
+        let mode = "chmod: changing permissions of 'copy': Operation not permitted";
+        assert!(at(Level::Full, mode).contains("set-user-id"));
+        let moved = "mv: cannot link 'a/x' to '/srv/out/x': Invalid cross-device link";
+        assert!(at(Level::Full, moved).contains("a mount of its own"));
+        assert_eq!(at(Level::Landlock, moved), "");
+        let told = at(Level::Full, "bash: line 1: kill: (6822) - No such process");
+        assert!(told.contains("only its own processes"), "{told}");
+        let python = "ProcessLookupError: [Errno 3] No such process";
+        assert!(at(Level::Full, python).contains("only its own processes"));
+        let told = at(
+            Level::Landlock,
+            "bash: line 1: kill: (6822) - Operation not permitted",
+        );
+        assert!(told.contains("get no signals"), "{told}");
+        let gone = "bash: line 1: kill: (6822) - No such process";
+        assert_eq!(at(Level::Landlock, gone), "");
+        for said in [
+            "mount: /mnt: permission denied.",
+            "unshare: unshare failed: Operation not permitted",
+            "strace: ptrace(PTRACE_TRACEME, ...): Operation not permitted",
+        ] {
+            let told = at(Level::Landlock, said);
+            assert!(told.contains("tracing of processes are refused"), "{told}");
+            assert!(!told.contains("`read`"), "{told}");
+        }
+        let told = at(
+            Level::Full,
+            "PermissionError: [Errno 1] Operation not permitted",
+        );
+        assert!(told.contains("may be a signal"), "{told}");
+    }
+
+    #[test]
+    fn sec_3_a_network_that_is_missing_is_told_with_what_gives_one() {
+        let connect =
+            "curl: (7) Failed to connect to 1.1.1.1 port 80 after 0 ms: Couldn't connect to server";
+        for said in [connect, "OSError: [Errno 101] Network is unreachable"] {
+            let told = explain(said, &policy(Level::Full)).unwrap();
+            assert!(told.contains("under `network: {allow: […]}`"), "{told}");
+            let told = explain(said, &policy(Level::Landlock)).unwrap();
+            assert!(told.contains("`require: full`"), "{told}");
+        }
+        let own = "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server";
+        assert_eq!(explain(own, &policy(Level::Full)), None);
+        let open = SandboxPolicy {
+            network: Network::Any,
+            ..policy(Level::Full)
+        };
+        for said in [connect, "curl: (6) Could not resolve host: example.org"] {
+            assert_eq!(explain(said, &open), None, "{said}");
+        }
+    }
+
+    #[test]
+    fn sec_3_what_is_below_the_directory_of_temporary_files_is_explained_as_well() {
+        let paths = |path: &str| vec![Path::new(path).to_owned().try_into().unwrap()];
+        let below = |level| SandboxPolicy {
+            read: paths("/tmp/project"),
+            ..policy(level)
+        };
+        for level in [Level::Full, Level::Landlock] {
+            let told = explain("cp: '/tmp/project/copy': Permission denied", &below(level));
+            assert!(told.unwrap().contains("may only be read"));
+        }
+        // Only at the level `full` it is another directory.
+        let denied = "cat: /tmp/other: Permission denied";
+        let told = explain(denied, &below(Level::Landlock)).unwrap();
+        assert!(told.contains("`/tmp/other` is not in it"), "{told}");
+        assert_eq!(explain(denied, &below(Level::Full)), None);
+    }
+
+    #[test]
+    fn sec_3_what_the_sandbox_did_not_deny_is_not_laid_at_its_door() {
+        let full = |said: &str| explain(said, &policy(Level::Full));
+        assert!(full("cat: /home/me/x: No such file or directory").is_some());
+        for said in [
+            "cat: /state/desk/x: No such file or directory",
+            "cat: x: Permission denied",
+            "bash: line 1: /state/desk/x: Permission denied",
+            "make: *** [all] Error 2",
+        ] {
+            assert_eq!(full(said), None, "{said}");
+        }
+        let said = "cat: /home/me/x: No such file or directory";
+        assert_eq!(explain(said, &policy(Level::Landlock)), None);
+        assert_eq!(explain("x: Permission denied", &SandboxPolicy::off()), None);
+    }
+
+    #[test]
+    fn sec_10_a_denial_names_whose_sandbox_would_allow_it() {
+        let policy = policy(Level::Full);
+        let said = "cat: /home/me/x: No such file or directory";
+        for (denials, owner) in [
+            (Denials::of_agent(&policy), "the agent's `sandbox`"),
+            (
+                Denials::of_connection(&policy),
+                "the connection's `sandbox`",
+            ),
+        ] {
+            let told = denials.explain(said).unwrap();
+            assert!(told.contains(owner), "{told}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Sockets of files of the machine's own processes, beneath paths that a sandbox shows (level `full`).
+//!
+//! A mount that may only be read is no bar to connecting to a socket in it. So whoever has listed a directory with the
+//! socket of a service in it, such as Docker's, would have let programs talk to that service. The sockets that are
+//! there when a root is laid out are covered instead.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::sandbox::Network;
+
+use crate::layout::{Access, Layout};
+
+/// The sockets of the network namespace that the machine's first process is in; the caller's own is empty by now.
+const TABLE: &str = "/proc/1/net/unix";
+
+/// The name by which services often know a directory, and that directory.
+const OLD_RUN: (&str, &str) = ("/var/run", "/run");
+
+/// Sockets to cover, each by its path without links.
+///
+/// In a network of its own nothing in the machine's table belongs to the sandbox. Where it shares that network, its own
+/// sockets are in the table as well; those are in places that may be written, which are left as they are.
+///
+/// A machine that hides its first process hides the table, too: then there are none to cover.
+///
+/// # Errors
+///
+/// If the table is there and cannot be read.
+pub(crate) fn to_cover(layout: &Layout, network: &Network) -> io::Result<BTreeSet<PathBuf>> {
+    match fs::read(TABLE) {
+        Ok(table) => Ok(shown(&table, layout, network)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn shown(table: &[u8], layout: &Layout, network: &Network) -> BTreeSet<PathBuf> {
+    let is_covered = |socket: &PathBuf| match layout.nearest(socket) {
+        Some(Access::Read) => true,
+        Some(Access::Write) => *network != Network::Any,
+        None => false,
+    };
+    bound(table).filter_map(real).filter(is_covered).collect()
+}
+
+/// The path of a socket as it is now; none if there is no socket, or another path is meant, as in a container.
+fn real(path: &Path) -> Option<PathBuf> {
+    let of_run = || {
+        let (old, run) = OLD_RUN;
+        let name = path.strip_prefix(old).ok()?;
+        fs::canonicalize(Path::new(run).join(name)).ok()
+    };
+    let real = fs::canonicalize(path).ok().or_else(of_run)?;
+    let is_socket = fs::symlink_metadata(&real).is_ok_and(|it| it.file_type().is_socket());
+    is_socket.then_some(real)
+}
+
+/// The absolute paths in a table like `/proc/net/unix`.
+fn bound(table: &[u8]) -> impl Iterator<Item = &Path> {
+    /// Those before the path.
+    const FIELDS: usize = 7;
+    table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut rest = line;
+        for _ in 0..FIELDS {
+            rest = rest.trim_ascii_start();
+            let end = rest.iter().position(u8::is_ascii_whitespace)?;
+            (_, rest) = rest.split_at_checked(end)?;
+        }
+        let path = Path::new(OsStr::from_bytes(rest.strip_prefix(b" ")?));
+        path.is_absolute().then_some(path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_3_paths_of_sockets_are_read_from_the_kernels_table() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            00000000ce81160d: 00000003 00000000 00000000 0002 03 27167\n\
+            000000006a4f67b4: 00000002 00000000 00010000 0001 01    88 /run/a b/bus\n\
+            0000000070000000: 00000002 00000000 00010000 0001 01 35290 @abstract\n\
+            000000001232d2bb: 00000002 00000000 00000000 0002 01 27050 relative\n";
+        let paths: Vec<_> = bound(table).collect();
+        assert_eq!(paths, [Path::new("/run/a b/bus")]);
+    }
+
+    #[test]
+    fn sec_3_sockets_of_others_are_covered_where_they_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        let listeners = ["read", "write", "other"].map(|place| {
+            fs::create_dir(at(place)).unwrap();
+            std::os::unix::net::UnixListener::bind(at(place).join("socket")).unwrap()
+        });
+        let layout = Layout::of_paths(
+            [at("read").as_path()].into_iter(),
+            [at("write").as_path()].into_iter(),
+        );
+        let layout = layout.unwrap();
+        let table = fs::read("/proc/self/net/unix").unwrap();
+        let covered = |network| -> Vec<_> {
+            let all = shown(&table, &layout, &network);
+            all.into_iter().filter(|it| it.starts_with(&root)).collect()
+        };
+        let [read, write] = ["read/socket", "write/socket"].map(at);
+        assert_eq!(covered(Network::None), [read.clone(), write]);
+        assert_eq!(covered(Network::Any), [read]);
+        drop(listeners);
+    }
+}

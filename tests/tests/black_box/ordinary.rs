@@ -1,0 +1,138 @@
+//! Goal: at each level of confinement ordinary work succeeds, but for what the level is documented to refuse; and that
+//! is refused with a sentence that names the setting that allows it (`SEC-10`).
+//!
+//! Method: an agent of a real daemon runs `work.py`, a piece of work in each message of one conversation. The programs
+//! are those of the machine, and nothing is fetched from a network.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use goondan_tests::projects::{BASH, Commands};
+use goondan_tests::{Daemon, Home, needs};
+use serde_json::{Value, json};
+
+const WORK: &str = include_str!("ordinary/work.py");
+
+/// Programs without which a piece of work is left out in CI, too.
+const OPTIONAL: [&str; 5] = ["go", "uv", "pnpm", "pytest", "the module pip"];
+
+/// Directories with programs that are not in `PATH`: those of PostgreSQL, and a toolchain of Rust where what is in
+/// `PATH` only leads to it.
+fn programs() -> Vec<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let postgres = versions.map(|version| version.unwrap().path().join("bin"));
+    postgres
+        .chain(toolchain().map(|it| it.join("bin")))
+        .collect()
+}
+
+/// Where the compiler of this machine is.
+fn toolchain() -> Option<PathBuf> {
+    let asked = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let said = String::from_utf8(asked.ok()?.stdout).unwrap();
+    Some(PathBuf::from(said.trim())).filter(|path| path.is_dir())
+}
+
+/// The free port on which PostgreSQL listens where the loopback is the machine's.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Does all pieces of work at a level.
+fn is_done_at(level: &str) {
+    if !needs::program("python3") || !needs::sandbox(level) {
+        return;
+    }
+    let home = Home::without_project();
+    let read: Vec<String> = toolchain()
+        .map(|it| it.display().to_string())
+        .into_iter()
+        .collect();
+    let sandbox = format!("{{require: {level}, read: {}}}", json!(read));
+    let command = "python3 PROJECT/work.py PROJECT/plan.json \"${name}\"";
+    let command = command.replace("PROJECT", home.project().to_str().unwrap());
+    let call = json!({"command": command, "timeoutMs": 600_000});
+    let project = Commands::new()
+        .call("^(?P<name>.*)$", "bash__exec", call)
+        .agent("worker", &[BASH], &sandbox);
+    home.write("project/goondan.yaml", &project.yaml());
+    home.write("project/work.py", WORK);
+    // One is nowhere in a sandbox, the other where files can be read.
+    let sockets = ["service.sock", "project/service.sock"].map(|name| home.path().join(name));
+    let _listeners = sockets
+        .each_ref()
+        .map(|path| UnixListener::bind(path).unwrap());
+    let plan = json!({"programs": programs(), "port": free_port(), "sockets": sockets});
+    home.write("project/plan.json", &plan.to_string());
+    let daemon = Daemon::serving(&home);
+
+    let mut wrong = Vec::new();
+    for piece in pieces() {
+        let name = piece["name"].as_str().unwrap();
+        let is_possible = match level {
+            "off" => true,
+            level => piece[level].as_bool().unwrap(),
+        };
+        let said = home.ask("main", name);
+        if let Some((_, lacks)) = said.split_once("left out: there is no ") {
+            let lacks = lacks.trim();
+            let why = format!("{name}: there is no {lacks}");
+            match OPTIONAL.contains(&lacks) {
+                true => needs::note_left_out(&why),
+                false => needs::left_out(&why),
+            };
+        } else if is_possible {
+            if said.trim() != "done" {
+                wrong.push(format!("{name}: {said}"));
+            }
+        } else {
+            wrong.extend(misses(level, &piece, &said));
+        }
+    }
+    assert!(wrong.is_empty(), "{level}: {}", wrong.join("\n\n"));
+    daemon.stop();
+}
+
+/// What is wrong with what was said of a piece of work that the level refuses: one sentence names what allows it.
+fn misses(level: &str, piece: &Value, said: &str) -> Option<String> {
+    let setting = match piece["full"].as_bool().unwrap() {
+        true => "`require: full`",
+        false => "`require: off`",
+    };
+    let told = said
+        .lines()
+        .find(|line| line.starts_with(&format!("[sandbox `{level}`: ")));
+    let is_told = told.is_some_and(|told| told.contains(setting));
+    (!is_told).then(|| format!("{} is not refused with {setting}: {said}", piece["name"]))
+}
+
+fn pieces() -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let (script, plan) = (dir.path().join("work.py"), dir.path().join("plan.json"));
+    fs::write(&script, WORK).unwrap();
+    fs::write(&plan, json!({"programs": []}).to_string()).unwrap();
+    let listed = Command::new("python3")
+        .args([&script, &plan])
+        .arg("--list")
+        .output()
+        .unwrap();
+    serde_json::from_slice(&listed.stdout).unwrap()
+}
+
+#[test]
+fn sec_10_ordinary_work_is_done_at_the_level_full() {
+    is_done_at("full");
+}
+
+#[test]
+fn sec_10_ordinary_work_is_done_at_the_level_landlock() {
+    is_done_at("landlock");
+}
+
+#[test]
+fn sec_10_ordinary_work_is_done_without_a_sandbox() {
+    is_done_at("off");
+}
